@@ -17,7 +17,7 @@ from pricing.offers import Offer, OfferKey
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskTable
-from pricing.sold import rule_of, unsold
+from pricing.sale_rules import explain_unsold, find_sale_rule
 
 
 def _offer_key(offer: Offer) -> OfferKey:
@@ -152,14 +152,14 @@ class PriceBook:
         )
 
     def sold_only(self) -> PriceBook:
-        """Return the book without offers that no cloud sells (:mod:`pricing.sold`).
+        """Return the book without offers that no cloud sells (:mod:`pricing.sale_rules`).
 
         Returns the book itself where it has none of them.
         """
         counts = {
             (m.cloud, m.instance_type): m.accelerator_count
             for m in self.machines
-            if rule_of(m.cloud, m.instance_type) is not None
+            if find_sale_rule(m.cloud, m.instance_type) is not None
         }
         if not counts:
             return self
@@ -167,7 +167,7 @@ class PriceBook:
             o
             for o in self.offers
             if (o.cloud, o.instance_type) not in counts
-            or not unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
+            or not explain_unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
         )
         return self if len(sold) == len(self.offers) else replace(self, offers=sold, in_order=True)
 

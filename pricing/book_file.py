@@ -27,7 +27,7 @@ from pricing.egress import Tariff
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offer_csv import read_rows
-from pricing.offer_records import are_records, read_records
+from pricing.offer_records import has_record_header, read_records
 from pricing.offers import Offer
 from pricing.places import Market, Region
 from pricing.problems import InvalidInputError, Problem
@@ -66,12 +66,12 @@ def embedded_book() -> PriceBook:
     """
     return PriceBook(
         as_of=EMBEDDED_AS_OF,
-        offers=table_rows.offers_from(_table("offers")),
-        machines=table_rows.machines_from(_table("machines")),
-        accelerators=table_rows.accelerators_from(_table("accelerators")),
-        regions=table_rows.regions_from(_table("regions")),
-        tariffs=table_rows.tariffs_from(_table("egress")),
-        priors=table_rows.priors_from(_table("interruption_priors")),
+        offers=table_rows.parse_offers(_table("offers")),
+        machines=table_rows.parse_machines(_table("machines")),
+        accelerators=table_rows.parse_accelerators(_table("accelerators")),
+        regions=table_rows.parse_regions(_table("regions")),
+        tariffs=table_rows.parse_tariffs(_table("egress")),
+        priors=table_rows.parse_priors(_table("interruption_priors")),
     )
 
 
@@ -115,7 +115,7 @@ def _read_csv(path: Path) -> PriceBook:
     base = embedded_book()
     lines = _csv_lines(path)
     first = next(lines, (1, ()))
-    read = read_records if are_records(first[1]) else read_rows
+    read = read_records if has_record_header(first[1]) else read_rows
     found = read(
         str(path),
         chain([first], lines),

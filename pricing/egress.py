@@ -113,7 +113,9 @@ def free_tariff(cloud: str) -> Tariff:
     return Tariff(cloud, "same region", "any", "any", (tier,), "no transfer leaves the region", "", "")
 
 
-def settle(items: Sequence[tuple[Tariff, int, int]], free_bytes_left: Mapping[str, int]) -> tuple[Usd, ...]:
+def compute_meter_costs(
+    items: Sequence[tuple[Tariff, int, int]], free_bytes_left: Mapping[str, int]
+) -> tuple[Usd, ...]:
     """Return the cost of each ``(tariff, already_bytes, volume_bytes)``, with allowances given where they save most.
 
     Each item is one meter (ValueError otherwise). ``free_bytes_left`` is, by cloud, the rest of the account's allowance

@@ -40,7 +40,7 @@ class PricePoint:
         return (self.at, *place, self.source)
 
 
-def combined(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
+def merge_points(points: Iterable[PricePoint]) -> tuple[PricePoint, ...]:
     """Merge points of the same key into one, in the order of their first.
 
     A later point fills in what the earlier ones leave open.

@@ -30,7 +30,7 @@ class Exposure:
     losses: int = 0
 
 
-def observe(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Exposure:
+def measure_exposure(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Exposure:
     """Return exposure and losses of one pool, observed at strictly increasing moments (ValueError otherwise).
 
     An observation holds until the next: an available one counts its whole interval, and a loss when the next is not
@@ -51,7 +51,7 @@ def observe(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelt
     return Exposure(hours(exposed), losses)
 
 
-def shrunken_rate(seen: Exposure, prior_rate: float, prior_hours: float) -> float:
+def estimate_loss_rate(seen: Exposure, prior_rate: float, prior_hours: float) -> float:
     """Return losses per hour, between the observed rate and ``prior_rate`` (per hour).
 
     The prior weighs ``prior_hours``. ValueError for a negative rate or a weight that is not above zero. The result is

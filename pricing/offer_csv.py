@@ -16,7 +16,7 @@ from datetime import date
 from pricing.book_check import did_you_mean
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
-from pricing.offers import Offer, OfferKey, within_rounding
+from pricing.offers import Offer, OfferKey, remove_rounding_excess
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import BAND_UPPER_EDGES
@@ -203,7 +203,7 @@ class RowReader:
                     zone=zone,
                     instance_type=instance_type,
                     market=Market.SPOT,
-                    usd_per_hour=within_rounding(median if by_median and median else cheapest, on_demand),
+                    usd_per_hour=remove_rounding_excess(median if by_median and median else cheapest, on_demand),
                     source=spot_source or source,
                     as_of=spot_as_of,
                     not_before=spot_not_before,

@@ -17,8 +17,17 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from pricing.risk import BAND_UPPER_EDGES
 
-NEEDED = ("cloud", "region", "instance_type", "market", "accelerator", "accelerator_count", "usd_per_hour", "source")
-OPTIONAL = (
+REQUIRED_COLUMNS = (
+    "cloud",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "accelerator_count",
+    "usd_per_hour",
+    "source",
+)
+OPTIONAL_RECORD_COLUMNS = (
     "zone",
     "as_of",
     "not_before",
@@ -28,10 +37,10 @@ OPTIONAL = (
     "machines_cap",
     "weak",
 )
-WORKED_OUT = ("usd_per_accelerator_hour", "age_days", "provisionable")
+DERIVED_COLUMNS = ("usd_per_accelerator_hour", "age_days", "provisionable")
 
 
-def are_records(header: Iterable[str]) -> bool:
+def has_record_header(header: Iterable[str]) -> bool:
     """Return whether a file with this header holds such rows."""
     return {"market", "usd_per_hour"} <= {cell.strip() for cell in header}
 
@@ -91,8 +100,8 @@ def read_records(
     number, header = next(lines, (1, ()))
     cells = [cell.strip() for cell in header]
     where = f"{name}:{number}"
-    problems = [Problem(where, column, "missing column") for column in NEEDED if column not in cells]
-    known = (*NEEDED, *OPTIONAL, *WORKED_OUT)
+    problems = [Problem(where, column, "missing column") for column in REQUIRED_COLUMNS if column not in cells]
+    known = (*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS)
     problems += [
         Problem(where, cell or "(blank)", "unknown column", did_you_mean(cell, known))
         for cell in cells

@@ -60,7 +60,7 @@ _STALE = "not refreshed since "
 _SPOT_QUOTE_STEP = UsdPerHour.parse("0.0001")
 
 
-def marked_stale(offer: Offer, since: date) -> Offer:
+def mark_stale(offer: Offer, since: date) -> Offer:
     """Return the offer marked as taken over from a book of ``since``, because its cloud could not be asked.
 
     An offer that is marked already is returned unchanged.
@@ -80,7 +80,7 @@ def is_stale(offer: Offer) -> bool:
     return _STALE in offer.weak
 
 
-def within_rounding(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:
+def remove_rounding_excess(spot: UsdPerHour, on_demand: UsdPerHour | None) -> UsdPerHour:
     """Return the spot price, lowered to the on-demand price when it exceeds it by rounding alone.
 
     AWS quotes spot with four decimals and on-demand with five: a spot price that equals on-demand may read slightly

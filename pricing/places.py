@@ -11,13 +11,13 @@ from types import MappingProxyType
 PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
 
 # Clouds that also send interruption notices to a queue of the account.
-ANNOUNCING_CLOUDS = frozenset({"aws"})
+NOTICE_QUEUE_CLOUDS = frozenset({"aws"})
 
 # Clouds whose machines and prices are simulated for trials. They share no price book with real ones.
-MADE_UP_CLOUDS = frozenset({"sandbox"})
+SIMULATED_CLOUDS = frozenset({"sandbox"})
 
 # Former names of clouds, which files from elsewhere still use.
-FORMER_NAMES = MappingProxyType({"datacrunch": "verda"})
+FORMER_CLOUD_NAMES = MappingProxyType({"datacrunch": "verda"})
 
 # The ``geo`` and ``continent`` of a region that is in no table.
 UNKNOWN_GEO = "?"
@@ -71,7 +71,7 @@ class Region:
     as_of: str
 
 
-def mixes_made_up(clouds: Iterable[str]) -> bool:
+def mixes_simulated_and_real(clouds: Iterable[str]) -> bool:
     """Return whether the names hold both a simulated cloud and a real one."""
     names = frozenset(clouds)
-    return bool(names & MADE_UP_CLOUDS) and bool(names - MADE_UP_CLOUDS)
+    return bool(names & SIMULATED_CLOUDS) and bool(names - SIMULATED_CLOUDS)

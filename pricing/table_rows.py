@@ -33,7 +33,7 @@ _date = cache(date.fromisoformat)
 _rate = cache(UsdPerHour.parse)
 
 
-def offers_from(rows: Iterable[Row]) -> tuple[Offer, ...]:
+def parse_offers(rows: Iterable[Row]) -> tuple[Offer, ...]:
     """Parse ``offers.csv``: one row per offer (place, type and market)."""
     markets = {market.value: market for market in Market}
     return tuple(
@@ -55,7 +55,7 @@ def offers_from(rows: Iterable[Row]) -> tuple[Offer, ...]:
     )
 
 
-def machines_from(rows: Iterable[Row]) -> tuple[Machine, ...]:
+def parse_machines(rows: Iterable[Row]) -> tuple[Machine, ...]:
     """Parse ``machines.csv``."""
     return tuple(
         Machine(
@@ -79,7 +79,7 @@ def machines_from(rows: Iterable[Row]) -> tuple[Machine, ...]:
     )
 
 
-def accelerators_from(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
+def parse_accelerators(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
     """Parse ``accelerators.csv``."""
     return tuple(
         Accelerator(
@@ -98,7 +98,7 @@ def accelerators_from(rows: Iterable[Row]) -> tuple[Accelerator, ...]:
     )
 
 
-def regions_from(rows: Iterable[Row]) -> tuple[Region, ...]:
+def parse_regions(rows: Iterable[Row]) -> tuple[Region, ...]:
     """Parse ``regions.csv``."""
     return tuple(
         Region(
@@ -118,7 +118,7 @@ def regions_from(rows: Iterable[Row]) -> tuple[Region, ...]:
     )
 
 
-def tariffs_from(rows: Iterable[Row]) -> tuple[Tariff, ...]:
+def parse_tariffs(rows: Iterable[Row]) -> tuple[Tariff, ...]:
     """Parse ``egress.csv``: one row per tier; rows of one meter become one tariff.
 
     A tariff carries all its tiers' sources and reasons for doubt, and the oldest of their dates.
@@ -148,7 +148,7 @@ def _tier(row: Row) -> Tier:
     )
 
 
-def priors_from(rows: Iterable[Row]) -> tuple[RiskPrior, ...]:
+def parse_priors(rows: Iterable[Row]) -> tuple[RiskPrior, ...]:
     """Parse ``interruption_priors.csv``."""
     return tuple(
         RiskPrior(

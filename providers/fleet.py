@@ -17,14 +17,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from providers.errors import ProviderError
-from providers.protocol import Gap
+from providers.protocol import PartialFailure
 
-ATTEMPT, STATE, RANK = "stepfare_attempt", "stepfare_state", "stepfare_rank"
+ATTEMPT_TAG, STATE_TAG, RANK_TAG = "stepfare_attempt", "stepfare_state", "stepfare_rank"
 NAME_PREFIX = "stepfare-"
-BY_HAND = "run `stepfare destroy` or `terraform destroy` for its attempt, or delete it by hand"
+RELEASE_BY_HAND = "run `stepfare destroy` or `terraform destroy` for its attempt, or delete it by hand"
 
 
-class Kind(StrEnum):
+class ResourceKind(StrEnum):
     """The kind of a resource: a machine, or something that was made for machines."""
 
     MACHINE = "machine"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CloudResource:
     """A resource that exists at a cloud and carries the tag of an attempt.
 
     ``machine_id`` names it for :meth:`Fleet.release`; a machine's is what its Terraform module puts out as ``id``.
@@ -48,7 +48,7 @@ class Found:
     attempt: str
     state_id: str
     rank: int | None
-    kind: Kind
+    kind: ResourceKind
     what: str
     since: datetime | None
     billed: bool
@@ -56,15 +56,15 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class FleetListing:
     """The resources found (see :func:`sort_resources`), and partial failures, each of which may hide machines."""
 
-    found: tuple[Found, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    found: tuple[CloudResource, ...] = ()
+    gaps: tuple[PartialFailure, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class AttemptTags:
     """The attempt, state database and rank that the tags of a resource state."""
 
     attempt: str
@@ -72,21 +72,21 @@ class Marks:
     rank: int | None
 
 
-def marks(tags: Mapping[str, str]) -> Marks | None:
+def read_attempt_tags(tags: Mapping[str, str]) -> AttemptTags | None:
     """Read the attempt that ``tags`` (or labels) state; None for a resource that no attempt made."""
-    attempt = tags.get(ATTEMPT, "")
-    rank = tags.get(RANK, "")
+    attempt = tags.get(ATTEMPT_TAG, "")
+    rank = tags.get(RANK_TAG, "")
     rank_number = int(rank) if rank.isascii() and rank.isdecimal() else None
-    return Marks(attempt, tags.get(STATE, ""), rank_number) if attempt else None
+    return AttemptTags(attempt, tags.get(STATE_TAG, ""), rank_number) if attempt else None
 
 
-def in_order(found: Iterable[Found]) -> tuple[Found, ...]:
+def sort_resources(found: Iterable[CloudResource]) -> tuple[CloudResource, ...]:
     """Sort resources: machines first, then by cloud, region, attempt, rank and id."""
     return tuple(
         sorted(
             found,
             key=lambda one: (
-                one.kind is not Kind.MACHINE,
+                one.kind is not ResourceKind.MACHINE,
                 one.cloud,
                 one.region,
                 one.attempt,
@@ -108,7 +108,7 @@ class Fleet(Protocol):
     def cloud(self) -> str:
         """Return its name, as in the registry."""
 
-    def found(self, regions: Sequence[str]) -> Findings:
+    def found(self, regions: Sequence[str]) -> FleetListing:
         """Return every resource in these regions (empty: all that the account has enabled) that carries the tag.
 
         It may be of any attempt or state. Resources that belong to a machine and go with it (its disks, its interfaces)
@@ -116,7 +116,7 @@ class Fleet(Protocol):
         nothing at all can be asked: no account, no credentials, no SDK.
         """
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         """End these resources, by their ids, and nothing else; return one answer for each, in their order.
 
         None: it is gone, or the cloud has accepted the order to end it; a resource that was gone before counts as well,

@@ -14,7 +14,7 @@ from typing import Protocol
 from providers.protocol import NoticeKind
 
 # The option of the session's settings that names the queue.
-QUEUE = "interruption_queue"
+QUEUE_OPTION = "interruption_queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class CloudNotice:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class QueueMessage:
     """One message of a queue; ``notice`` None: it concerns no machine of ours."""
 
     receipt: str = field(repr=False)
@@ -45,17 +45,17 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class QueueBatch:
     """The messages that one read of a queue gave.
 
     ``unreadable`` messages were left there, for its dead-letter queue.
     """
 
-    letters: tuple[Letter, ...] = ()
+    letters: tuple[QueueMessage, ...] = ()
     unreadable: int = 0
 
 
-class Announcements(Protocol):
+class NoticeQueue(Protocol):
     """One queue of notices, made by :func:`providers.registry.open_notices`; making it touches no network.
 
     For one thread.
@@ -65,8 +65,8 @@ class Announcements(Protocol):
     def cloud(self) -> str:
         """Return its name, as in the registry."""
 
-    def receive(self, wait_s: float) -> Batch:
+    def receive(self, wait_s: float) -> QueueBatch:
         """Wait until there is a message, at most ``wait_s``. Messages that are not :meth:`done` come again."""
 
-    def done(self, letters: Sequence[Letter]) -> None:
+    def done(self, letters: Sequence[QueueMessage]) -> None:
         """Remove these messages from the queue. One that could not be removed comes again."""

@@ -33,7 +33,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Dropped:
+class DroppedRow:
     """A row of the cloud that was left out: which one, and why (the same words for the same reason)."""
 
     row: str
@@ -41,7 +41,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class PartialFailure:
     """A part that could not be obtained while the rest could: ``subject`` as "spot prices", and the reason.
 
     ``would_add`` tells a person what fixing it would add.
@@ -53,7 +53,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Harvest:
+class FetchResult:
     """The result of fetching one scope.
 
     Offers are unique by key, priced above 0, dated today or earlier; a machine type of a region and market is offered
@@ -70,13 +70,13 @@ class Harvest:
     regions: tuple[Region, ...] = ()
     tariffs: tuple[Tariff, ...] = ()
     points: tuple[PricePoint, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    dropped: tuple[DroppedRow, ...] = ()
+    gaps: tuple[PartialFailure, ...] = ()
     rows_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GangQuery:
     """A gang for which stock is queried: N machines of one type, in these regions (empty: everywhere)."""
 
     instance_type: str
@@ -129,7 +129,7 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CapacityReservation:
     """Machines reserved for the account: a capacity reservation or block.
 
     ``start``/``end`` None is open; ``end`` is when they can no longer be used. ``prepaid``: it was paid at once, at a
@@ -149,12 +149,12 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowances:
+class AccountAllowances:
     """The account's quotas and reservations in the regions asked for, and what could not be learnt."""
 
     quotas: tuple[Quota, ...] = ()
-    held: tuple[Held, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    held: tuple[CapacityReservation, ...] = ()
+    gaps: tuple[PartialFailure, ...] = ()
 
 
 class NoticeKind(StrEnum):
@@ -166,7 +166,7 @@ class NoticeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class ProviderNotice:
     """A cloud's notice that a machine will be, or was, preempted. ``id`` is the same each time it is sent."""
 
     id: str
@@ -222,20 +222,20 @@ class Provider(Protocol):
         Without credentials it is what the public sources cover.
         """
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return offers of one scope, with price history from ``history_since`` on (None: none is asked for).
 
         Public sources serve where there are no credentials; what is then missing is a partial failure. Raises when
         nothing of the scope could be obtained. ``covered`` stays within the scope.
         """
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return the cloud's hints about its stock, one a place, type and market; empty where it gives none."""
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return quotas and reserved capacity in these regions (empty: all scopes)."""
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         """Return notices sent outside the machine since the last call, oldest first.
 
         Empty where a cloud has no such channel (the node agent hears them inside the machine). A notice may come twice:

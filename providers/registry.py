@@ -10,13 +10,13 @@ from typing import cast
 
 from providers.errors import SdkMissingError
 from providers.fleet import Fleet
-from providers.notices import QUEUE, Announcements
+from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.protocol import Provider
 from providers.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CloudRegistration:
     """One cloud of the registry.
 
     ``title`` is its name for people; ``factory`` the ``module:function`` that makes its provider from (cloud, session);
@@ -38,9 +38,9 @@ class Entry:
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
 
-CLOUDS: Mapping[str, Entry] = MappingProxyType(
+CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
     {
-        "aws": Entry(
+        "aws": CloudRegistration(
             "Amazon EC2",
             "providers.aws.provider:make",
             "aws",
@@ -48,7 +48,7 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
             notices="providers.aws.interruptions:make",
             sellers=("Amazon Web Services", "Amazon Web Services, Inc.", "Amazon"),
         ),
-        "gcp": Entry(
+        "gcp": CloudRegistration(
             "Google Compute Engine",
             "providers.gcp.provider:make",
             "gcp",
@@ -56,20 +56,20 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
             fleet="providers.gcp.fleet:make",
             sellers=("Google Cloud", "Google Cloud Platform", "Google"),
         ),
-        "azure": Entry(
+        "azure": CloudRegistration(
             "Azure",
             "providers.azure.provider:make",
             "azure",
             fleet="providers.azure.fleet:make",
             sellers=("Microsoft Azure", "Microsoft", "Microsoft Corporation"),
         ),
-        "lambda": Entry("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
-        "nebius": Entry("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
-        "runpod": Entry("RunPod", _NEOCLOUD),
-        "verda": Entry("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
-        "vast": Entry("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
-        "static": Entry("hosts of your own", "providers.static.provider:make", by_default=False),
-        "sandbox": Entry(
+        "lambda": CloudRegistration("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
+        "nebius": CloudRegistration("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
+        "runpod": CloudRegistration("RunPod", _NEOCLOUD),
+        "verda": CloudRegistration("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
+        "vast": CloudRegistration("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
+        "static": CloudRegistration("hosts of your own", "providers.static.provider:make", by_default=False),
+        "sandbox": CloudRegistration(
             "sandbox on this machine",
             "providers.sandbox.provider:make",
             by_default=False,
@@ -79,7 +79,7 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
 )
 
 
-def cloud_called(name: str) -> str | None:
+def find_cloud(name: str) -> str | None:
     """Return the cloud (a key of :data:`CLOUDS`) that a bill calls ``name``, in any case; None without one."""
     folded = name.strip().casefold()
     for cloud, entry in CLOUDS.items():
@@ -114,16 +114,16 @@ def open_fleet(cloud: str, session: Session) -> Fleet | None:
     return cast(Fleet, _open(cloud, entry.fleet, session)) if entry.fleet else None
 
 
-def open_notices(cloud: str, session: Session) -> Announcements | None:
+def open_notices(cloud: str, session: Session) -> NoticeQueue | None:
     """Return the notice queue in the settings of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise).
 
     None where they name none, or the cloud has no such thing. Touches no network. SdkMissingError as
     :func:`open_provider`.
     """
     entry = CLOUDS[cloud]
-    if not entry.notices or QUEUE not in session.settings.options:
+    if not entry.notices or QUEUE_OPTION not in session.settings.options:
         return None
-    return cast(Announcements, _open(cloud, entry.notices, session))
+    return cast(NoticeQueue, _open(cloud, entry.notices, session))
 
 
 def _open(cloud: str, factory: str, session: Session) -> object:

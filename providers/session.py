@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pricing.book import PriceBook
-from providers.calling import Caller
+from providers.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks
 _MOST_DOLLARS = Decimal(10**12)
 
 
-class Written(BaseModel):
+class UserFileModel(BaseModel):
     """The base of every value in such a file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -84,7 +84,7 @@ def _refuse_day() -> date:
     raise ValueError("is not a date such as 2026-11-21")
 
 
-def moment_of(value: object) -> datetime:
+def parse_moment(value: object) -> datetime:
     """Parse a moment with its zone into UTC; ValueError otherwise."""
     if isinstance(value, str):
         try:
@@ -96,7 +96,7 @@ def moment_of(value: object) -> datetime:
     return value.astimezone(UTC)
 
 
-def duration_of(value: object) -> timedelta:
+def parse_duration(value: object) -> timedelta:
     """Parse a duration such as ``90m``, ``1h30m`` or ``2d``; ValueError otherwise."""
     if isinstance(value, timedelta):
         return value
@@ -114,19 +114,19 @@ def _sum_parts(parts: list[tuple[str, str]]) -> dict[str, float]:
     return sums
 
 
-def at_of(value: object) -> datetime | timedelta:
+def parse_moment_or_duration(value: object) -> datetime | timedelta:
     """Parse a moment, or a duration since a start that is written elsewhere; ValueError otherwise."""
     if isinstance(value, datetime | timedelta):
         return value
     text = str(value).strip()
-    return duration_of(text) if _DURATION.match(text) and not re.match(r"\d{4}-", text) else moment_of(value)
+    return parse_duration(text) if _DURATION.match(text) and not re.match(r"\d{4}-", text) else parse_moment(value)
 
 
 _TEXT_SCHEMA = {"type": "string", "minLength": 1}
 _MONEY_SCHEMA = {"type": ["number", "string"], "examples": [2.49]}
 
 T = TypeVar("T")
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 
 def _some(value: tuple[T, ...]) -> tuple[T, ...]:
@@ -136,7 +136,7 @@ def _some(value: tuple[T, ...]) -> tuple[T, ...]:
 
 
 # min_length does not serve here: beside an entry that is refused, it would call the list empty.
-Some = Annotated[tuple[T, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})]
+NonEmpty = Annotated[tuple[T, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})]
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema(_TEXT_SCHEMA)]
 Whole = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
 Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**6)]
@@ -145,11 +145,13 @@ Positive = Annotated[float, BeforeValidator(_number), Field(gt=0)]
 Dollars = Annotated[Decimal, BeforeValidator(_dollars), WithJsonSchema(_MONEY_SCHEMA)]
 Money = Annotated[Usd, BeforeValidator(_usd), WithJsonSchema(_MONEY_SCHEMA)]
 Day = Annotated[date, BeforeValidator(_day), WithJsonSchema({"type": "string", "format": "date"})]
-Moment = Annotated[datetime, BeforeValidator(moment_of), WithJsonSchema({"type": "string", "format": "date-time"})]
-Lasting = Annotated[timedelta, BeforeValidator(duration_of), WithJsonSchema({"type": "string", "examples": ["90m"]})]
-At = Annotated[
+Moment = Annotated[datetime, BeforeValidator(parse_moment), WithJsonSchema({"type": "string", "format": "date-time"})]
+DurationField = Annotated[
+    timedelta, BeforeValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90m"]})
+]
+MomentOrDuration = Annotated[
     datetime | timedelta,
-    BeforeValidator(at_of),
+    BeforeValidator(parse_moment_or_duration),
     WithJsonSchema({"type": "string", "examples": ["6h", "2026-11-21T18:00Z"]}),
 ]
 
@@ -159,7 +161,7 @@ Interconnect = Literal["nvlink-switch", "nvlink", "pcie", "infinity-fabric", "ic
 Fabric = Literal["infiniband", "roce", "efa", "gpudirect-tcpx", "gpudirect-tcpxo", "ici", "ethernet"]
 
 
-class Place(Written):
+class Place(UserFileModel):
     """A region that is in no table: its place, for rules about places and for the price of moving data."""
 
     name: Text = Field(description="Name of the region in offers.", examples=["hall-1"])
@@ -187,7 +189,7 @@ class Place(Written):
         )
 
 
-class MachineType(Written):
+class MachineType(UserFileModel):
     """A machine type that is in no table. A field left out is unknown, never zero."""
 
     type: Text = Field(description="Name of the machine type in offers.", examples=["dgx-h100"])
@@ -226,12 +228,12 @@ class MachineType(Written):
 class MisplacedError(ValueError):
     """Parts of a file do not fit together; ``at`` is where in the file."""
 
-    def __init__(self, what: str, at: Path) -> None:
+    def __init__(self, what: str, at: FieldPath) -> None:
         super().__init__(what)
         self.at = at
 
 
-def names_once(kind: str, names: Sequence[str], at: Path = (), field: str = "") -> None:
+def require_unique_names(kind: str, names: Sequence[str], at: FieldPath = (), field: str = "") -> None:
     """Raise MisplacedError at the second of two equal names.
 
     ``at`` is the list that has them, in its ``field``.
@@ -243,7 +245,7 @@ def names_once(kind: str, names: Sequence[str], at: Path = (), field: str = "") 
         seen.add(name)
 
 
-def known_name(kind: str, name: str, names: Collection[str], at: Path) -> None:
+def require_known_name(kind: str, name: str, names: Collection[str], at: FieldPath) -> None:
     """Raise MisplacedError when ``name``, written ``at``, is none of ``names``."""
     if name not in names:
         raise MisplacedError(f"there is no {kind} {name!r}; there are {', '.join(sorted(names)) or 'none'}", at)

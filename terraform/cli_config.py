@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Plugins:
+class PluginSources:
     """The sources of provider plugins.
 
     ``cache``: a folder shared by all runs, so that a provider is fetched once. ``mirror``: the only place to take
@@ -21,7 +21,7 @@ class Plugins:
     overrides: Mapping[str, Path] = field(default_factory=dict)
 
 
-def render_cli_config(plugins: Plugins) -> str:
+def render_cli_config(plugins: PluginSources) -> str:
     """Return the text of a file for ``TF_CLI_CONFIG_FILE``; the same settings give the same text."""
     lines = ["disable_checkpoint = true"]
     if plugins.cache is not None:

@@ -59,7 +59,7 @@ class StateLostError(TerraformError):
     """
 
 
-class StraysLeftError(TerraformError):
+class OrphansLeftError(TerraformError):
     """Processes of this machine that a run directory knows of could not be ended."""
 
 

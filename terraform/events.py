@@ -17,7 +17,7 @@ _HOOKS: Final = frozenset({"apply_start", "apply_progress", "apply_complete", "a
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TerraformEvent:
     """One step of one resource.
 
     ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``: create, update, delete; ``id`` is
@@ -32,7 +32,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ResourceChange:
     """A resource and its planned change, or a change made outside Terraform: create, update, delete, replace."""
 
     address: str
@@ -45,13 +45,13 @@ class Transcript:
     """Collect the lines of one command."""
 
     mask: Callable[[str], str]
-    planned: list[Change] = field(default_factory=list)
-    drift: list[Change] = field(default_factory=list)
+    planned: list[ResourceChange] = field(default_factory=list)
+    drift: list[ResourceChange] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    done: list[Event] = field(default_factory=list)
+    done: list[TerraformEvent] = field(default_factory=list)
     outputs: Mapping[str, Any] | None = None
 
-    def read(self, line: str) -> Event | None:
+    def read(self, line: str) -> TerraformEvent | None:
         """Process one line; return the event in it, None for everything else. Lines that are not JSON are ignored."""
         try:
             message = json.loads(line)
@@ -84,8 +84,8 @@ class Transcript:
         )
 
 
-def _event(kind: str, hook: Mapping[str, Any]) -> Event:
-    return Event(
+def _event(kind: str, hook: Mapping[str, Any]) -> TerraformEvent:
+    return TerraformEvent(
         kind=kind,
         address=_address(hook),
         action=str(hook.get("action", "")),
@@ -94,8 +94,8 @@ def _event(kind: str, hook: Mapping[str, Any]) -> Event:
     )
 
 
-def _change(found: Mapping[str, Any]) -> Change:
-    return Change(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
+def _change(found: Mapping[str, Any]) -> ResourceChange:
+    return ResourceChange(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
 
 
 def _address(found: Mapping[str, Any]) -> str:

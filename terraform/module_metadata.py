@@ -14,7 +14,7 @@ from pricing.places import PROVISIONABLE_CLOUDS
 _MODULES: Final = Path(__file__).with_name("modules")
 
 
-class Boot(StrEnum):
+class BootMethod(StrEnum):
     """The way a module uses user data.
 
     A machine's first boot reads it as cloud-init does (``#cloud-config``), or it is run as it is when it begins with
@@ -25,12 +25,12 @@ class Boot(StrEnum):
     SCRIPT = "script"
 
 
-def boot_of(cloud: str) -> Boot:
+def find_boot_method(cloud: str) -> BootMethod:
     """Return the form of user data that the module for ``cloud`` takes.
 
     ValueError for a cloud without a module, here and in the functions below.
     """
-    return Boot(_facts(cloud)["boot"])
+    return BootMethod(_facts(cloud)["boot"])
 
 
 def machine_resource(cloud: str) -> str:
@@ -71,7 +71,7 @@ def names_containers(cloud: str) -> bool:
     return bool(_facts(cloud).get("bucket") == "container")
 
 
-def metadata_of(cloud: str) -> str:
+def find_metadata_service(cloud: str) -> str:
     """Return the metadata service that tells a machine of its end, as the node agent calls it.
 
     ``none`` when no service does.
@@ -79,7 +79,7 @@ def metadata_of(cloud: str) -> str:
     return str(_facts(cloud).get("metadata", "none"))
 
 
-def variables_of(cloud: str) -> Mapping[str, str]:
+def find_provider_variables(cloud: str) -> Mapping[str, str]:
     """Return, by the name in the clouds file, the environment variable that the module's provider reads."""
     variables: Mapping[str, str] = _facts(cloud).get("variables", {})
     return variables

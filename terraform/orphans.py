@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from terraform.errors import StraysLeftError
+from terraform.errors import OrphansLeftError
 from terraform.workdir import MODULE
 
 _NODES: Final = "nodes"
@@ -25,14 +25,14 @@ _LIMIT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Stray:
+class OrphanProcess:
     """A node that runs on this machine: its name and the number of its process group."""
 
     name: str
     group: int
 
 
-def strays(directory: Path) -> tuple[Stray, ...]:
+def list_orphans(directory: Path) -> tuple[OrphanProcess, ...]:
     """Return the nodes of ``directory`` that run on this machine, sorted by name; none when nothing was started there.
 
     A number that another process has by now is not a node. A node that is being started at this moment may be missing,
@@ -45,11 +45,13 @@ def strays(directory: Path) -> tuple[Stray, ...]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = pool.map(lambda folder: _sh(directory, _RUNNING, folder).stdout.strip(), folders)
         return tuple(
-            Stray(folder.name, int(answer)) for folder, answer in zip(folders, answers, strict=True) if answer.isdigit()
+            OrphanProcess(folder.name, int(answer))
+            for folder, answer in zip(folders, answers, strict=True)
+            if answer.isdigit()
         )
 
 
-def stop_strays(directory: Path) -> tuple[Stray, ...]:
+def stop_orphans(directory: Path) -> tuple[OrphanProcess, ...]:
     """Stop the nodes of ``directory``, and whatever a killed Terraform was just about to start.
 
     Each is asked first and forced after ten seconds. Returns those that ran before. Nothing to stop is no error.
@@ -60,13 +62,13 @@ def stop_strays(directory: Path) -> tuple[Stray, ...]:
     """
     if not (directory / MODULE / _RUNNING).is_file():
         return ()
-    before = strays(directory)
+    before = list_orphans(directory)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answers = list(pool.map(lambda folder: _sh(directory, _STOP, folder), _folders(directory)))
-    remaining = strays(directory)
+    remaining = list_orphans(directory)
     if remaining or any(answer.returncode != 0 for answer in answers):
         why = " ".join(answer.stderr.strip() for answer in answers if answer.returncode != 0)
-        raise StraysLeftError(f"nodes of {directory} still run: {_names(remaining) or why}", remedy="end them by hand")
+        raise OrphansLeftError(f"nodes of {directory} still run: {_names(remaining) or why}", remedy="end them by hand")
     return before
 
 
@@ -87,8 +89,8 @@ def _sh(directory: Path, script: str, folder: Path) -> subprocess.CompletedProce
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise StraysLeftError(f"{script} of {directory} cannot be run: {error}") from error
+        raise OrphansLeftError(f"{script} of {directory} cannot be run: {error}") from error
 
 
-def _names(orphans: Iterable[Stray]) -> str:
+def _names(orphans: Iterable[OrphanProcess]) -> str:
     return ", ".join(f"{orphan.name} (process group {orphan.group})" for orphan in orphans)

@@ -12,7 +12,7 @@ from pricing.places import Market
 
 
 @dataclass(frozen=True, slots=True)
-class MadeNode:
+class ProvisionedNode:
     """One machine that exists.
 
     ``id`` is the cloud's; ``address`` is where it is reached from outside, None: it is not.
@@ -27,7 +27,7 @@ class MadeNode:
     max_usd_per_hour: UsdPerHour | None
 
 
-def made_nodes(outputs: Mapping[str, Any]) -> tuple[MadeNode, ...]:
+def parse_nodes(outputs: Mapping[str, Any]) -> tuple[ProvisionedNode, ...]:
     """Parse the output ``nodes`` of any module, sorted by rank; empty when there is none.
 
     The output is rows, or the JSON text of them that a rendered workspace stores (``terraform/render.py``). ValueError
@@ -41,9 +41,9 @@ def made_nodes(outputs: Mapping[str, Any]) -> tuple[MadeNode, ...]:
     return tuple(sorted(nodes, key=lambda node: node.rank))
 
 
-def _node(row: Mapping[str, Any]) -> MadeNode:
+def _node(row: Mapping[str, Any]) -> ProvisionedNode:
     ceiling = row["max_usd_per_hour"]
-    return MadeNode(
+    return ProvisionedNode(
         rank=int(row["rank"]),
         id=str(row["id"]),
         address=row["address"] or None,

@@ -21,7 +21,7 @@ _LATE_OUTPUT_S: Final = 2.0  # A grandchild may hold the output open after the c
 _STDERR_LINES: Final = 200
 
 
-class Ended(StrEnum):
+class EndReason(StrEnum):
     """The reason why a process ended."""
 
     ITSELF = "by itself"
@@ -30,7 +30,7 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StopTimeouts:
     """Seconds to wait between the steps of stopping a process.
 
     The steps are asking (SIGINT, once: a second one makes Terraform drop its state), insisting (SIGTERM) and killing
@@ -42,14 +42,14 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class ProcessResult:
     """The result of a process.
 
     ``code`` is negative for a signal; ``stderr`` holds its last lines; ``killed`` when nothing milder helped.
     """
 
     code: int
-    ended: Ended
+    ended: EndReason
     killed: bool
     stderr: str = field(repr=False)
 
@@ -60,10 +60,10 @@ def run_process(
     folder: Path,
     environment: Mapping[str, str],
     limit_s: float,
-    patience: Patience,
+    patience: StopTimeouts,
     on_line: Callable[[str], None],
     stop: threading.Event | None = None,
-) -> Finished:
+) -> ProcessResult:
     """Run ``words`` in a process session of their own (Ctrl-C reaches only the caller).
 
     ``on_line`` is called in the caller's thread. When the limit is reached, ``stop`` is set, ``on_line`` raises or
@@ -89,7 +89,7 @@ class _Watch:
         self,
         child: subprocess.Popen[bytes],
         deadline: float,
-        patience: Patience,
+        patience: StopTimeouts,
         on_line: Callable[[str], None],
         stop: threading.Event | None,
     ) -> None:
@@ -98,14 +98,14 @@ class _Watch:
         self._on_line = on_line
         self._stop = stop
         self._steps = [(signal.SIGINT, patience.interrupt_s), (signal.SIGTERM, patience.terminate_s)]
-        self._ended = Ended.ITSELF
+        self._ended = EndReason.ITSELF
         self._ending = False
         self._killed = False
         self._raised: BaseException | None = None
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._stderr: deque[bytes] = deque(maxlen=_STDERR_LINES)
 
-    def finish(self) -> Finished:
+    def finish(self) -> ProcessResult:
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         readers = [
@@ -120,7 +120,7 @@ class _Watch:
             try:
                 more = self._step(more)
             except KeyboardInterrupt as error:
-                self._raised, self._ended = error, Ended.ASKED
+                self._raised, self._ended = error, EndReason.ASKED
                 self._escalate()
             if self._child.poll() is not None and more:
                 gone_at = gone_at or time.monotonic()
@@ -132,7 +132,7 @@ class _Watch:
         # Standard error may still be read when standard output has ended; a surviving grandchild may hold it open.
         readers[-1].join(_LATE_OUTPUT_S)
         errors = b"".join(line for line in list(self._stderr) if line).decode(errors="replace")
-        return Finished(self._child.returncode, self._ended, self._killed, errors)
+        return ProcessResult(self._child.returncode, self._ended, self._killed, errors)
 
     def _step(self, more: bool) -> bool:
         """Process one line, or one tick without a line; return False when there will be no more lines."""
@@ -154,18 +154,18 @@ class _Watch:
         try:
             self._on_line(line.decode(errors="replace").rstrip("\r\n"))
         except Exception as error:
-            self._raised, self._ended = error, Ended.ASKED
+            self._raised, self._ended = error, EndReason.ASKED
             self._escalate()
 
     def _check(self) -> None:
         if self._child.poll() is not None:
             return
         if not self._ending and self._stop is not None and self._stop.is_set():
-            self._ended = Ended.ASKED
+            self._ended = EndReason.ASKED
             self._escalate()
         elif time.monotonic() >= self._deadline:
             if not self._ending:
-                self._ended = Ended.TIME_LIMIT
+                self._ended = EndReason.TIME_LIMIT
             self._escalate()
 
     def _escalate(self) -> None:

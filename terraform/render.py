@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from terraform.module_metadata import takes_instance_profile
-from terraform.spec import Node, WorkspaceSpec
+from terraform.spec import NodeSpec, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
 MAIN: Final = "main.tf.json"
@@ -83,7 +83,7 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: NodeSpec) -> dict[str, Any]:
     return {
         "rank": node.rank,
         "name": node.name,

@@ -31,10 +31,10 @@ from terraform.errors import (
     StoppedError,
     TimedOutError,
 )
-from terraform.events import Change, Event, Transcript
-from terraform.masking import Masker, secret_values
-from terraform.process import Ended, Finished, Patience, run_process
-from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, secrets_in
+from terraform.events import ResourceChange, TerraformEvent, Transcript
+from terraform.masker import Masker, secret_values
+from terraform.process import EndReason, ProcessResult, StopTimeouts, run_process
+from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, read_user_data
 
 _LOCKED: Final = "Error acquiring the state lock"
 _DELETES: Final = frozenset({"delete", "replace"})
@@ -53,7 +53,7 @@ _FIXED_VARIABLES: Final = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CommandLimits:
     """Time limit of each command in seconds, and the timeouts for stopping one."""
 
     init_s: float = 300.0
@@ -61,7 +61,7 @@ class Limits:
     apply_s: float = 1800.0
     destroy_s: float = 1800.0
     read_s: float = 120.0
-    patience: Patience = field(default_factory=Patience)
+    patience: StopTimeouts = field(default_factory=StopTimeouts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Preview:
     creates: tuple[str, ...]
     changes: tuple[str, ...]
     destroys: tuple[str, ...]
-    drift: tuple[Change, ...]
+    drift: tuple[ResourceChange, ...]
     file: Path
 
     @property
@@ -85,19 +85,19 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class ApplyResult:
     """The result of an apply: outputs by name, and each step that was completed."""
 
     outputs: Mapping[str, Any]
-    done: tuple[Event, ...]
+    done: tuple[TerraformEvent, ...]
     warnings: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Destroyed:
+class DestroyResult:
     """The completed steps of a destroy; none when nothing existed."""
 
-    done: tuple[Event, ...]
+    done: tuple[TerraformEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Runner:
 
     engine: Engine
     environment: Mapping[str, str] = field(repr=False)
-    limits: Limits = Limits()
+    limits: CommandLimits = CommandLimits()
     parallelism: int = 64
 
     def init(self, directory: Path) -> None:
@@ -153,11 +153,11 @@ class Runner:
     def apply(
         self,
         directory: Path,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[TerraformEvent], None] | None = None,
         *,
         preview: Preview | None = None,
         stop: threading.Event | None = None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """Create the missing resources; with ``preview`` make exactly its changes.
 
         A preview is refused when the state has changed since. ``on_event`` is called in this thread; if it raises,
@@ -183,15 +183,15 @@ class Runner:
             if preview is not None:
                 preview.file.unlink(missing_ok=True)
         outputs = transcript.outputs if transcript.outputs is not None else self.outputs(directory)
-        return Applied(outputs, tuple(transcript.done), tuple(d for d in transcript.diagnostics if not d.is_error))
+        return ApplyResult(outputs, tuple(transcript.done), tuple(d for d in transcript.diagnostics if not d.is_error))
 
     def destroy(
         self,
         directory: Path,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[TerraformEvent], None] | None = None,
         *,
         stop: threading.Event | None = None,
-    ) -> Destroyed:
+    ) -> DestroyResult:
         """Release everything in the state; an empty state is no error.
 
         Raises DestroyFailedError and the errors of :meth:`apply`.
@@ -210,7 +210,7 @@ class Runner:
             json=True,
             parallelism=self.parallelism,
         )
-        return Destroyed(tuple(transcript.done))
+        return DestroyResult(tuple(transcript.done))
 
     def outputs(self, directory: Path) -> Mapping[str, Any]:
         """Return the outputs in the state, by name; empty before the first apply. Raises ReadFailedError."""
@@ -245,7 +245,7 @@ class Runner:
         directory: Path,
         failed: type[RunError],
         limit_s: float,
-        on_event: Callable[[Event], None] | None,
+        on_event: Callable[[TerraformEvent], None] | None,
         stop: threading.Event | None,
         command: str,
         *arguments: str,
@@ -288,7 +288,7 @@ class Runner:
         limit_s: float,
         on_line: Callable[[str], None],
         stop: threading.Event | None,
-    ) -> Finished:
+    ) -> ProcessResult:
         inherited = {name: value for name, value in self.environment.items() if not _NOT_PASSED_ON.fullmatch(name)}
         config = directory.absolute() / CLI_CONFIG
         # Every command would warn about a missing file.
@@ -314,7 +314,7 @@ class Runner:
         self,
         directory: Path,
         command: str,
-        finished: Finished,
+        finished: ProcessResult,
         diagnostics: list[Diagnostic],
         failed: type[RunError],
         limit_s: float,
@@ -323,10 +323,10 @@ class Runner:
         # A command that was stopped late and completed all the same has done what was asked.
         if finished.code == 0:
             return
-        if finished.ended is Ended.TIME_LIMIT:
+        if finished.ended is EndReason.TIME_LIMIT:
             how = ", and had to be killed" if finished.killed else ""
             raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", diagnostics, killed=finished.killed)
-        if finished.ended is Ended.ASKED:
+        if finished.ended is EndReason.ASKED:
             raise StoppedError(f"{what} was stopped as asked", diagnostics)
         if any(_LOCKED in diagnostic.summary for diagnostic in diagnostics):
             raise StateLockedError(f"{what}: another run is at work on this state", diagnostics)
@@ -335,14 +335,14 @@ class Runner:
         raise failed(f"{what} failed", diagnostics)
 
     def _masker(self, directory: Path) -> Masker:
-        return Masker((*secrets_in(directory), *secret_values(self.environment)))
+        return Masker((*read_user_data(directory), *secret_values(self.environment)))
 
 
-def _addresses(planned: Iterable[Change], actions: Container[str]) -> tuple[str, ...]:
+def _addresses(planned: Iterable[ResourceChange], actions: Container[str]) -> tuple[str, ...]:
     return tuple(sorted(change.address for change in planned if change.action in actions))
 
 
-def _from_text(stderr: str, ended: Ended) -> list[Diagnostic]:
+def _from_text(stderr: str, ended: EndReason) -> list[Diagnostic]:
     """Return the diagnostics in what a text command printed last, from its first error on.
 
     From a command that was stopped only errors are taken: the embedded engine, interrupted before it handles signals,
@@ -350,7 +350,7 @@ def _from_text(stderr: str, ended: Ended) -> list[Diagnostic]:
     """
     text = _BOX.sub("", stderr).strip()
     _, is_error, errors = text.partition("Error: ")
-    if not is_error and ended is not Ended.ITSELF:
+    if not is_error and ended is not EndReason.ITSELF:
         return []
     summary, _, detail = (errors if is_error else text).partition("\n")
     return [Diagnostic("error", summary.strip(), " ".join(detail.split()))] if text else []

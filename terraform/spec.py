@@ -46,7 +46,7 @@ _CONTAINER = re.compile(
 _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
-def taggable(text: str) -> str:
+def to_tag_value(text: str) -> str:
     """Return ``text`` as a tag value that every cloud accepts.
 
     A valid text is returned unchanged; any other is changed and made distinct by a hash, so that two teams never share
@@ -59,7 +59,7 @@ def taggable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeSpec:
     """One machine to be made.
 
     ``zone`` None: the module picks it. ``max_usd_per_hour`` is the ceiling of a spot bid; ``reservation`` names the
@@ -90,7 +90,7 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkSpec:
     """An existing network; all fields empty: the module makes one, closed but for the gang.
 
     ``subnet_ids`` is by zone, "" for the whole region.
@@ -125,10 +125,10 @@ class WorkspaceSpec:
     attempt: str
     cloud: str
     region: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeSpec, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
-    network: Network = field(default_factory=Network)
+    network: NetworkSpec = field(default_factory=NetworkSpec)
     fabric: str = "none"
     disk_gib: int = 200
     checkpoint_bucket: str | None = None

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from terraform.cli_config import Plugins, render_cli_config
+from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
 from terraform.spec import WorkspaceSpec
@@ -33,12 +33,14 @@ _LOST: Final = "terraform.tfstate.lost"
 _LOCK: Final = ".terraform.tfstate.lock.info"
 
 
-def prepare(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = None, modules: Path = MODULES) -> None:
+def prepare(
+    directory: Path, spec: WorkspaceSpec, *, plugins: PluginSources | None = None, modules: Path = MODULES
+) -> None:
     """Create or renew the run directory of ``spec``; each file is whole, old or new, at any moment.
 
     The same spec again changes nothing. RunDirectoryError when it cannot be written or is another attempt's.
     """
-    settings = plugins or Plugins()
+    settings = plugins or PluginSources()
     source = modules / spec.cloud
     if not source.is_dir():
         raise RunDirectoryError(f"there is no module for {spec.cloud} in {modules}")
@@ -54,7 +56,7 @@ def prepare(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = N
         _write(directory / CLI_CONFIG, render_cli_config(settings), 0o644)
 
 
-def damaged(directory: Path) -> tuple[str, ...]:
+def find_damaged_files(directory: Path) -> tuple[str, ...]:
     """Return the names of the files of a prepared directory that are missing or not JSON.
 
     None where nothing was prepared. User data counts only while it lies there: releasing does not need it.
@@ -68,12 +70,12 @@ def damaged(directory: Path) -> tuple[str, ...]:
     )
 
 
-def repair(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = None) -> None:
+def repair(directory: Path, spec: WorkspaceSpec, *, plugins: PluginSources | None = None) -> None:
     """Write the :func:`find_damaged_files` again, so that the machines of ``spec`` can be released.
 
     Whole files stay as they are. RunDirectoryError when the directory cannot be written.
     """
-    bad = damaged(directory)
+    bad = find_damaged_files(directory)
     texts = dict(render(spec, f"./{MODULE}"))
     with _errors_explained(directory):
         _copy_module(MODULES / spec.cloud, directory / MODULE)
@@ -88,7 +90,7 @@ def repair(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = No
             else:
                 _write(directory / name, texts[name], 0o644)
         if not (directory / CLI_CONFIG).is_file():
-            _write(directory / CLI_CONFIG, render_cli_config(plugins or Plugins()), 0o644)
+            _write(directory / CLI_CONFIG, render_cli_config(plugins or PluginSources()), 0o644)
 
 
 def _is_json(path: Path) -> bool:
@@ -98,7 +100,7 @@ def _is_json(path: Path) -> bool:
         return False
 
 
-def secrets_in(directory: Path) -> tuple[str, ...]:
+def read_user_data(directory: Path) -> tuple[str, ...]:
     """Return the user data that lies in the directory, to be masked; empty when there is none."""
     try:
         content = json.loads((directory / SECRETS).read_text(encoding="utf-8"))

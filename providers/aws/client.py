@@ -21,7 +21,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from providers.aws.errors import from_code, from_exception, retry_after, told_time
+from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
 from providers.aws.parse.machines import ACCELERATED
 from providers.errors import ProviderError, UnreadableError
 from providers.session import Session
@@ -40,7 +40,7 @@ _LARGEST_PAGE = 1000
 _POLICY_NAMES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
 
 
-class Client:
+class AwsClient:
     """Call the AWS APIs; safe for threads.
 
     The SDK session and its clients are made at first use, under a lock, since that part of the SDK is not safe for
@@ -320,7 +320,7 @@ class Client:
         return self._session
 
     def _note_clock(self, answer: Mapping[str, Any]) -> None:
-        date = told_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
+        date = parse_server_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
         if date is not None:
             self._caller.heard(date)
 

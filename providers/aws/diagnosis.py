@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.access import Access, Opened
+from providers.aws.access import AccountAccess, OpenedAccount
 from providers.aws.public import PublicFiles
 from providers.errors import AccountNotUsedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis
@@ -69,7 +69,7 @@ class _Examination:
         self.latency = took if self.latency is None else min(self.latency, took)
 
 
-def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
+def diagnose(session: Session, access: AccountAccess, files: PublicFiles) -> Diagnosis:
     """Return the diagnosis. Raises nothing.
 
     The clock comes from whatever answered, refusals too: a request from a clock that is far off is refused.
@@ -81,7 +81,7 @@ def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
         opened = access.open()
     except ProviderError as error:
         opened = error
-    if isinstance(opened, Opened):
+    if isinstance(opened, OpenedAccount):
         try:
             who = opened.client.identity()
             identity = f"{who.get('Arn')} (account {who.get('Account')})"
@@ -101,7 +101,7 @@ def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
         checks=tuple(examination.checks),
         clock_ahead=session.caller.clock_ahead(session.now),
         latency=examination.latency,
-        sources=tuple(_sources(examination.checks, isinstance(opened, Opened))),
+        sources=tuple(_sources(examination.checks, isinstance(opened, OpenedAccount))),
     )
 
 

@@ -118,7 +118,7 @@ def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderErro
     return ProviderError(cloud, asked, code=chain[0] if chain else "")
 
 
-def told_time(date: str | None, age: str | None = None) -> datetime | None:
+def parse_server_time(date: str | None, age: str | None = None) -> datetime | None:
     """Return the moment of a ``Date`` header, plus the ``Age`` of an answer from a cache; None without one."""
     try:
         at = parsedate_to_datetime(date) if date else None

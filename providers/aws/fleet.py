@@ -15,9 +15,9 @@ from functools import partial
 from types import MappingProxyType
 
 from providers.aws.access import FIND_CREDENTIALS
-from providers.aws.estate import EstateClient
-from providers.aws.parse import estate
-from providers.aws.parse.places import regions_by_status, zone_ids
+from providers.aws.inventory import InventoryClient
+from providers.aws.parse import inventory
+from providers.aws.parse.places import split_regions_by_status, zone_ids
 from providers.errors import (
     AccountNotUsedError,
     CredentialsError,
@@ -26,8 +26,8 @@ from providers.errors import (
     RegionOffError,
     RetryableError,
 )
-from providers.fleet import BY_HAND, Findings, Fleet, Found, in_order
-from providers.protocol import Gap
+from providers.fleet import RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
+from providers.protocol import PartialFailure
 from providers.session import Session
 
 _REGIONS_AT_ONCE = 8
@@ -90,7 +90,7 @@ class AwsFleet:
     ) -> None:
         self._cloud = cloud
         self._session = session
-        self._client = EstateClient(cloud, session)
+        self._client = InventoryClient(cloud, session)
         self._patience_s = patience_s
         self._pause_s = pause_s
 
@@ -98,16 +98,16 @@ class AwsFleet:
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:
+    def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
-        wanted = sorted(set(regions)) or list(regions_by_status(self._client.regions())[0])
+        wanted = sorted(set(regions)) or list(split_regions_by_status(self._client.regions())[0])
         with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
             parts = list(pool.map(self._list_region, wanted))
-        return Findings(
-            in_order(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
+        return FleetListing(
+            sort_resources(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
         )
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not found:
             return ()
         self._check_account()
@@ -124,33 +124,35 @@ class AwsFleet:
         if not self._client.has_credentials():
             raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
 
-    def _list_region(self, region: str) -> tuple[list[Found], list[Gap]]:
+    def _list_region(self, region: str) -> tuple[list[CloudResource], list[PartialFailure]]:
         cloud, client = self._cloud, self._client
-        gaps: list[Gap] = []
+        gaps: list[PartialFailure] = []
         try:
-            machines, with_them = estate.read_machines(cloud, region, *self._machines(region))
+            machines, with_them = inventory.read_machines(cloud, region, *self._machines(region))
         except ProviderError as error:
-            gaps.append(Gap(f"machines in {region}", error))
+            gaps.append(PartialFailure(f"machines in {region}", error))
             if isinstance(error, _FATAL):
                 return [], gaps
             machines, with_them = (), frozenset()
         found = list(machines)
-        others: Mapping[str, Callable[[], Iterable[Found]]] = {
-            "spot requests": lambda: estate.read_requests(cloud, region, client.spot_requests(region), with_them),
-            "nat gateways": lambda: estate.read_gateways(cloud, region, client.gateways(region)),
-            "elastic ips": lambda: estate.read_addresses(cloud, region, client.addresses(region)),
-            "volumes": lambda: estate.read_volumes(cloud, region, client.volumes(region), with_them),
-            "network interfaces": lambda: estate.read_interfaces(cloud, region, client.interfaces(region), with_them),
-            "everything else": lambda: estate.read_tagged(cloud, region, client.tagged(region)),
+        others: Mapping[str, Callable[[], Iterable[CloudResource]]] = {
+            "spot requests": lambda: inventory.read_requests(cloud, region, client.spot_requests(region), with_them),
+            "nat gateways": lambda: inventory.read_gateways(cloud, region, client.gateways(region)),
+            "elastic ips": lambda: inventory.read_addresses(cloud, region, client.addresses(region)),
+            "volumes": lambda: inventory.read_volumes(cloud, region, client.volumes(region), with_them),
+            "network interfaces": lambda: inventory.read_interfaces(
+                cloud, region, client.interfaces(region), with_them
+            ),
+            "everything else": lambda: inventory.read_tagged(cloud, region, client.tagged(region)),
         }
         for subject, look in others.items():
             try:
                 found += look()
             except ProviderError as error:
-                gaps.append(Gap(f"{subject} in {region}", error))
+                gaps.append(PartialFailure(f"{subject} in {region}", error))
         return found, gaps
 
-    def _machines(self, region: str) -> tuple[Sequence[estate.Row], Mapping[str, str]]:
+    def _machines(self, region: str) -> tuple[Sequence[inventory.Row], Mapping[str, str]]:
         """Return instances, and ids of zones by name.
 
         There are no ids where these cannot be obtained, since that hides no machine.
@@ -181,7 +183,9 @@ class AwsFleet:
             gone = [answers[id_] is None for id_ in ids if id_.startswith(_GATEWAY) and id_ in answers]
             is_releasing = is_releasing or any(gone)
         for id_ in ids:
-            answers.setdefault(id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=BY_HAND))
+            answers.setdefault(
+                id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
+            )
         return answers
 
     def _end_machines(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
@@ -222,7 +226,7 @@ class AwsFleet:
             time.sleep(self._pause_s)
 
 
-def _regions(found: Sequence[Found]) -> list[str]:
+def _regions(found: Sequence[CloudResource]) -> list[str]:
     return sorted({one.region for one in found})
 
 
@@ -237,7 +241,7 @@ def _error_of(end: Callable[[], None], *, gone: bool = True) -> ProviderError | 
         if gone and "NotFound" in error.code:
             return None
         if error.code in _IN_USE:
-            remedy = f"something still uses it: sweep again in a few minutes, or {BY_HAND}"
+            remedy = f"something still uses it: sweep again in a few minutes, or {RELEASE_BY_HAND}"
             return ProviderError(error.cloud, f"{error.what}: still in use", code=error.code, remedy=remedy)
         return error
     return None

@@ -15,21 +15,31 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.access import Access, Opened
-from providers.aws.catalogue import WOULD_ADD, Catalogue
+from providers.aws.access import AccountAccess, OpenedAccount
+from providers.aws.catalogue import WOULD_ADD, PublicCatalogue
 from providers.aws.diagnosis import diagnose
-from providers.aws.gather import Attempts
-from providers.aws.parse.allowances import read_held, read_quotas
+from providers.aws.parse.allowances import read_quotas, read_reservations
 from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import zone_ids
-from providers.aws.parse.stock import block_hints, largest_gangs, score_hints, scored_together
+from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
+from providers.aws.region_calls import RegionCalls
 from providers.errors import NotForSaleError, ProviderError, RegionOffError
-from providers.protocol import Allowances, Diagnosis, Gap, Harvest, Notice, Provider, Scope, StockHint, Wanted
+from providers.protocol import (
+    AccountAllowances,
+    Diagnosis,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
+    Provider,
+    ProviderNotice,
+    Scope,
+    StockHint,
+)
 from providers.session import Session
 
 if TYPE_CHECKING:
-    from providers.aws.client import Client
+    from providers.aws.client import AwsClient
 
 T = TypeVar("T")
 
@@ -40,18 +50,18 @@ _AT_ONCE = 8
 
 def make(cloud: str, session: Session) -> Provider:
     """Return the adapter; touches no network, and does not load the SDK yet."""
-    return Aws(cloud, session)
+    return AwsProvider(cloud, session)
 
 
-class Aws:
+class AwsProvider:
     """One AWS account, or the public files where there are no credentials (or the settings exclude them)."""
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
         self._session = session
         self._files = PublicFiles(cloud, session)
-        self._catalogue = Catalogue(cloud, session, self._files)
-        self._access = Access(cloud, session, self._files)
+        self._catalogue = PublicCatalogue(cloud, session, self._files)
+        self._access = AccountAccess(cloud, session, self._files)
 
     @property
     def cloud(self) -> str:
@@ -63,20 +73,20 @@ class Aws:
         Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
         """
         opened = self._access.open()
-        found = opened.account.regions() if isinstance(opened, Opened) else self._catalogue.regions()
+        found = opened.account.regions() if isinstance(opened, OpenedAccount) else self._catalogue.regions()
         return [Scope(self._cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return list prices and spot prices per zone with an account; without, prices by region.
 
         Without an account spot is estimated from the Spot Advisor's savings, which is weak.
         """
         opened = self._access.open()
-        if isinstance(opened, Opened):
+        if isinstance(opened, OpenedAccount):
             return opened.account.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return hints for spot (placement scores) and for reserved capacity (capacity blocks of 24 hours).
 
         Spot: placement scores of the ten best zones in ten regions. EC2 scores fewer than three types low throughout,
@@ -86,30 +96,30 @@ class Aws:
         nothing.
         """
         opened = self._access.open()
-        if not isinstance(opened, Opened) or not wanted:
+        if not isinstance(opened, OpenedAccount) or not wanted:
             return ()
         everywhere = () if all(gang.regions for gang in wanted) else tuple(opened.account.regions())
-        hints = self._scores(opened.client, largest_gangs(wanted, Market.SPOT, everywhere))
-        return (*hints, *self._blocks(opened.client, largest_gangs(wanted, Market.RESERVED, everywhere)))
+        hints = self._scores(opened.client, find_largest_gangs(wanted, Market.SPOT, everywhere))
+        return (*hints, *self._blocks(opened.client, find_largest_gangs(wanted, Market.RESERVED, everywhere)))
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.
 
         Without an account there is only the partial failure.
         """
         opened = self._access.open()
-        if not isinstance(opened, Opened):
-            return Allowances(gaps=(Gap("quotas and reservations", opened, WOULD_ADD),))
+        if not isinstance(opened, OpenedAccount):
+            return AccountAllowances(gaps=(PartialFailure("quotas and reservations", opened, WOULD_ADD),))
         asked = tuple(sorted(set(regions))) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             parts = list(pool.map(lambda region: self._allowances_of(opened, region), asked))
-        return Allowances(
+        return AccountAllowances(
             quotas=tuple(quota for part in parts for quota in part.quotas),
             held=tuple(held for part in parts for held in part.held),
             gaps=tuple(gap for part in parts for gap in part.gaps),
         )
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         """Return the notices in the queue of the option ``notice_queue_url``; empty without that option.
 
         Messages are left in the queue (this only reads), so that they come again until the queue drops them.
@@ -118,7 +128,7 @@ class Aws:
         if not url:
             return ()
         opened = self._access.open()
-        if not isinstance(opened, Opened):
+        if not isinstance(opened, OpenedAccount):
             raise opened
         known: dict[str, Mapping[str, str]] = {}
 
@@ -133,36 +143,36 @@ class Aws:
         """Check each permission with one small call; those that would cost something as a dry run."""
         return diagnose(self._session, self._access, self._files)
 
-    def _scores(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
+    def _scores(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         regions: dict[tuple[str, int], list[str]] = {}
         for (name, region), machines in sorted(gangs.items()):
             regions.setdefault((name, machines), []).append(region)
         return tuple(
             hint
             for (name, machines), places in regions.items()
-            for hint in score_hints(
+            for hint in read_score_hints(
                 name, _rows_if_sold(partial(client.placement_scores, self._alike(name), machines, places))
             )
         )
 
     def _alike(self, instance_type: str) -> tuple[str, ...]:
-        return scored_together(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
+        return choose_scored_types(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
 
-    def _blocks(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
+    def _blocks(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         hints: list[StockHint] = []
         for (name, region), machines in sorted(gangs.items()):
             if machines <= _MOST_IN_A_BLOCK:
                 rows = _rows_if_sold(partial(client.block_offerings, region, name, machines, _BLOCK_HOURS))
-                hints += block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
+                hints += read_block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
         return tuple(hints)
 
-    def _allowances_of(self, opened: Opened, region: str) -> Allowances:
-        attempt = Attempts()
+    def _allowances_of(self, opened: OpenedAccount, region: str) -> AccountAllowances:
+        attempt = RegionCalls()
         quotas = attempt(f"quotas in {region}", lambda: opened.client.quotas(region)) or ()
         reservations = attempt(f"reservations in {region}", lambda: opened.client.reservations(region)) or ()
-        return Allowances(
+        return AccountAllowances(
             quotas=read_quotas(self._cloud, region, quotas, opened.account.families()),
-            held=read_held(self._cloud, region, reservations),
+            held=read_reservations(self._cloud, region, reservations),
             gaps=tuple(attempt.gaps),
         )
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import requests
 
-from providers.aws.errors import from_code, from_exception, retry_after, told_time
+from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
 from providers.errors import NotForSaleError, ProviderError
 from providers.session import Session
 
@@ -26,7 +26,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
+class AdvisorDocument:
     """The Spot Advisor's document, and the day it was written (None: not stated)."""
 
     document: Any
@@ -47,7 +47,7 @@ class PublicFiles:
         self._lists = endpoints.get("price_list", PRICE_LIST).rstrip("/")
         self._advisor = endpoints.get("spot_advisor", SPOT_ADVISOR).rstrip("/")
         self._lock = threading.Lock()
-        self._advised: Advised | None = None
+        self._advised: AdvisorDocument | None = None
 
     def index(self) -> Mapping[str, Any]:
         """Return the price list's region_index.json."""
@@ -68,11 +68,11 @@ class PublicFiles:
             "price list", f"the price list of {region}", url, lambda response: read(self._stream(response))
         )
 
-    def advice(self) -> Advised:
+    def advice(self) -> AdvisorDocument:
         """Return the Spot Advisor file."""
 
-        def read(response: requests.Response) -> Advised:
-            return Advised(response.json(), _day(response.headers.get("Last-Modified")))
+        def read(response: requests.Response) -> AdvisorDocument:
+            return AdvisorDocument(response.json(), _day(response.headers.get("Last-Modified")))
 
         with self._lock:
             if self._advised is None:
@@ -96,7 +96,7 @@ class PublicFiles:
     ) -> T:
         def ask() -> T:
             with requests.request(method, url, timeout=self._timeouts, stream=True) as response:
-                date = told_time(response.headers.get("Date"), response.headers.get("Age"))
+                date = parse_server_time(response.headers.get("Date"), response.headers.get("Age"))
                 if date is not None:
                     self._caller.heard(date)
                 if response.status_code != 200:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from providers.aws.client import Client, queue_region
+from providers.aws.client import AwsClient, queue_region
 
 BATCH = 10
 
 
-class QueueClient(Client):
-    """Read and delete queue messages; see :class:`providers.aws.client.Client`."""
+class QueueClient(AwsClient):
+    """Read and delete queue messages; see :class:`providers.aws.client.AwsClient`."""
 
     POLICY = "interruptions.json"
 

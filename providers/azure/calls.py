@@ -26,7 +26,7 @@ _PORTS = {"https": 443, "http": 80}
 _LATEST_ANSWERS = 20
 
 
-class Calls:
+class AzureCalls:
     """Make calls to Azure's services; safe for threads.
 
     ProviderError when an endpoint is not a known one, or would carry a token in the clear.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from providers.azure.calls import MANAGEMENT, Calls, Page, Row, query
+from providers.azure.calls import MANAGEMENT, AzureCalls, Page, Row, query
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -49,7 +49,7 @@ class TokenSource(Protocol):
         """Return an access token for the scopes."""
 
 
-class Account:
+class AzureAccount:
     """Call Azure Resource Manager for one subscription; safe for threads.
 
     The SDK is imported with the first call; ``credential`` replaces Azure's own chain.
@@ -58,7 +58,7 @@ class Account:
     # The file that grants the calls made here.
     ROLE = "role.json"
 
-    def __init__(self, calls: Calls, credential: TokenSource | None = None) -> None:
+    def __init__(self, calls: AzureCalls, credential: TokenSource | None = None) -> None:
         self._calls = calls
         self._credential = credential
         self._lock = threading.Lock()

@@ -11,14 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from providers.azure.calls import Calls, Row
+from providers.azure.calls import AzureCalls, Row
 from providers.azure.client import TokenSource
-from providers.azure.estate import Estate
-from providers.azure.parse import estate
-from providers.azure.parse.estate import group_path
+from providers.azure.inventory import InventoryAccount
+from providers.azure.parse import inventory
+from providers.azure.parse.inventory import group_path
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError
-from providers.fleet import BY_HAND, Findings, Fleet, Found, in_order
-from providers.protocol import Gap
+from providers.fleet import RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
+from providers.protocol import PartialFailure
 from providers.session import Session
 
 _AT_ONCE = 16
@@ -43,29 +43,31 @@ class AzureFleet:
     def __init__(self, cloud: str, session: Session, credential: TokenSource | None = None) -> None:
         self._cloud = cloud
         self._session = session
-        self._account = Estate(Calls(cloud, session), credential)
+        self._account = InventoryAccount(AzureCalls(cloud, session), credential)
 
     @property
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:
+    def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
         cloud, gaps = self._cloud, _PartialFailures()
-        groups = estate.read_groups(cloud, gaps.or_none("resource groups", self._account.groups))
+        groups = inventory.read_groups(cloud, gaps.or_none("resource groups", self._account.groups))
         found = list(groups.values())
-        found += estate.read_machines(cloud, gaps.or_none("virtual machines", self._account.machines), groups)
-        for scale_set in estate.tagged_sets(gaps.or_none("scale sets", self._account.scale_sets)):
+        found += inventory.read_machines(cloud, gaps.or_none("virtual machines", self._account.machines), groups)
+        for scale_set in inventory.select_tagged_sets(gaps.or_none("scale sets", self._account.scale_sets)):
             try:
                 rows = self._account.members(str(scale_set["id"]))
             except ProviderError as error:
-                gaps.gaps.append(Gap(f"machines of the scale set {scale_set.get('name', '')}", error))
+                gaps.gaps.append(PartialFailure(f"machines of the scale set {scale_set.get('name', '')}", error))
                 continue
             placed = ({"location": scale_set.get("location", ""), **row} for row in rows)
-            found += estate.read_members(cloud, scale_set, placed, groups)
-        return Findings(in_order(one for one in found if not regions or one.region in regions), tuple(gaps.gaps))
+            found += inventory.read_members(cloud, scale_set, placed, groups)
+        return FleetListing(
+            sort_resources(one for one in found if not regions or one.region in regions), tuple(gaps.gaps)
+        )
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not found:
             return ()
         self._check_account()
@@ -90,7 +92,7 @@ class AzureFleet:
         id_, attempt = key
         mine = f"/subscriptions/{self._account.subscription}/".lower()
         if not id_.lower().startswith(mine) or not (_is_group(id_) or _machine(id_)):
-            return ProviderError(self._cloud, f"{id_} is not released from here", remedy=BY_HAND)
+            return ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
         try:
             self._end(id_, attempt)
         except ProviderError as error:
@@ -106,10 +108,10 @@ class AzureFleet:
             row, end = self._account.scale_set(scale_set), self._account.end_member
         else:
             row, end = self._account.machine(id_), self._account.end_machine
-        if estate.attempt_of(row) != attempt:
+        if inventory.attempt_of(row) != attempt:
             what = f"{id_.rpartition('/')[2]} is not of attempt {attempt}"
             raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
-        if not estate.is_going(row):
+        if not inventory.is_going(row):
             end(id_)
 
 
@@ -117,14 +119,14 @@ class _PartialFailures:
     """Collect the partial failures."""
 
     def __init__(self) -> None:
-        self.gaps: list[Gap] = []
+        self.gaps: list[PartialFailure] = []
 
     def or_none(self, subject: str, ask: Callable[[], Iterable[Row]]) -> Iterable[Row]:
         """Return what ``ask`` gives; nothing, and a partial failure, when it cannot be obtained."""
         try:
             return ask()
         except ProviderError as error:
-            self.gaps.append(Gap(subject, error))
+            self.gaps.append(PartialFailure(subject, error))
             return ()
 
 

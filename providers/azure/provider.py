@@ -15,26 +15,26 @@ from datetime import datetime, timedelta
 
 from pricing.machines import Machine
 from providers.azure import client
-from providers.azure.calls import Calls
-from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
-from providers.azure.parse.identity import identity_in
+from providers.azure.calls import AzureCalls
+from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
+from providers.azure.parse.identity import parse_identity
 from providers.azure.parse.prices import read_prices
-from providers.azure.parse.region import Context, read_locations, read_points, read_region
-from providers.azure.parse.skus import SkuList, machine_from, read_skus
-from providers.azure.retail import Retail
+from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
+from providers.azure.parse.skus import SkuList, build_machine, read_skus
+from providers.azure.retail import RetailPrices
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, RegionOffError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
+    CapacityReservation,
     Diagnosis,
-    Gap,
-    Harvest,
-    Held,
-    Notice,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
+    ProviderNotice,
     Quota,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
 
@@ -59,12 +59,12 @@ class AzureProvider:
     def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
         self._cloud = cloud
         self._session = session
-        self._context = Context(cloud, session.book, session.now)
-        self._calls = Calls(cloud, session)
-        self._retail = Retail(self._calls)
-        self._account = client.Account(self._calls, credential)
+        self._context = RegionContext(cloud, session.book, session.now)
+        self._calls = AzureCalls(cloud, session)
+        self._retail = RetailPrices(self._calls)
+        self._account = client.AzureAccount(self._calls, credential)
         self._skus: dict[str, SkuList] = {}
-        self._unseen_regions: tuple[Gap, ...] = ()
+        self._unseen_regions: tuple[PartialFailure, ...] = ()
 
     @property
     def cloud(self) -> str:
@@ -78,10 +78,10 @@ class AzureProvider:
                 regions |= read_locations(self._account.locations())
                 self._unseen_regions = ()
             except ProviderError as error:
-                self._unseen_regions = (Gap("regions newer than the price book", error, "offers there"),)
+                self._unseen_regions = (PartialFailure("regions newer than the price book", error, "offers there"),)
         return sorted(Scope(self._cloud, region) for region in regions)
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         region = scope.region
         prices = read_prices(self._retail.prices(region), region, self._session.now)
         skus, gaps = self._try_skus(region)
@@ -94,22 +94,22 @@ class AzureProvider:
             gaps=(*gaps, *self._unseen_regions),
         )
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
         """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
         return ()
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         """Return nothing: Azure sends Scheduled Events inside the machine only."""
         return ()
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         if not self._account.subscription:
-            return Allowances(gaps=(self._no_account("quotas and capacity reservations"),))
+            return AccountAllowances(gaps=(self._no_account("quotas and capacity reservations"),))
         wanted = tuple(regions) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             parts = list(pool.map(self._quotas, wanted))
         reservations, gaps = self._reservations(frozenset(wanted))
-        return Allowances(
+        return AccountAllowances(
             quotas=tuple(quota for quotas, _ in parts for quota in quotas),
             held=reservations,
             gaps=(*(gap for _, gaps in parts for gap in gaps), *gaps),
@@ -123,7 +123,7 @@ class AzureProvider:
             identity_error = self._no_account(_ZONES).error
         if self._account.subscription:
             try:
-                identity = identity_in(self._account.token(), self._account.subscription)
+                identity = parse_identity(self._account.token(), self._account.subscription)
             except ProviderError as error:
                 identity_error = error
             checks.extend(self._account_checks(region))
@@ -140,7 +140,7 @@ class AzureProvider:
     def _known_regions(self) -> set[str]:
         return {region.id.region for region in self._session.book.regions if region.id.cloud == self._cloud}
 
-    def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[Gap, ...]]:
+    def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[PartialFailure, ...]]:
         """Return the region's SKUs, or why there are none. RegionOffError: nothing there is for this account."""
         if not self._account.subscription:
             return None, (self._no_account(_ZONES),)
@@ -149,11 +149,11 @@ class AzureProvider:
         except RegionOffError:
             raise
         except ProviderError as error:
-            return None, (Gap(_ZONES, error, _WITH_ACCOUNT),)
+            return None, (PartialFailure(_ZONES, error, _WITH_ACCOUNT),)
         self._skus[region] = skus
         return skus, ()
 
-    def _no_account(self, subject: str) -> Gap:
+    def _no_account(self, subject: str) -> PartialFailure:
         error: ProviderError
         if self._session.settings.credentials:
             error = CredentialsError(
@@ -164,16 +164,18 @@ class AzureProvider:
             )
         else:
             error = AccountNotUsedError(self._cloud, "the settings say to use public sources only")
-        return Gap(subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once")
+        return PartialFailure(
+            subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once"
+        )
 
-    def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[Gap, ...]]:
-        gaps: tuple[Gap, ...] = ()
+    def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[PartialFailure, ...]]:
+        gaps: tuple[PartialFailure, ...] = ()
         try:
             if region not in self._skus:
                 _, gaps = self._try_skus(region)
             usages = self._account.usages(region)
         except ProviderError as error:
-            return (), (*gaps, Gap(f"quotas of {region}", error, "what the account may have at once"))
+            return (), (*gaps, PartialFailure(f"quotas of {region}", error, "what the account may have at once"))
         return read_quotas(self._cloud, region, usages, self._families(region)), gaps
 
     def _families(self, region: str) -> dict[str, list[Machine]]:
@@ -181,22 +183,26 @@ class AzureProvider:
         families: dict[str, list[Machine]] = {}
         book, today = self._session.book, self._session.now.date()
         for sku in self._skus[region].skus.values() if region in self._skus else ():
-            machine = book.machine(self._cloud, sku.instance_type) or machine_from(sku, book, self._cloud, today)
+            machine = book.machine(self._cloud, sku.instance_type) or build_machine(sku, book, self._cloud, today)
             if machine is not None:
                 families.setdefault(family_key(sku.family), []).append(machine)
         return families
 
-    def _reservations(self, regions: frozenset[str]) -> tuple[tuple[Held, ...], tuple[Gap, ...]]:
-        reservations: list[Held] = []
+    def _reservations(
+        self, regions: frozenset[str]
+    ) -> tuple[tuple[CapacityReservation, ...], tuple[PartialFailure, ...]]:
+        reservations: list[CapacityReservation] = []
         try:
             for group in self._account.reservation_groups():
                 if region_of(group) in regions:
                     place = place_of(group)
                     rows = self._account.reservations(*place)
                     view = self._account.group_view(*place) if rows else {}
-                    reservations.extend(read_held(self._cloud, group, rows, view))
+                    reservations.extend(read_reservations(self._cloud, group, rows, view))
         except ProviderError as error:
-            return tuple(reservations), (Gap("capacity reservations", error, "capacity that is paid for already"),)
+            return tuple(reservations), (
+                PartialFailure("capacity reservations", error, "capacity that is paid for already"),
+            )
         return tuple(sorted(reservations, key=lambda one: (one.region, one.name))), ()
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:

@@ -12,7 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ProtocolError
 
-from providers.azure.calls import PRICES, Calls, Page, Row, query
+from providers.azure.calls import PRICES, AzureCalls, Page, Row, query
 from providers.errors import NotReachedError, ProviderError, TransientError, UnreadableError
 
 _VERSION = "2023-01-01-preview"
@@ -21,10 +21,10 @@ _CONNECTIONS = 16
 _ACCELERATED = "Standard_N"
 
 
-class Retail:
+class RetailPrices:
     """Fetch public prices; safe for threads."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: AzureCalls) -> None:
         self._calls = calls
         self._web = requests.Session()
         for scheme in ("https://", "http://"):

@@ -3,7 +3,7 @@
 Compute Engine is called through google-cloud-compute, which keeps up with the wire format; lists are paged here, so
 that one lost page is asked for again and not the whole list. The price catalogue is read through google.auth's HTTP
 session: reading its 30,000 SKUs as JSON takes an eighth of the time that google-cloud-billing needs to make messages of
-them, and only the fields in use are asked for. The SDKs' own retries are off: :class:`providers.calling.Caller`
+them, and only the fields in use are asked for. The SDKs' own retries are off: :class:`providers.caller.Caller`
 retries.
 """
 
@@ -26,11 +26,11 @@ from google.protobuf import json_format
 
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import calls
-from providers.gcp.calls import Call
-from providers.gcp.endpoints import endpoint, is_anonymous
+from providers.gcp.calls import ApiCall
+from providers.gcp.endpoints import find_endpoint, is_anonymous
 from providers.gcp.errors import to_error
 from providers.gcp.series import MACHINE_TYPE_FILTER
-from providers.gcp.wire import ConnectTimeoutAdapter, failure_of, moment_of
+from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, parse_http_date
 from providers.session import Session
 
 # google.auth warns on standard error about problems that this module raises as errors.
@@ -53,7 +53,7 @@ _SKU_PAGE = 5000
 # On a Google machine the metadata service answers at once; elsewhere the check must not delay the command.
 _METADATA_TIMEOUT_S = 1.0
 
-_LISTS: Mapping[Call, tuple[type, str, type]] = {
+_LISTS: Mapping[ApiCall, tuple[type, str, type]] = {
     calls.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
     calls.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
     calls.ACCELERATOR_TYPES: (
@@ -87,18 +87,18 @@ _LISTS: Mapping[Call, tuple[type, str, type]] = {
     ),
 }
 
-_SINGLE: Mapping[Call, tuple[type, str, type]] = {
+_SINGLE: Mapping[ApiCall, tuple[type, str, type]] = {
     calls.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
     calls.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
     # "unary" methods skip the SDK's own waiting, which asks a host of its own choice.
-    calls.END_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
-    calls.END_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
+    calls.DELETE_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
+    calls.DELETE_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
     calls.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class GoogleIdentity:
     """The caller's identity, in words without a secret, and the project that is asked."""
 
     name: str
@@ -116,13 +116,13 @@ class GcpClient:
         self._cloud = cloud
         self._session = session
         self._lock = threading.Lock()
-        self._identity: Identity | ProviderError | None = None
+        self._identity: GoogleIdentity | ProviderError | None = None
         self._clients: dict[type, Any] = {}
         self._catalogue: AuthorizedSession | None = None
         self.fastest: timedelta | None = None
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> GoogleIdentity:
         """Return the identity, found once in Google's order.
 
         The order is environment, gcloud's login, the machine's service account.
@@ -171,7 +171,7 @@ class GcpClient:
         pages = self._pages(calls.OPERATIONS, filter=PREEMPTED)
         return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
 
-    def everywhere(self, call: Call, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
+    def everywhere(self, call: ApiCall, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
         """Return all rows of an aggregated list under ``field``, and the places that did not answer.
 
         ``wanted`` filters the rows.
@@ -186,11 +186,11 @@ class GcpClient:
             silent += [place.rpartition("/")[2] for place in page.unreachables]
         return rows, sorted(set(silent))
 
-    def listed(self, call: Call) -> list[Row]:
+    def listed(self, call: ApiCall) -> list[Row]:
         """Return all rows of a list that is not divided by places."""
         return [_plain(row) for page in self._pages(call) for row in page.items]
 
-    def single(self, call: Call, **names: str) -> Row:
+    def single(self, call: ApiCall, **names: str) -> Row:
         """Return one resource, or the operation that ends it; ``names`` are the fields of the call's address."""
         kind, method, request = _SINGLE[call]
         wanted = request(project=self.identity.project, **names)
@@ -230,7 +230,7 @@ class GcpClient:
             if not token:
                 return
 
-    def try_list(self, call: Call, **fields: Any) -> None:
+    def try_list(self, call: ApiCall, **fields: Any) -> None:
         """Ask for one row of a list, to see whether that is permitted."""
         self._page(call, "", 1, "", fields)
 
@@ -238,7 +238,7 @@ class GcpClient:
         """Ask for one SKU, to see whether prices can be read."""
         self._call(calls.SKUS, partial(self._sku_page, 1, ""))
 
-    def _pages(self, call: Call, where: str = "", **fields: Any) -> Iterator[Any]:
+    def _pages(self, call: ApiCall, where: str = "", **fields: Any) -> Iterator[Any]:
         token = ""
         while True:
             message = self._page(call, where, _PAGE, token, fields)
@@ -247,14 +247,14 @@ class GcpClient:
             if not token:
                 return
 
-    def _page(self, call: Call, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
+    def _page(self, call: ApiCall, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
         kind, method, request = _LISTS[call]
         paging = {"page_token": token} if token else {}
         wanted = request(project=self.identity.project, max_results=size, **paging, **fields)
         pager = self._call(call, self._ask(kind, method, wanted), where)
         return _message(next(pager.pages))  # Only the page that has come: the pager would fetch more without retries.
 
-    def _advise(self, call: Call, request: str, field: str, region: str, body: Row, where: str) -> Row:
+    def _advise(self, call: ApiCall, request: str, field: str, region: str, body: Row, where: str) -> Row:
         kind = getattr(compute_v1, request, None)
         if kind is None:
             what = "the installed google-cloud-compute knows no Spot advice"
@@ -267,9 +267,9 @@ class GcpClient:
         timeout = self._session.settings.read_timeout_s
         return partial(getattr(self._client(kind), method), request=request, retry=None, timeout=timeout)
 
-    def _call(self, call: Call, ask: Callable[[], T], where: str = "") -> T:
+    def _call(self, call: ApiCall, ask: Callable[[], T], where: str = "") -> T:
         def translate(error: Exception) -> ProviderError:
-            return to_error(self._cloud, failure_of(error, call, f"{call.method}{where}"))
+            return to_error(self._cloud, describe_failure(error, call, f"{call.method}{where}"))
 
         return self._session.caller.call(call.service, ask, translate)
 
@@ -277,7 +277,7 @@ class GcpClient:
         identity = self.identity
         with self._lock:
             if kind not in self._clients:
-                url = endpoint(self._cloud, calls.COMPUTE, self._session.settings)
+                url = find_endpoint(self._cloud, calls.COMPUTE, self._session.settings)
                 credentials = _anonymous() if is_anonymous(url) else identity.credentials
                 client = kind(credentials=credentials, client_options={"api_endpoint": url})
                 self._watch(getattr(client.transport, "_session", None))
@@ -287,7 +287,7 @@ class GcpClient:
     def _sku_page(self, size: int, token: str) -> Mapping[str, Any]:
         identity = self.identity
         settings = self._session.settings
-        url = endpoint(self._cloud, calls.BILLING, settings)
+        url = find_endpoint(self._cloud, calls.BILLING, settings)
         with self._lock:
             if self._catalogue is None:
                 credentials = _anonymous() if is_anonymous(url) else identity.credentials
@@ -316,19 +316,19 @@ class GcpClient:
             http.hooks["response"].append(self._note)
 
     def _note(self, answer: requests.Response, *_: object, **__: object) -> None:
-        date = moment_of(answer.headers.get("Date", ""))
+        date = parse_http_date(answer.headers.get("Date", ""))
         with self._lock:
             self.fastest = min(answer.elapsed, self.fastest or answer.elapsed)
         if date is not None:
             self._session.caller.heard(date)
 
-    def _find_identity(self) -> Identity | ProviderError:
+    def _find_identity(self) -> GoogleIdentity | ProviderError:
         settings = self._session.settings
         if not settings.credentials:
             return AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
         project = settings.options.get("project", "")
         try:
-            urls = [endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
+            urls = [find_endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
             if all(is_anonymous(url) for url in urls):
                 return _make_identity(self._cloud, "nobody (a service on this machine)", project, _anonymous())
             credentials, own = google.auth.default(
@@ -340,12 +340,12 @@ class GcpClient:
         except ProviderError as error:
             return error
         except Exception as error:
-            return to_error(self._cloud, failure_of(error, calls.REGIONS, "google.auth.default"))
+            return to_error(self._cloud, describe_failure(error, calls.REGIONS, "google.auth.default"))
 
 
-def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> Identity | ProviderError:
+def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity | ProviderError:
     if project:
-        return Identity(name, project, credentials)
+        return GoogleIdentity(name, project, credentials)
     remedy = "name it as option `project` of this cloud in the clouds file, or in GOOGLE_CLOUD_PROJECT"
     return CredentialsError(cloud, "no Google Cloud project is named", none_found=True, remedy=remedy)
 

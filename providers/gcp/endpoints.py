@@ -10,7 +10,7 @@ from providers.gcp.calls import ENDPOINTS
 from providers.session import Settings
 
 
-def endpoint(cloud: str, service: str, settings: Settings) -> str:
+def find_endpoint(cloud: str, service: str, settings: Settings) -> str:
     """Return the address of ``compute`` or ``billing``: that of the settings, else Google's own.
 
     ProviderError for plain http to anything but this machine: a token must not travel unencrypted.

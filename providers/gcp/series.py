@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from pricing.places import Market
-from pricing.sold import unsold
+from pricing.sale_rules import explain_unsold
 
 # The server-side filter for machine types: accelerator-optimized series are called a<n> and g<n>. Where a server
 # ignores it, other types are skipped here. N1 with attached accelerators and TPUs are left out.
@@ -57,10 +57,10 @@ LOCAL_SSD_PARTITION_GIB = 375
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class MachineSeries:
     """A machine series; ``family`` is the first word of its vCPU and memory SKUs ("" where billed by the slice).
 
-    :mod:`pricing.sold` says in which markets it is sold without a contract.
+    :mod:`pricing.sale_rules` says in which markets it is sold without a contract.
     """
 
     prefix: str
@@ -72,27 +72,27 @@ class Series:
         return not self.family
 
 
-SERIES = (
-    Series("a2-highgpu-", "a2"),
-    Series("a2-megagpu-", "a2"),
-    Series("a2-ultragpu-", "a2"),
-    Series("a3-highgpu-", "a3"),
-    Series("a3-megagpu-", "a3plus"),
-    Series("a3-ultragpu-", "a3ultra"),
-    Series("a4-highgpu-", ""),
-    Series("g2-standard-", "g2"),
-    Series("g4-standard-", "g4"),
+MACHINE_SERIES = (
+    MachineSeries("a2-highgpu-", "a2"),
+    MachineSeries("a2-megagpu-", "a2"),
+    MachineSeries("a2-ultragpu-", "a2"),
+    MachineSeries("a3-highgpu-", "a3"),
+    MachineSeries("a3-megagpu-", "a3plus"),
+    MachineSeries("a3-ultragpu-", "a3ultra"),
+    MachineSeries("a4-highgpu-", ""),
+    MachineSeries("g2-standard-", "g2"),
+    MachineSeries("g4-standard-", "g4"),
 )
 
 # Machine types that hold part of an accelerator say so in their description alone: "1/8 NVIDIA RTX PRO 6000 GPU".
 FRACTION = re.compile(r"\b1/\d+ (NVIDIA|GPU)", re.IGNORECASE)
 
 
-def series_of(machine_type: str) -> Series | None:
+def find_series(machine_type: str) -> MachineSeries | None:
     """Return the series of a machine type; None when its billing is not known."""
-    return next((series for series in SERIES if machine_type.startswith(series.prefix)), None)
+    return next((series for series in MACHINE_SERIES if machine_type.startswith(series.prefix)), None)
 
 
-def sold(series: Series, accelerators: int, market: Market) -> bool:
+def is_sold(series: MachineSeries, accelerators: int, market: Market) -> bool:
     """Return whether such a machine can be started in that market without a reservation."""
-    return not unsold("gcp", series.prefix, accelerators, market)
+    return not explain_unsold("gcp", series.prefix, accelerators, market)

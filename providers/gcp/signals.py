@@ -9,16 +9,18 @@ from typing import Any
 from pricing.history import PricePoint
 from pricing.money import NANOS, UsdPerHour
 from pricing.places import Market
-from providers.gcp.allowances import last, moment, region_of
-from providers.protocol import Notice, NoticeKind, StockHint, Wanted
+from providers.gcp.allowances import last_segment, parse_moment, region_of
+from providers.protocol import GangQuery, NoticeKind, ProviderNotice, StockHint
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
 STOCK_SOURCE = "Google Compute Engine advice.capacity"
 # Older preemptions are not reported as notices.
-NEWS = timedelta(days=1)
+NOTICE_WINDOW = timedelta(days=1)
 
 
-def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datetime, now: datetime) -> list[PricePoint]:
+def read_spot_prices(
+    cloud: str, region: str, answer: Mapping[str, Any], since: datetime, now: datetime
+) -> list[PricePoint]:
     """Return price changes of one machine type in a region, from ``priceHistory`` of advice.capacityHistory.
 
     Each is at the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0
@@ -28,7 +30,7 @@ def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datet
     points = []
     for record in answer.get("priceHistory", ()):
         interval, money = record.get("interval", {}), record.get("listPrice", {})
-        start, end = moment(interval.get("startTime")), moment(interval.get("endTime"))
+        start, end = parse_moment(interval.get("startTime")), parse_moment(interval.get("endTime"))
         nanos = int(money.get("units") or 0) * NANOS + int(money.get("nanos") or 0)
         if start is None or start > now or (end is not None and end <= since):
             continue
@@ -51,7 +53,7 @@ def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datet
     return sorted(points, key=lambda p: p.at)
 
 
-def stock_hint(region: str, wanted: Wanted, answer: Mapping[str, Any]) -> StockHint | None:
+def read_stock_hint(region: str, wanted: GangQuery, answer: Mapping[str, Any]) -> StockHint | None:
     """Return how likely the whole gang can be obtained as Spot in one zone of the region (0 to 1).
 
     ``zone`` is the one that Google picked for it. None where it gives no score.
@@ -60,32 +62,32 @@ def stock_hint(region: str, wanted: Wanted, answer: Mapping[str, Any]) -> StockH
     score = recommendation.get("scores", {}).get("obtainability")
     if not isinstance(score, int | float) or not 0 <= score <= 1:
         return None
-    zones = {last(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
+    zones = {last_segment(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
     zone = zones.pop() if len(zones) == 1 else None
     return StockHint(region, zone, wanted.instance_type, Market.SPOT, float(score), None, STOCK_SOURCE)
 
 
-def notices(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[Notice]:
+def read_preemptions(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[ProviderNotice]:
     """Return machines that were preempted within a day before ``now``, oldest first.
 
     Google reports it afterwards, so ``takes_effect`` is the moment the machine was gone.
     """
     found = []
     for row in operations:
-        at = moment(row.get("insertTime")) or moment(row.get("startTime"))
-        zone = last(row.get("zone", ""))
-        if at is None or not zone or not now - NEWS <= at <= now:
+        at = parse_moment(row.get("insertTime")) or parse_moment(row.get("startTime"))
+        zone = last_segment(row.get("zone", ""))
+        if at is None or not zone or not now - NOTICE_WINDOW <= at <= now:
             continue
         found.append(
-            Notice(
+            ProviderNotice(
                 str(row.get("id") or row.get("name", "")),
                 NoticeKind.INTERRUPTION,
                 cloud,
                 region_of(zone),
                 zone,
-                last(row.get("targetLink", "")),
+                last_segment(row.get("targetLink", "")),
                 at.astimezone(UTC),
-                (moment(row.get("endTime")) or at).astimezone(UTC),
+                (parse_moment(row.get("endTime")) or at).astimezone(UTC),
             )
         )
     return sorted(found, key=lambda n: (n.at, n.id))

@@ -10,8 +10,8 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 
-from providers.gcp.calls import API_OF, Call
-from providers.gcp.errors import Failure, Kind, kind_of, words_of
+from providers.gcp.calls import API_OF, ApiCall
+from providers.gcp.errors import FailureKind, GcpFailure, classify_exception, parse_error_body
 
 _POOL = 16
 _CODE = re.compile(r"\w{1,64}")
@@ -32,7 +32,7 @@ class ConnectTimeoutAdapter(HTTPAdapter):
         return super().send(request, stream, timeout, *args, **kwargs)
 
 
-def moment_of(text: str) -> datetime | None:
+def parse_http_date(text: str) -> datetime | None:
     """Return the moment in a Date header; None where it cannot be read."""
     try:
         at = parsedate_to_datetime(text)
@@ -41,13 +41,13 @@ def moment_of(text: str) -> datetime | None:
     return at if at.utcoffset() is not None else None
 
 
-def failure_of(error: Exception, call: Call, subject: str) -> Failure:
+def describe_failure(error: Exception, call: ApiCall, subject: str) -> GcpFailure:
     """Return an exception of the SDKs as plain facts. Its text is dropped, since it may repeat what was sent."""
     answer = getattr(error, "response", None)
     if isinstance(answer, requests.Response):
-        codes, message = words_of(answer.text)
-        return Failure(
-            Kind.ANSWER,
+        codes, message = parse_error_body(answer.text)
+        return GcpFailure(
+            FailureKind.ANSWER,
             subject,
             answer.status_code,
             codes,
@@ -60,10 +60,10 @@ def failure_of(error: Exception, call: Call, subject: str) -> Failure:
         )
     chain = _chain(error)
     names = {kind.__name__ for link in chain for kind in type(link).__mro__}
-    kind = Kind.BROKEN_CONNECTION if getattr(error, "retryable", False) else kind_of(names)
+    kind = FailureKind.BROKEN_CONNECTION if getattr(error, "retryable", False) else classify_exception(names)
     word = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
     code = word if isinstance(word, str) and _CODE.fullmatch(word) else type(chain[-1]).__name__
-    return Failure(kind, subject, codes=(code,), permission=call.permission)
+    return GcpFailure(kind, subject, codes=(code,), permission=call.permission)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -35,7 +35,7 @@ _LARGEST_CATALOGUE = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """A body, the server's own time (None: not stated) and how long the answer took."""
 
     body: bytes
@@ -43,7 +43,7 @@ class Answer:
     seconds: float
 
 
-class Client:
+class CatalogueClient:
     """Fetch one cloud's data from the services that know it; safe for threads.
 
     ``name`` is what ``gpuhunt`` calls the cloud.
@@ -54,7 +54,7 @@ class Client:
         self._name = name
         self._session = session
 
-    def version(self) -> tuple[str, Answer]:
+    def version(self) -> tuple[str, HttpAnswer]:
         """Return the newest catalogue's version, which begins with its date (``20261121-873``)."""
         return self._call(CATALOGUE, self._ask_version)
 
@@ -62,7 +62,7 @@ class Client:
         """Return the CSV of that version; UnreadableError when the archive is broken or holds something else."""
         return self._call(CATALOGUE, lambda: self._ask_catalogue(version))
 
-    def hosts(self, accelerators: Sequence[str]) -> tuple[Any, Answer]:
+    def hosts(self, accelerators: Sequence[str]) -> tuple[Any, HttpAnswer]:
         """Return the market's answer to the query for free hosts with these accelerators, in its own names.
 
         The answer is JSON with its fractions as Decimal, at most :data:`MOST_HOSTS` hosts. UnreadableError when it is
@@ -73,7 +73,7 @@ class Client:
     def _call(self, service: str, ask: Callable[[], T]) -> T:
         return self._session.caller.call(service, ask, lambda error: self._translate(error, service))
 
-    def _ask_version(self) -> tuple[str, Answer]:
+    def _ask_version(self) -> tuple[str, HttpAnswer]:
         answer = self._http("GET", f"{self._base()}/{self._name}/version", CATALOGUE)
         version = answer.body[:80].decode("ascii", errors="replace").strip()
         if not _VERSION.fullmatch(version):
@@ -91,7 +91,7 @@ class Client:
         except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, UnicodeDecodeError, zlib.error):
             raise UnreadableError(self._cloud, "the catalogue is no archive of one CSV") from None
 
-    def _ask_hosts(self, accelerators: Sequence[str]) -> tuple[Any, Answer]:
+    def _ask_hosts(self, accelerators: Sequence[str]) -> tuple[Any, HttpAnswer]:
         from gpuhunt import QueryFilter
         from gpuhunt.providers.vastai import VastAIProvider, bundles_url
 
@@ -113,7 +113,7 @@ class Client:
 
         return str(CATALOG_URL)
 
-    def _http(self, method: str, url: str, service: str, body: object = None) -> Answer:
+    def _http(self, method: str, url: str, service: str, body: object = None) -> HttpAnswer:
         settings = self._session.settings
         timeouts = (settings.connect_timeout_s, settings.read_timeout_s)
         began = time.monotonic()
@@ -122,19 +122,19 @@ class Client:
         server_time = _moment(response.headers.get("Date"))
         if response.status_code != 200:
             wait = _seconds(response.headers.get("Retry-After"), server_time)
-            raise errors.from_status(self._cloud, response.status_code, service, wait)
-        return Answer(response.content, server_time, seconds)
+            raise errors.status_error(self._cloud, response.status_code, service, wait)
+        return HttpAnswer(response.content, server_time, seconds)
 
     def _translate(self, error: Exception, service: str) -> ProviderError:
         kind = type(error).__name__
         if isinstance(error, requests.ConnectTimeout):
-            return errors.from_break(self._cloud, kind, service, connected=False)
+            return errors.connection_error(self._cloud, kind, service, connected=False)
         if isinstance(error, requests.ConnectionError):
             # A refused connection and an unknown host come as "retries exceeded"; a broken connection does not.
             reached = "MaxRetryError" not in {type(argument).__name__ for argument in error.args}
-            return errors.from_break(self._cloud, kind, service, connected=reached)
+            return errors.connection_error(self._cloud, kind, service, connected=reached)
         if isinstance(error, requests.RequestException):
-            return errors.from_break(self._cloud, kind, service, connected=True)
+            return errors.connection_error(self._cloud, kind, service, connected=True)
         return ProviderError(self._cloud, f"the {service} could not be asked", code=kind)
 
 

@@ -9,14 +9,14 @@ from functools import cache
 from importlib import resources
 
 from pricing.places import Market
-from providers.neoclouds.parse.naming import Naming
+from providers.neoclouds.parse.machine_names import NamingRule
 
 GPUHUNT = "gpuhunt"
 SKYPILOT = "SkyPilot"
 
 
 @dataclass(frozen=True)
-class Catalogued:
+class CatalogueEntry:
     """One cloud in ``gpuhunt``'s catalogues.
 
     ``catalogue`` is its name there; ``markets`` are those that the catalogue would list if they were sold;
@@ -28,7 +28,7 @@ class Catalogued:
 
     catalogue: str
     markets: frozenset[Market]
-    naming: Naming
+    naming: NamingRule
     list_all_in: frozenset[str] = frozenset()
     live: bool = False
     accelerators: tuple[str, ...] = ()
@@ -36,14 +36,14 @@ class Catalogued:
 
 
 @cache
-def catalogued() -> Mapping[str, Catalogued]:
+def load_catalogue_entries() -> Mapping[str, CatalogueEntry]:
     """Return all of them, by the name that the registry has."""
     text = resources.files("providers.neoclouds").joinpath("clouds.json").read_text(encoding="utf-8")
     return {
-        cloud: Catalogued(
+        cloud: CatalogueEntry(
             catalogue=entry["catalogue"],
             markets=frozenset(Market(market) for market in entry["markets"]),
-            naming=Naming(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
+            naming=NamingRule(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
             list_all_in=frozenset(entry.get("list_all_in", ())),
             live=entry.get("live", False),
             accelerators=tuple(entry.get("accelerators", ())),
@@ -53,6 +53,6 @@ def catalogued() -> Mapping[str, Catalogued]:
     }
 
 
-def cloud_of(catalogue: str) -> str:
+def find_cloud_name(catalogue: str) -> str:
     """Return the registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
-    return next((cloud for cloud, entry in catalogued().items() if entry.catalogue == catalogue), catalogue)
+    return next((cloud for cloud, entry in load_catalogue_entries().items() if entry.catalogue == catalogue), catalogue)

@@ -31,7 +31,7 @@ _BY_STATUS: Mapping[int, type[ProviderError]] = MappingProxyType(
 )
 
 
-def from_status(cloud: str, status: int, service: str, retry_after_s: float | None) -> ProviderError:
+def status_error(cloud: str, status: int, service: str, retry_after_s: float | None) -> ProviderError:
     """Return the error for an HTTP status other than 200 from ``service``."""
     what = f"the {service} answers with HTTP status {status}"
     kind = _BY_STATUS.get(status, TransientError if status >= 500 else ProviderError)
@@ -40,7 +40,7 @@ def from_status(cloud: str, status: int, service: str, retry_after_s: float | No
     return kind(cloud, what, code=str(status))
 
 
-def from_break(cloud: str, kind: str, service: str, *, connected: bool) -> ProviderError:
+def connection_error(cloud: str, kind: str, service: str, *, connected: bool) -> ProviderError:
     """Return the error for a call without an answer.
 
     ``kind`` is the name of what the HTTP library raised, ``connected`` whether there was a connection.

@@ -35,7 +35,7 @@ KINDS: Mapping[str, type[ProviderError]] = MappingProxyType(
 )
 
 
-def scripted(cloud: str, kind: str, call: str, retry_after_s: float | None) -> ProviderError:
+def make_scripted_error(cloud: str, kind: str, call: str, retry_after_s: float | None) -> ProviderError:
     """Return the error of that kind (a key of :data:`KINDS`) for a call."""
     what = f"the script fails {call}"
     if kind == "throttled":

@@ -12,13 +12,13 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from providers.errors import ProviderError
-from providers.fleet import Findings, Fleet, Found, Kind, in_order
+from providers.fleet import CloudResource, Fleet, FleetListing, ResourceKind, sort_resources
 from providers.sandbox import processes
-from providers.sandbox.processes import Member, NodeKey
+from providers.sandbox.processes import NodeKey, NodeProcess
 from providers.session import Session
 
 GRACE_S = 10.0
-Remaining = Mapping[NodeKey, list[Member]]
+Remaining = Mapping[NodeKey, list[NodeProcess]]
 
 # The guard outlives a killed agent to end the processes that it watched and remove its containers.
 _GUARD_S = 2.0
@@ -48,10 +48,10 @@ class SandboxFleet:
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:  # noqa: ARG002
-        return Findings(in_order(self._machine(node) for node in _by_node(processes.members()).values()))
+    def found(self, regions: Sequence[str]) -> FleetListing:  # noqa: ARG002
+        return FleetListing(sort_resources(self._machine(node) for node in _by_node(processes.members()).values()))
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         keys = {NodeKey(one.machine_id, one.attempt) for one in found}
         here = {member.key for member in processes.members() if member.pid == os.getpid()}
         shutdown = _Shutdown(keys - here)
@@ -66,11 +66,11 @@ class SandboxFleet:
         pids = " ".join(str(member.pid) for member in sorted(remaining[key], key=_age))
         return ProviderError(self._cloud, f"node {key.node_id} cannot be ended", remedy=f"kill -KILL {pids}")
 
-    def _machine(self, node: Sequence[Member]) -> Found:
+    def _machine(self, node: Sequence[NodeProcess]) -> CloudResource:
         eldest = min(node, key=_age)
         rank = eldest.marks.get(processes.RANK, "")
         count = f"{len(node)} process" + ("es" if len(node) > 1 else "")
-        return Found(
+        return CloudResource(
             cloud=self._cloud,
             region="",
             zone=None,
@@ -78,7 +78,7 @@ class SandboxFleet:
             attempt=eldest.key.attempt,
             state_id=eldest.marks.get(processes.STATE, ""),
             rank=int(rank) if rank.isascii() and rank.isdecimal() else None,
-            kind=Kind.MACHINE,
+            kind=ResourceKind.MACHINE,
             what=f"node {eldest.marks.get(processes.NODE, eldest.key.node_id)}, {count}",
             since=eldest.since,
             billed=True,
@@ -90,7 +90,7 @@ class _Shutdown:
 
     def __init__(self, nodes: Collection[NodeKey]) -> None:
         self._nodes = nodes
-        self._processes: Sequence[Member] = ()
+        self._processes: Sequence[NodeProcess] = ()
 
     def look(self) -> Remaining:
         """Return the nodes that still exist.
@@ -140,17 +140,17 @@ class _Shutdown:
         return remaining
 
 
-def _eldest_group(node: Sequence[Member]) -> list[Member]:
+def _eldest_group(node: Sequence[NodeProcess]) -> list[NodeProcess]:
     group = min(node, key=_age).group
     return [member for member in node if member.group == group]
 
 
-def _age(member: Member) -> tuple[float, int]:
+def _age(member: NodeProcess) -> tuple[float, int]:
     return member.born, member.pid
 
 
-def _by_node(everybody: Iterable[Member]) -> Mapping[NodeKey, list[Member]]:
-    nodes: dict[NodeKey, list[Member]] = {}
+def _by_node(everybody: Iterable[NodeProcess]) -> Mapping[NodeKey, list[NodeProcess]]:
+    nodes: dict[NodeKey, list[NodeProcess]] = {}
     for member in everybody:
         nodes.setdefault(member.key, []).append(member)
     return nodes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from providers.sandbox import processes
-from providers.sandbox.processes import Member
+from providers.sandbox.processes import NodeProcess
 
 NOTICE = "notice.json"
 _TAKEN = "taken"
@@ -22,7 +22,7 @@ _KILL_S, _PAUSE_S, _LOOKS = 10.0, 0.02, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class SandboxMachine:
     """One machine that is up. ``id`` is what Terraform made of it, ``folder`` its disk."""
 
     id: str
@@ -32,7 +32,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class SandboxNotice:
     """A notice to a machine.
 
     ``kind`` is a word of :mod:`router.agent.states`, ``seconds`` how long it has, None when not stated.
@@ -44,7 +44,7 @@ class Announcement:
     what: str
 
 
-class Machines:
+class SandboxMachines:
     """The machines that ``state_id`` made.
 
     Nothing here sleeps but :meth:`switch_off`, for moments. OSError where a disk does not take a file.
@@ -53,7 +53,7 @@ class Machines:
     def __init__(self, state_id: str) -> None:
         self._state = state_id
 
-    def up(self) -> tuple[Machine, ...]:
+    def up(self) -> tuple[SandboxMachine, ...]:
         """Return all machines that run, by attempt and rank. One that is being started is not up yet."""
         found = []
         for node in self._nodes().values():
@@ -61,19 +61,19 @@ class Machines:
             rank = eldest.marks.get(processes.RANK, "")
             if rank.isascii() and rank.isdecimal():
                 folder = Path(eldest.marks[processes.FOLDER])
-                found.append(Machine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
+                found.append(SandboxMachine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
         return tuple(sorted(found, key=lambda one: (one.attempt, one.rank, one.id)))
 
-    def announce(self, machine: Machine, notice: Announcement) -> None:
+    def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
         """Make the machine's metadata service state the notice from now on."""
         body = {"kind": notice.kind, "id": notice.id, "what": notice.what, "seconds": notice.seconds}
         _put(machine.folder / NOTICE, json.dumps(body))
 
-    def withdraw(self, machine: Machine) -> None:
+    def withdraw(self, machine: SandboxMachine) -> None:
         """Make the machine's metadata service state no notice; an agent that heard it is not told."""
         (machine.folder / NOTICE).unlink(missing_ok=True)
 
-    def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
+    def switch_off(self, machines: Sequence[SandboxMachine], mark: str) -> tuple[SandboxMachine, ...]:
         """End all processes of these machines at once, without notice; return those that could not be ended.
 
         ``mark`` is new each time: by it Terraform sees that the machine it made is gone.
@@ -85,7 +85,7 @@ class Machines:
         remaining = self._kill_all(wanted)
         return tuple(machine for machine in machines if machine.id in remaining)
 
-    def trainings(self, machines: Collection[Machine]) -> tuple[Sequence[Member], Sequence[Member]]:
+    def trainings(self, machines: Collection[SandboxMachine]) -> tuple[Sequence[NodeProcess], Sequence[NodeProcess]]:
         """Return the processes of their trainings, without the agents; and all processes that were examined."""
         wanted, everybody = {machine.id for machine in machines}, processes.members()
         mine = [one for one in everybody if self._is_ours(one) and one.key.node_id in wanted]
@@ -107,24 +107,24 @@ class Machines:
             time.sleep(_PAUSE_S)
         return remaining
 
-    def _nodes(self, everybody: Sequence[Member] | None = None) -> Mapping[str, list[Member]]:
-        nodes: dict[str, list[Member]] = {}
+    def _nodes(self, everybody: Sequence[NodeProcess] | None = None) -> Mapping[str, list[NodeProcess]]:
+        nodes: dict[str, list[NodeProcess]] = {}
         for one in processes.members() if everybody is None else everybody:
             if self._is_ours(one):
                 nodes.setdefault(one.key.node_id, []).append(one)
         return nodes
 
-    def _is_ours(self, one: Member) -> bool:
+    def _is_ours(self, one: NodeProcess) -> bool:
         marks = one.marks
         up = processes.FOLDER in marks and processes.WANTED not in marks
         return up and marks.get(processes.STATE) == self._state and one.pid != os.getpid()
 
 
-def _kill(some: Sequence[Member], everybody: Sequence[Member]) -> None:
+def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None:
     processes.signal_groups(some, everybody, signal.SIGKILL)
 
 
-def _age(member: Member) -> tuple[float, int]:
+def _age(member: NodeProcess) -> tuple[float, int]:
     return member.born, member.pid
 
 

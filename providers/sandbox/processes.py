@@ -33,7 +33,7 @@ class NodeKey:
 
 
 @dataclass(frozen=True)
-class Member:
+class NodeProcess:
     """A living process of a node. ``born`` is in seconds since 1970, as the system counts them."""
 
     process: psutil.Process
@@ -53,13 +53,13 @@ class Member:
         return datetime.fromtimestamp(self.born, UTC)
 
 
-def members() -> list[Member]:
+def members() -> list[NodeProcess]:
     """Return every process of a node, of any attempt; processes that only wait to be reaped are left out."""
     me = psutil.Process().uids().real
     return [one for pid in psutil.pids() if (one := _member(pid, me)) is not None]
 
 
-def _member(pid: int, user: int) -> Member | None:
+def _member(pid: int, user: int) -> NodeProcess | None:
     try:
         process = psutil.Process(pid)  # A process_iter object may still be of an earlier process.
         with process.oneshot():
@@ -69,7 +69,7 @@ def _member(pid: int, user: int) -> Member | None:
             if not (environment.get(ATTEMPT) and environment.get(NODE_ID)):
                 return None
             marks = {name: environment[name] for name in _MARKS if name in environment}
-            return Member(process, process.pid, process.create_time(), os.getpgid(process.pid), marks)
+            return NodeProcess(process, process.pid, process.create_time(), os.getpgid(process.pid), marks)
     except (psutil.Error, OSError):
         return None
 
@@ -88,13 +88,13 @@ def _environment(process: psutil.Process) -> Mapping[str, str]:
     return environment
 
 
-def signal_groups(mine: Iterable[Member], everybody: Iterable[Member], number: signal.Signals) -> None:
+def signal_groups(mine: Iterable[NodeProcess], everybody: Iterable[NodeProcess], number: signal.Signals) -> None:
     """Send ``number`` to the processes ``mine`` of one node.
 
     It goes to their whole group where the group is the node's, else to each by itself. Never to this process; one that
     is gone is skipped.
     """
-    by_group: dict[int, list[Member]] = {}
+    by_group: dict[int, list[NodeProcess]] = {}
     for member in mine:
         by_group.setdefault(member.group, []).append(member)
     known = {member.pid: member for member in everybody}
@@ -106,7 +106,7 @@ def signal_groups(mine: Iterable[Member], everybody: Iterable[Member], number: s
                 _send(member, number)
 
 
-def _belongs(group: int, some: list[Member], known: Mapping[int, Member]) -> bool:
+def _belongs(group: int, some: list[NodeProcess], known: Mapping[int, NodeProcess]) -> bool:
     """Return whether everything in a process group is of the node of ``some``.
 
     A script of Terraform's has the node's marks too, in Terraform's own group: that one is not the node's.
@@ -141,7 +141,7 @@ def _is_dead(pid: int) -> bool:
         return False
 
 
-def _send_group(group: int, some: list[Member], number: signal.Signals) -> None:
+def _send_group(group: int, some: list[NodeProcess], number: signal.Signals) -> None:
     """Signal a group.
 
     As long as one member whose birth is known lives in it, the number of the group is that group's.
@@ -153,7 +153,7 @@ def _send_group(group: int, some: list[Member], number: signal.Signals) -> None:
         return
 
 
-def _send(member: Member, number: signal.Signals) -> None:
+def _send(member: NodeProcess, number: signal.Signals) -> None:
     if member.pid == os.getpid():
         return
     try:

@@ -10,24 +10,24 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pricing.history import PricePoint, combined
+from pricing.history import PricePoint, merge_points
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
     Diagnosis,
-    Dropped,
-    Harvest,
-    Notice,
+    DroppedRow,
+    FetchResult,
+    GangQuery,
+    ProviderNotice,
     Quota,
     Scope,
     StockHint,
-    Wanted,
 )
-from providers.sandbox.default import default_script
-from providers.sandbox.errors import scripted
+from providers.sandbox.default_script import make_default_script
+from providers.sandbox.errors import make_scripted_error
 from providers.sandbox.script import Failure, Prices, Script
 from providers.session import Session
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """One call as it was made: the method, its subject ("" for nothing in particular), and the moment."""
 
     method: str
@@ -54,10 +54,10 @@ class _Tape:
 
     failures: tuple[Failure, ...]
     met: Counter[int] = field(default_factory=Counter)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, call: Call) -> Failure | None:
+    def take(self, call: RecordedCall) -> Failure | None:
         """Record ``call``, and return the failure that it meets."""
         with self.lock:
             self.calls.append(call)
@@ -74,7 +74,7 @@ def make(cloud: str, session: Session) -> SandboxProvider:
     document = session.settings.document
     if document is not None and not isinstance(document, Script):
         raise ProviderError(cloud, "what it was given is no sandbox script")
-    script = document or default_script(session.now)
+    script = document or make_default_script(session.now)
     return SandboxProvider(cloud, session, script, _Tape(script.failures))
 
 
@@ -93,7 +93,7 @@ class SandboxProvider:
         return self._cloud
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[RecordedCall, ...]:
         """Return every call so far, in order, also those that failed and were made again."""
         with self._tape.lock:
             return tuple(self._tape.calls)
@@ -111,7 +111,7 @@ class SandboxProvider:
             raise ProviderError(self._cloud, f"the script has no region called {' or '.join(wanted)}")
         return self._play("scopes", "", lambda: scopes)
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return offers with their stock as cap (0 where there is none), and the steps since ``history_since``.
 
         The region is covered whole; region and machine types are included unless the book has exactly the same, since
@@ -119,15 +119,15 @@ class SandboxProvider:
         """
         return self._play("fetch", scope.region, lambda: self._fetch(scope.region, history_since))
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return the scripted stock; its score is 1 where it is enough for the gang, else 0."""
         return self._play("stock", "", lambda: self._hints(wanted))
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         """Return the scripted quotas that hold in these regions."""
         return self._play("allowances", "", lambda: self._allowances(frozenset(regions)))
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         """Return all notices up to now, each time."""
         return self._play("notices", "", self._notices)
 
@@ -145,11 +145,11 @@ class SandboxProvider:
 
     def _play(self, method: str, subject: str, answer: Callable[[], T]) -> T:
         def ask() -> T:
-            failure = self._tape.take(Call(method, subject, self._session.now))
+            failure = self._tape.take(RecordedCall(method, subject, self._session.now))
             if self._script.latency_s:
                 time.sleep(self._script.latency_s)
             if failure is not None:
-                raise scripted(self._cloud, failure.kind, method, failure.retry_after_s)
+                raise make_scripted_error(self._cloud, failure.kind, method, failure.retry_after_s)
             return answer()
 
         def translate(error: Exception) -> ProviderError:
@@ -157,7 +157,7 @@ class SandboxProvider:
 
         return self._session.caller.call(self._cloud, ask, translate)
 
-    def _fetch(self, name: str, since: datetime | None) -> Harvest:
+    def _fetch(self, name: str, since: datetime | None) -> FetchResult:
         script, book, now = self._script, self._session.book, self._session.now
         region = next((region for region in script.regions if region.name == name), None)
         if region is None:
@@ -167,13 +167,13 @@ class SandboxProvider:
         for machine in script.machines:
             accelerator = book.accelerator(machine.accelerator)
             if accelerator is None:
-                dropped.append(Dropped(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
+                dropped.append(DroppedRow(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
             else:
                 machines.append(machine.machine(self._cloud, accelerator, SOURCE, now.date()))
         usable = {machine.instance_type for machine in machines}
         series = [prices for prices in script.prices if prices.region == name and prices.machine in usable]
         offers = sorted((offer for offer in map(self._offer, series) if offer), key=lambda offer: offer.key)
-        return Harvest(
+        return FetchResult(
             offers=tuple(offers),
             covered=frozenset((name, market) for market in Market),
             machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) != m),
@@ -228,9 +228,9 @@ class SandboxProvider:
             for stock in (stock for stock in self._script.stock if stock.key == prices.key):
                 for moment, stocked in self._script.between(stock.steps, since, self._session.now):
                     points.append(replace(point, at=moment, available=1.0 if stocked.machines else 0.0))
-        return sorted(combined(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
+        return sorted(merge_points(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
 
-    def _hints(self, wanted: Sequence[Wanted]) -> tuple[StockHint, ...]:
+    def _hints(self, wanted: Sequence[GangQuery]) -> tuple[StockHint, ...]:
         hints: dict[tuple[str, str, str, Market], StockHint] = {}
         for stock in self._script.stock:
             gangs = [
@@ -247,8 +247,8 @@ class SandboxProvider:
                 )
         return tuple(hints[key] for key in sorted(hints))
 
-    def _allowances(self, regions: frozenset[str]) -> Allowances:
-        return Allowances(
+    def _allowances(self, regions: frozenset[str]) -> AccountAllowances:
+        return AccountAllowances(
             quotas=tuple(
                 Quota(
                     cloud=self._cloud,
@@ -266,13 +266,13 @@ class SandboxProvider:
             )
         )
 
-    def _notices(self) -> tuple[Notice, ...]:
+    def _notices(self) -> tuple[ProviderNotice, ...]:
         notices = []
         for notice in self._script.notices:
             at = self._script.moment(notice.at)
             if at <= self._session.now:
                 notices.append(
-                    Notice(
+                    ProviderNotice(
                         id=f"{notice.machine_id} {notice.kind} {at.isoformat()}",
                         kind=notice.kind,
                         cloud=self._cloud,

@@ -17,22 +17,22 @@ from pricing.money import ZERO, UsdPerHour
 from pricing.places import Market
 from providers.protocol import NoticeKind, QuotaUnit
 from providers.user_files import (
-    At,
     Count,
-    Lasting,
+    DurationField,
+    FieldPath,
     MachineType,
     MisplacedError,
     Moment,
+    MomentOrDuration,
     Money,
+    NonEmpty,
     Number,
-    Path,
     Place,
-    Some,
     Text,
+    UserFileModel,
     Whole,
-    Written,
-    known_name,
-    names_once,
+    require_known_name,
+    require_unique_names,
 )
 
 CALLS = ("scopes", "fetch", "stock", "allowances", "notices")
@@ -57,10 +57,10 @@ class SandboxRegion(Place):
     zones: tuple[Text, ...] = Field(default=(), examples=[["sandbox-east-a", "sandbox-east-b"]])
 
 
-class PriceStep(Written):
+class PriceStep(UserFileModel):
     """The price from ``at`` on, in dollars an hour; without ``usd`` it is not for sale any more."""
 
-    at: At
+    at: MomentOrDuration
     usd: Money | None = None
 
     @property
@@ -69,14 +69,14 @@ class PriceStep(Written):
         return None if self.usd is None else UsdPerHour(self.usd.nanos)
 
 
-class StockStep(Written):
+class StockStep(UserFileModel):
     """The number of machines that can be obtained from ``at`` on."""
 
-    at: At
+    at: MomentOrDuration
     machines: Whole
 
 
-class _Sold(Written):
+class _Sold(UserFileModel):
     machine: Text
     region: Text
     zone: Text | None = None
@@ -91,27 +91,27 @@ class _Sold(Written):
 class Prices(_Sold):
     """The price of one machine somewhere, over time."""
 
-    steps: Some[PriceStep]
+    steps: NonEmpty[PriceStep]
 
 
 class Stock(_Sold):
     """The number of machines that can be obtained somewhere, over time."""
 
-    steps: Some[StockStep]
+    steps: NonEmpty[StockStep]
 
 
-class ScriptedNotice(Written):
+class ScriptedNotice(UserFileModel):
     """A cloud's notice about one machine; it takes effect ``warning`` later (left out: not stated)."""
 
-    at: At
+    at: MomentOrDuration
     machine_id: Text
     region: Text
     zone: Text | None = None
     kind: NoticeKind = NoticeKind.INTERRUPTION
-    warning: Lasting | None = Field(default=None, examples=["2m"])
+    warning: DurationField | None = Field(default=None, examples=["2m"])
 
 
-class ScriptedQuota(Written):
+class ScriptedQuota(UserFileModel):
     """A limit on what the account may have at once; a field left out matches anything."""
 
     name: Text
@@ -124,7 +124,7 @@ class ScriptedQuota(Written):
     used: Whole | None = None
 
 
-class Failure(Written):
+class Failure(UserFileModel):
     """A failure of the next ``times`` calls of this kind, in ``region`` only where it is given."""
 
     call: Call
@@ -137,14 +137,14 @@ class Failure(Written):
 Step = TypeVar("Step", PriceStep, StockStep)
 
 
-class Script(Written):
+class Script(UserFileModel):
     """The sandbox script."""
 
     start: Moment | None = Field(default=None, description="The moment from which durations in `at` count.")
     latency_s: Number = Field(default=0.0, description="Seconds that every answer takes.")
-    regions: Some[SandboxRegion]
-    machines: Some[MachineType]
-    prices: Some[Prices]
+    regions: NonEmpty[SandboxRegion]
+    machines: NonEmpty[MachineType]
+    prices: NonEmpty[Prices]
     stock: tuple[Stock, ...] = ()
     notices: tuple[ScriptedNotice, ...] = ()
     quotas: tuple[ScriptedQuota, ...] = ()
@@ -171,8 +171,8 @@ class Script(Written):
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
-        names_once("region", [region.name for region in self.regions], ("regions",), "name")
-        names_once("machine", [machine.type for machine in self.machines], ("machines",), "type")
+        require_unique_names("region", [region.name for region in self.regions], ("regions",), "name")
+        require_unique_names("machine", [machine.type for machine in self.machines], ("machines",), "type")
         self._check_all(self.prices, "prices")
         self._check_all(self.stock, "stock")
         for number, notice in enumerate(self.notices):
@@ -194,8 +194,8 @@ class Script(Written):
                 raise MisplacedError(what, (word, number))
             keys.add(one.key)
 
-    def _check_series(self, one: Prices | Stock, at: Path) -> None:
-        known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
+    def _check_series(self, one: Prices | Stock, at: FieldPath) -> None:
+        require_known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
         self._check_place(one.region, one.zone, at)
         before: datetime | None = None
         steps: Sequence[PriceStep | StockStep] = one.steps
@@ -207,14 +207,14 @@ class Script(Written):
             if isinstance(step, PriceStep) and step.usd == ZERO:
                 raise MisplacedError("is 0; leave it out where it is not sold", (*at, "steps", number, "usd"))
 
-    def _check_moment(self, at: datetime | timedelta, place: Path) -> datetime:
+    def _check_moment(self, at: datetime | timedelta, place: FieldPath) -> datetime:
         try:
             return self.moment(at)
         except ValueError as error:
             raise MisplacedError(str(error), place) from None
 
-    def _check_place(self, region: str, zone: str | None, at: Path) -> None:
+    def _check_place(self, region: str, zone: str | None, at: FieldPath) -> None:
         zones = {region.name: region.zones for region in self.regions}
-        known_name("region", region, zones, (*at, "region"))
+        require_known_name("region", region, zones, (*at, "region"))
         if zone is not None:
-            known_name("zone", zone, zones[region], (*at, "zone"))
+            require_known_name("zone", zone, zones[region], (*at, "zone"))

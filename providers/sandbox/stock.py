@@ -21,7 +21,7 @@ _WORD, _ENDLESS = "closed", "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class ClosedPlace:
     """A place that is closed, ``until`` seconds since 1970 or until it is opened, ``by`` a name ("": not stated)."""
 
     place: str
@@ -34,31 +34,31 @@ class Closed:
         return " ".join((_WORD, self.place, _ENDLESS if self.until is None else str(self.until), self.by)).rstrip()
 
 
-def read_line(line: str) -> Closed | None:
+def read_line(line: str) -> ClosedPlace | None:
     """Return what a line closes; None for any other line."""
     match line.split():
         case [word, place, until, *by] if word == _WORD and (until == _ENDLESS or until.isdecimal()):
-            return Closed(place, None if until == _ENDLESS else int(until), " ".join(by))
+            return ClosedPlace(place, None if until == _ENDLESS else int(until), " ".join(by))
         case _:
             return None
 
 
-def with_closed(text: str, closed: Closed) -> str:
+def add_closed_line(text: str, closed: ClosedPlace) -> str:
     """Return the file's text with that line in it, once."""
     return f"{_without(text, lambda one: one == closed)}{closed.line}\n"
 
 
-def with_opened(text: str, place: str, by: str | None = None) -> str:
+def remove_closed_lines(text: str, place: str, by: str | None = None) -> str:
     """Return the text without the lines that close ``place``; ``by``: without those of this name only."""
     return _without(text, lambda one: one.place == place and by in (None, one.by))
 
 
-def _without(text: str, gone: Callable[[Closed], bool]) -> str:
+def _without(text: str, gone: Callable[[ClosedPlace], bool]) -> str:
     lines = (line for line in text.splitlines() if (one := read_line(line)) is None or not gone(one))
     return "".join(f"{line}\n" for line in lines)
 
 
-class Stock:
+class StockFile:
     """The stock file in ``folder``, which is made when a place is closed.
 
     Writers change it one at a time, and a reader finds it whole; other lines stay. OSError when it cannot be read or
@@ -68,18 +68,18 @@ class Stock:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def closed(self, now: float) -> tuple[Closed, ...]:
+    def closed(self, now: float) -> tuple[ClosedPlace, ...]:
         """Return what is closed at a moment, in seconds since 1970."""
         found = (read_line(line) for line in self._text().splitlines())
         return tuple(one for one in found if one is not None and (one.until is None or one.until > now))
 
-    def close(self, place: str, until: float | None, by: str) -> Closed:
+    def close(self, place: str, until: float | None, by: str) -> ClosedPlace:
         """Close a place from now on. ``place`` and ``by`` are words without spaces."""
-        closed = Closed(place, None if until is None else math.ceil(until), by)
+        closed = ClosedPlace(place, None if until is None else math.ceil(until), by)
         if len(closed.line.split()) != len(("word", "place", "until", "by")):
             raise ValueError(f"{place!r} by {by!r} cannot be written in {FILE}")
         with self._lock():
-            self._put(with_closed(self._text(), closed))
+            self._put(add_closed_line(self._text(), closed))
         return closed
 
     def open(self, place: str, by: str | None = None) -> bool:
@@ -88,7 +88,7 @@ class Stock:
             return False
         with self._lock():
             before = self._text()
-            after = with_opened(before, place, by)
+            after = remove_closed_lines(before, place, by)
             if after != before:
                 self._put(after)
             return after != before

@@ -19,12 +19,12 @@ from providers.user_files import (
     Dollars,
     MachineType,
     MisplacedError,
+    NonEmpty,
     Place,
-    Some,
     Text,
-    Written,
-    known_name,
-    names_once,
+    UserFileModel,
+    require_known_name,
+    require_unique_names,
 )
 
 HOURS_PER_YEAR = Fraction(8766)  # 365.25 days of 24 hours.
@@ -43,7 +43,7 @@ def _exact(value: object) -> Decimal:
 Exact = Annotated[Decimal, BeforeValidator(_exact), Field(json_schema_extra={"type": "number"})]
 
 
-class Amortised(Written):
+class Amortised(UserFileModel):
     """The cost of one host, from its purchase to its sale.
 
     Dollars an hour, with a year of 8766 hours, whether the host works or not::
@@ -75,7 +75,7 @@ class Amortised(Written):
         return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
 
 
-class Hosts(Written):
+class Hosts(UserFileModel):
     """Equal hosts at one site. ``addresses`` are for people who log in there; no offer and no plan shows them."""
 
     name: Text = Field(description="Name of the group; unique.", examples=["dgx"])
@@ -92,7 +92,7 @@ class Hosts(Written):
             raise ValueError("needs either usd_per_hour or amortised")
         if self.addresses and len(self.addresses) != self.count:
             raise ValueError(f"there are {self.count} hosts and {len(self.addresses)} addresses")
-        names_once("address", self.addresses, ("addresses",))
+        require_unique_names("address", self.addresses, ("addresses",))
         if self.price().nanos <= 0:
             raise ValueError("the price comes to 0; nothing is for nothing, so write what an hour costs you")
         return self
@@ -102,13 +102,13 @@ class Hosts(Written):
         return self.amortised.per_hour() if self.amortised else UsdPerHour.parse(self.usd_per_hour or Decimal(0))
 
 
-class Pool(Written):
+class Pool(UserFileModel):
     """The pool file."""
 
     as_of: Day | None = Field(default=None, description="Date of these prices; left out: today.")
-    sites: Some[Place]
-    machines: Some[MachineType]
-    hosts: Some[Hosts]
+    sites: NonEmpty[Place]
+    machines: NonEmpty[MachineType]
+    hosts: NonEmpty[Hosts]
     egress_usd_per_gb: Dollars | None = Field(
         default=None,
         description="Price of a GB that leaves a site, for anywhere; left out: unknown, so no data may leave.",
@@ -117,13 +117,13 @@ class Pool(Written):
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
         sites, machines = [site.name for site in self.sites], [machine.type for machine in self.machines]
-        names_once("site", sites, ("sites",), "name")
-        names_once("machine", machines, ("machines",), "type")
-        names_once("group of hosts", [group.name for group in self.hosts], ("hosts",), "name")
+        require_unique_names("site", sites, ("sites",), "name")
+        require_unique_names("machine", machines, ("machines",), "type")
+        require_unique_names("group of hosts", [group.name for group in self.hosts], ("hosts",), "name")
         group_names: dict[tuple[str, str], str] = {}
         for number, group in enumerate(self.hosts):
-            known_name("site", group.site, sites, ("hosts", number, "site"))
-            known_name("machine", group.machine, machines, ("hosts", number, "machine"))
+            require_known_name("site", group.site, sites, ("hosts", number, "site"))
+            require_known_name("machine", group.machine, machines, ("hosts", number, "machine"))
             other = group_names.setdefault((group.site, group.machine), group.name)
             if other != group.name:
                 what = f"{group.name} and {other} are both {group.machine} at {group.site}"

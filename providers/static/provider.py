@@ -12,15 +12,15 @@ from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
     Diagnosis,
-    Dropped,
-    Harvest,
-    Notice,
+    DroppedRow,
+    FetchResult,
+    GangQuery,
+    ProviderNotice,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
 from providers.static.pool import Hosts, Pool
@@ -58,7 +58,7 @@ class StaticProvider:
             raise ProviderError(self._cloud, f"the pool has no site called {' or '.join(wanted)}")
         return tuple(Scope(self._cloud, name) for name in sorted(sites))
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         """Return the site's hosts at their price, dated as the file is; all of the site is covered.
 
         The site and its machine types are included unless the book has exactly the same: the file may have been
@@ -76,14 +76,14 @@ class StaticProvider:
         for group in sorted(groups, key=lambda group: group.machine):
             accelerator = book.accelerator(types[group.machine].accelerator)
             if accelerator is None:
-                dropped.append(Dropped(f"{group.name} ({types[group.machine].accelerator})", UNKNOWN_ACCELERATOR))
+                dropped.append(DroppedRow(f"{group.name} ({types[group.machine].accelerator})", UNKNOWN_ACCELERATOR))
                 continue
             offers.append(self._offer(group, day))
             machine = types[group.machine].machine(self._cloud, accelerator, SOURCE, day)
             if book.machine(self._cloud, group.machine) != machine:
                 machines.append(machine)
         region = site.region(self._cloud, SOURCE, day)
-        return Harvest(
+        return FetchResult(
             offers=tuple(offers),
             covered=frozenset((site.name, market) for market in _COVERED),
             machines=tuple(machines),
@@ -103,7 +103,7 @@ class StaticProvider:
         scopes = (INTERNET, SAME_CONTINENT, CROSS_CONTINENT)
         return tuple(Tariff(self._cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
         """Return how many hosts there are, free or not."""
         pool = self._pool()
         hints = []
@@ -113,11 +113,11 @@ class StaticProvider:
                 hints.append(StockHint(group.site, None, group.machine, Market.ON_DEMAND, None, group.count, SOURCE))
         return tuple(hints)
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:  # noqa: ARG002  the protocol's signature
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
         """Return nothing: the number of hosts is the limit, and it is in the offers."""
-        return Allowances()
+        return AccountAllowances()
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         """Return nothing: own hosts are not preempted."""
         return ()
 

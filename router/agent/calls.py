@@ -17,7 +17,7 @@ LARGEST_ANSWER = 65536
 LONGEST_WAIT = 60.0  # Also the upper limit for a Retry-After header.
 
 
-class Away(Exception):  # noqa: N818 (a state of the coordinator, not a fault of this program)
+class CoordinatorAwayError(Exception):
     """The coordinator was not reached or could not answer now; the call may be tried again.
 
     ``wait``: after how many seconds, if the coordinator said so.
@@ -28,7 +28,7 @@ class Away(Exception):  # noqa: N818 (a state of the coordinator, not a fault of
         self.wait = wait
 
 
-class Refused(Exception):  # noqa: N818
+class CoordinatorRefusalError(Exception):
     """The coordinator itself, not something between it and the agent, refused the call; ``word`` is its `error`."""
 
     def __init__(self, word: str) -> None:
@@ -65,7 +65,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-class Coordinator:
+class CoordinatorClient:
     """The coordinator as one rank calls it. Safe to use from several threads."""
 
     def __init__(self, url: str, *, attempt: str, rank: int, token: str, ca_file: str | None, seconds: float) -> None:
@@ -96,9 +96,9 @@ class Coordinator:
         except urllib.error.HTTPError as error:
             raise _error_of_response(error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Away(f"{what}: {type(error).__name__}: {error}") from None
+            raise CoordinatorAwayError(f"{what}: {type(error).__name__}: {error}") from None
         if not isinstance(content, dict):
-            raise Away(f"{what}: the answer is not an object")
+            raise CoordinatorAwayError(f"{what}: the answer is not an object")
         return content
 
 
@@ -115,6 +115,6 @@ def _error_of_response(error: urllib.error.HTTPError) -> Exception:
             content = None
     word = content.get("error") if isinstance(content, dict) else None
     if 400 <= error.code < 500 and error.code != 429 and isinstance(word, str):
-        return Refused(word[:100])
+        return CoordinatorRefusalError(word[:100])
     seconds = min(float(wait), LONGEST_WAIT) if wait.isascii() and wait.isdigit() else None
-    return Away(f"HTTP {error.code}", seconds)
+    return CoordinatorAwayError(f"HTTP {error.code}", seconds)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import router.agent
 from router.agent import states
-from router.agent.notice import Notice
+from router.agent.notice import MachineNotice
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # 3.10
@@ -36,7 +36,7 @@ _REASONS = {states.INTERRUPTION: INTERRUPTION, states.REBALANCE: REBALANCE}
 # The time to assume where none was given: the shortest notice that any cloud gives, and one for what is not pressing.
 SHORTEST_SECONDS, UNPRESSED_SECONDS = 30.0, 300.0
 # Seconds of the time until a machine goes that are reserved for reporting the finished checkpoint.
-SAYING_SECONDS = 2.0
+REPORTING_SECONDS = 2.0
 # How often the folder is read, in seconds: while an answer is due, and otherwise.
 WATCHED, UNWATCHED = 0.05, 0.5
 CONTROL = "STEPFARE_CONTROL"
@@ -45,7 +45,7 @@ _FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-
 
 
 @dataclass(frozen=True)
-class Asked:
+class PendingRequest:
     """A request that was not answered yet. ``until`` is a moment of ``time.monotonic``."""
 
     id: str
@@ -53,7 +53,7 @@ class Asked:
     until: float
 
 
-class Control:
+class AgentControlFolder:
     """The control folder of one training process; it need not exist before :meth:`prepare`.
 
     One thread sends requests and reads answers; any thread may call :meth:`known`. ``signals``: whether processes that
@@ -62,7 +62,7 @@ class Control:
 
     def __init__(self, folder: Path, *, signals: bool, ticks: Callable[[], float] = time.monotonic) -> None:
         self.folder, self._signals, self._ticks = folder, signals, ticks
-        self._pending: list[Asked] = []
+        self._pending: list[PendingRequest] = []
         self._ids: set[str] = set()
         self._seen: tuple[int, int, int] | None = None
         self._saved: dict[str, Any] = {}
@@ -82,13 +82,13 @@ class Control:
         path = [str(self.folder / "python"), *filter(None, [before.get("PYTHONPATH")])]
         return {CONTROL: str(self.folder), "PYTHONPATH": os.pathsep.join(path)}
 
-    def announced(self, notice: Notice) -> None:
+    def announced(self, notice: MachineNotice) -> None:
         """Request a checkpoint in time for the event that a notice announces."""
         reason, left = _REASONS.get(notice.kind, MAINTENANCE), notice.left()
         if left is None:
             left = SHORTEST_SECONDS if reason == INTERRUPTION else UNPRESSED_SECONDS
         else:
-            left = max(left / 2, left - SAYING_SECONDS)
+            left = max(left / 2, left - REPORTING_SECONDS)
         self.request(notice.id[:LONGEST_ID], reason, left)
 
     def ordered(self, said: Mapping[str, Any]) -> None:
@@ -106,7 +106,7 @@ class Control:
         if request in self._ids:
             return
         self._ids.add(request)
-        asked = Asked(request, reason, self._ticks() + seconds)
+        asked = PendingRequest(request, reason, self._ticks() + seconds)
         self._pending.append(asked)
         body = {"version": VERSION, "id": request, "reason": reason, "seconds": seconds, "until": asked.until}
         try:
@@ -177,7 +177,7 @@ class Control:
         own = said["id"] if isinstance(said.get("id"), str) else ""
         return [{"id": name, **saved} for name in ids[:count] or [own[:LONGEST_ID]]]
 
-    def _failed(self, asked: Asked, why: str) -> dict[str, Any]:
+    def _failed(self, asked: PendingRequest, why: str) -> dict[str, Any]:
         self._pending.remove(asked)
         return {"id": asked.id, "failed": why}
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.agent.config import BadConfig, Config
+from router.agent.config import AgentConfig, AgentConfigError
 
 RESUME_STEP, RESUME_MANIFEST = "STEPFARE_RESUME_STEP", "STEPFARE_RESUME_MANIFEST"
 CHECKPOINT_SECONDS, CHECKPOINT_STORE = "STEPFARE_CHECKPOINT_SECONDS", "STEPFARE_CHECKPOINT_STORE"
 
 
 @dataclass(frozen=True)
-class Given:
+class JobEnvironment:
     """The variables that the env file gives the job. The values of ``secret`` are also masked in its output."""
 
     plain: Mapping[str, str]
@@ -24,30 +24,32 @@ class Given:
         return f"Given(plain={sorted(self.plain)}, secret={sorted(self.secret)})"
 
 
-def read_given(path: str | None) -> Given:
+def read_job_environment(path: str | None) -> JobEnvironment:
     """Read the env file: ``{"plain": {NAME: value}, "secret": {NAME: value}}``.
 
     Raises :class:`AgentConfigError`, which quotes no value.
     """
     if path is None:
-        return Given({}, {})
+        return JobEnvironment({}, {})
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{path}: {type(error).__name__}") from None
+        raise AgentConfigError(f"{path}: {type(error).__name__}") from None
     if not isinstance(content, dict) or set(content) - {"plain", "secret"}:
-        raise BadConfig(f"{path}: not an object of `plain` and `secret`")
+        raise AgentConfigError(f"{path}: not an object of `plain` and `secret`")
     parts = [content.get("plain", {}), content.get("secret", {})]
     for part in parts:
         if not isinstance(part, dict) or not all(isinstance(value, str) for value in part.values()):
-            raise BadConfig(f"{path}: not names with strings")
+            raise AgentConfigError(f"{path}: not names with strings")
         for name, value in part.items():
             if not name or "=" in name or "\0" in name + value:
-                raise BadConfig(f"{path}: not the name or value of a variable")
-    return Given(*parts)
+                raise AgentConfigError(f"{path}: not the name or value of a variable")
+    return JobEnvironment(*parts)
 
 
-def contract(config: Config, master_address: str, master_port: int, addresses: Sequence[str] = ()) -> dict[str, str]:
+def gang_environment(
+    config: AgentConfig, master_address: str, master_port: int, addresses: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the variables that ``torch.distributed`` reads with ``init_method="env://"``, and stepfare's own.
 
     ``WORLD_SIZE`` counts processes. ``RANK`` and ``LOCAL_RANK`` are set only for one process per node: with more,

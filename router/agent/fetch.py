@@ -20,20 +20,20 @@ import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from router.agent.config import Code, Config
+from router.agent.config import AgentConfig, CodeSource
 
 TRIES = 5
 
 
-class NoCode(Exception):  # noqa: N818
+class CodeFetchError(Exception):
     """The code cannot be obtained; the message may be shown."""
 
 
-class _CommandFailed(NoCode):
+class _CommandError(CodeFetchError):
     """A command started and did not succeed; it may succeed another time."""
 
 
-def fetch(config: Config) -> None:
+def fetch_code(config: AgentConfig) -> None:
     """Put the code into the working folder, or pull its image.
 
     Raises :class:`CodeFetchError`. Repeating it is harmless.
@@ -47,14 +47,14 @@ def fetch(config: Config) -> None:
         _run_with_retries(["docker", "pull", "--quiet", code.source], folder)
 
 
-def _fetch_archive(code: Code, folder: Path) -> None:
-    shown_url = shown(code.source)
+def _fetch_archive(code: CodeSource, folder: Path) -> None:
+    shown_url = redact_url(code.source)
     with tempfile.TemporaryDirectory(prefix=".stepfare-", dir=folder) as scratch:
         file = Path(scratch) / "archive"
         found = _download_with_retries(code.source, file, shown_url)
         if found != code.version:
-            raise NoCode(f"{shown_url}: SHA-256 is {found}, not {code.version}")
-        unpack(file, folder, shown_url)
+            raise CodeFetchError(f"{shown_url}: SHA-256 is {found}, not {code.version}")
+        unpack_archive(file, folder, shown_url)
 
 
 def _download_with_retries(url: str, file: Path, shown_url: str) -> str:
@@ -73,7 +73,7 @@ def _download_with_retries(url: str, file: Path, shown_url: str) -> str:
             problem = str(error.reason)
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
-    raise NoCode(f"{shown_url}: {problem}")
+    raise CodeFetchError(f"{shown_url}: {problem}")
 
 
 def _download(url: str, file: Path) -> str:
@@ -86,7 +86,7 @@ def _download(url: str, file: Path) -> str:
     return digest.hexdigest()
 
 
-def unpack(file: Path, folder: Path, shown_url: str) -> None:
+def unpack_archive(file: Path, folder: Path, shown_url: str) -> None:
     """Unpack an archive, zip or tar of any compression, into the folder.
 
     CodeFetchError, beginning with ``shown_url``, for any other file, and for an archive with a member that leads
@@ -103,7 +103,7 @@ def unpack(file: Path, folder: Path, shown_url: str) -> None:
             else:  # Python before 3.11.4, among them the one of Debian 12.
                 _extract(tar, folder)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        raise NoCode(f"{shown_url}: cannot be unpacked: {error}") from None
+        raise CodeFetchError(f"{shown_url}: cannot be unpacked: {error}") from None
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
@@ -128,7 +128,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
         tar.extract(member, folder)
 
 
-def _fetch_repository(code: Code, folder: Path) -> None:
+def _fetch_repository(code: CodeSource, folder: Path) -> None:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}  # noqa: TID251  (a process of its own: its edge)
     if not (folder / ".git").exists():
         _run(["git", "init", "--quiet"], folder, environment)
@@ -141,7 +141,7 @@ def _run_with_retries(command: list[str], folder: Path, environment: dict[str, s
         try:
             _run(command, folder, environment)
             return
-        except _CommandFailed:
+        except _CommandError:
             time.sleep(wait)
     _run(command, folder, environment)
 
@@ -150,22 +150,22 @@ def _run(command: list[str], folder: Path, environment: dict[str, str] | None = 
     try:
         ended = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False)
     except OSError as error:
-        raise NoCode(f"{command[0]}: {error.strerror}") from None
+        raise CodeFetchError(f"{command[0]}: {error.strerror}") from None
     if ended.returncode:
-        raise _CommandFailed(f"{' '.join(command[:2])} ended with {ended.returncode}")
+        raise _CommandError(f"{' '.join(command[:2])} ended with {ended.returncode}")
 
 
-def shown(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return the URL without the parts that may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def main(config: Config) -> int:
+def main(config: AgentConfig) -> int:
     """Run the fetch process and return its exit code, 0 or 1."""
     try:
-        fetch(config)
-    except NoCode as error:
+        fetch_code(config)
+    except CodeFetchError as error:
         sys.stderr.write(f"stepfare: {error}\n")
         return 1
     return 0

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from router.agent.imds import Trouble
-from router.agent.notice import Notice, Watch
+from router.agent.imds import MetadataError
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import HEALTH
 
 if TYPE_CHECKING:
@@ -29,17 +29,17 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
 _LONGEST_TEXT = 200
 
 
-def watches(environment: Mapping[str, str]) -> list[Watch]:
+def watches(environment: Mapping[str, str]) -> list[NoticeWatch]:
     """Return the sources to watch; none where there is no ``nvidia-smi``."""
     tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if tool is None:
         return []
-    sources: list[Watch] = [Readings(tool)]
+    sources: list[NoticeWatch] = [NvidiaSmiWatch(tool)]
     log = shutil.which("dmesg", path=environment.get("PATH"))
-    return [*sources, KernelLog(log)] if log is not None else sources
+    return [*sources, KernelLogWatch(log)] if log is not None else sources
 
 
-class Readings:
+class NvidiaSmiWatch:
     """The readings of nvidia-smi at the path ``tool``.
 
     A failure after it once worked is a notice too, because a lost GPU makes it fail.
@@ -48,19 +48,19 @@ class Readings:
     name = "nvidia-smi"
 
     def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
-        self._tool, self._run = tool, run or output
+        self._tool, self._run = tool, run or run_tool
         self._was_readable = False
         self._hot_until: dict[str, float] = {}
         self._heat_counts: Counter[str] = Counter()
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Report the problems of all GPUs; repeated once a minute."""
         try:
             code, text = self._run([self._tool, "-q", "-x"], SMI_SECONDS)
             if code != 0:
-                raise Trouble(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
-            gpus = parse(text)
-        except Trouble as trouble:
+                raise MetadataError(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+            gpus = parse_gpus(text)
+        except MetadataError as trouble:
             if self._was_readable:
                 tell(_notice("unreadable", str(trouble)))
             raise
@@ -75,20 +75,20 @@ class Readings:
         return EVERY
 
 
-class KernelLog:
+class KernelLogWatch:
     """The Xid events in what ``dmesg`` shows; it may be readable by root alone."""
 
     name = "dmesg"
 
     def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
-        self._tool, self._run = tool, run or output
+        self._tool, self._run = tool, run or run_tool
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Report new Xid events; repeated once a minute."""
         code, text = self._run([self._tool], LOG_SECONDS)
         if code != 0:
-            raise Trouble(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
-        for place, number, what in xids(text.splitlines()):
+            raise MetadataError(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+        for place, number, what in find_xids(text.splitlines()):
             tell(_notice(f"xid-{number}-{place}", f"Xid {number} on {place}: {what}"))
         return EVERY
 
@@ -137,7 +137,7 @@ class Gpu:
             yield f"recovery-{self.name}-{action}", f"{self}: needs recovery: {action}"
 
 
-def parse(text: str) -> list[Gpu]:
+def parse_gpus(text: str) -> list[Gpu]:
     """Return the GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`MetadataError`."""
     # The XML parser is as large as the rest of the agent, so it is loaded only where there are GPUs.
     from xml.etree import ElementTree
@@ -145,11 +145,11 @@ def parse(text: str) -> list[Gpu]:
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        raise Trouble(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
+        raise MetadataError(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
     return [Gpu(element) for element in root.iter("gpu")]
 
 
-def xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
+def find_xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
     """Yield (PCI address, Xid, text), once for each address and Xid, without those that programs cause."""
     seen = set()
     for line in lines:
@@ -162,7 +162,7 @@ def xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
             yield place, number, found[3][:_LONGEST_TEXT]
 
 
-def output(command: list[str], seconds: float) -> tuple[int, str]:
+def run_tool(command: list[str], seconds: float) -> tuple[int, str]:
     """Return the exit code of a command and its output on both streams. Raises :class:`MetadataError`."""
     try:
         ran = subprocess.run(
@@ -174,9 +174,9 @@ def output(command: list[str], seconds: float) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise Trouble(f"{command[0]}: no answer within {seconds:g} s") from None
+        raise MetadataError(f"{command[0]}: no answer within {seconds:g} s") from None
     return ran.returncode, ran.stdout.decode("utf-8", "replace")
 
 
-def _notice(id_: str, what: str) -> Notice:
-    return Notice(f"{SOURCE}-{id_}", HEALTH, SOURCE, None, what)
+def _notice(id_: str, what: str) -> MachineNotice:
+    return MachineNotice(f"{SOURCE}-{id_}", HEALTH, SOURCE, None, what)

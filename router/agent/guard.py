@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping
 
 
-class Guard:
+class ProcessGuard:
     """The agent's handle of its guard process. Never raises: the agent continues without a guard."""
 
     def __init__(self, agent: str) -> None:

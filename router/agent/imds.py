@@ -19,12 +19,12 @@ OK, UNAUTHORIZED, MISSING = 200, 401, 404
 CUT = 1.0
 
 
-class Trouble(Exception):  # noqa: N818 (a state of the service, not a fault of this program)
+class MetadataError(Exception):
     """The service did not answer, or its answer cannot be used; it may be asked again later."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class MetadataAnswer:
     """An answer of the service. ``at``: seconds of this machine's monotonic clock when it came."""
 
     status: int
@@ -37,11 +37,11 @@ class Answer:
 
         None where either time is not known. The result is never more than the time that remains.
         """
-        then, now = seconds_of(moment), seconds_of(self.headers.get("Date"))
+        then, now = parse_timestamp(moment), parse_timestamp(self.headers.get("Date"))
         return None if then is None or now is None else max(0.0, then - now - CUT)
 
 
-class Service:
+class MetadataClient:
     """A metadata service at a base URL. Safe to use from several threads."""
 
     def __init__(self, url: str, *, seconds: float) -> None:
@@ -55,7 +55,7 @@ class Service:
         method: str = "GET",
         body: bytes | None = None,
         seconds: float | None = None,
-    ) -> Answer:
+    ) -> MetadataAnswer:
         """Send one request; any status is an answer. Raises :class:`MetadataError`."""
         connection = http.client.HTTPConnection(
             self._url.hostname or "", self._url.port, timeout=self._seconds if seconds is None else seconds
@@ -64,14 +64,14 @@ class Service:
             connection.request(method, self._url.path.rstrip("/") + path, body, {**headers, "Connection": "close"})
             answer = connection.getresponse()
             text = answer.read(LARGEST_ANSWER).decode("utf-8", "replace")
-            return Answer(answer.status, answer.headers, text, time.monotonic())
+            return MetadataAnswer(answer.status, answer.headers, text, time.monotonic())
         except (OSError, http.client.HTTPException) as error:
-            raise Trouble(f"{path.partition('?')[0]}: {type(error).__name__}: {error}") from None
+            raise MetadataError(f"{path.partition('?')[0]}: {type(error).__name__}: {error}") from None
         finally:
             connection.close()
 
 
-def seconds_of(moment: object) -> float | None:
+def parse_timestamp(moment: object) -> float | None:
     """Return a time in seconds since 1970; None if it cannot be read.
 
     Accepts ``2026-11-21T18:00:00Z``, ``Sat, 21 Nov 2026 18:00:00 GMT`` and ``21 Nov 2026 18:00:00 GMT``.
@@ -88,6 +88,6 @@ def seconds_of(moment: object) -> float | None:
         return None
 
 
-def unexpected(path: str, answer: Answer) -> Trouble:
+def status_error(path: str, answer: MetadataAnswer) -> MetadataError:
     """Return the exception for a status that does not answer the request."""
-    return Trouble(f"{path.partition('?')[0]}: HTTP {answer.status}")
+    return MetadataError(f"{path.partition('?')[0]}: HTTP {answer.status}")

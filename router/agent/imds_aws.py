@@ -12,8 +12,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from router.agent.imds import LINK_LOCAL, MISSING, OK, UNAUTHORIZED, Answer, Service, Trouble, unexpected
-from router.agent.notice import Notice, Watch
+from router.agent.imds import (
+    LINK_LOCAL,
+    MISSING,
+    OK,
+    UNAUTHORIZED,
+    MetadataAnswer,
+    MetadataClient,
+    MetadataError,
+    status_error,
+)
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import INTERRUPTION, MAINTENANCE, REBALANCE
 
 EVERY = 5.0
@@ -29,22 +38,22 @@ MAINTENANCE_PATH = "/latest/meta-data/events/maintenance/scheduled"
 OVER = ("completed", "canceled")
 
 
-def watches(source: str, url: str | None, every: float | None, _: Path) -> list[Watch]:
+def watches(source: str, url: str | None, every: float | None, _: Path) -> list[NoticeWatch]:
     """Return the sources of notices on a machine of this cloud."""
-    return [Instance(source, Service(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
+    return [Ec2InstanceWatch(source, MetadataClient(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
 
 
-class Instance:
+class Ec2InstanceWatch:
     """All notices that EC2 gives one instance."""
 
     name = "the metadata service"
 
-    def __init__(self, source: str, service: Service, every: float) -> None:
+    def __init__(self, source: str, service: MetadataClient, every: float) -> None:
         self._source, self._service, self._every = source, service, every
         self._token, self._renew_at = "", 0.0
         self._maintenance_at = 0.0
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Report new notices, the most pressing first."""
         began = time.monotonic()
         if (answer := self._get(SPOT)) is not None:
@@ -52,23 +61,23 @@ class Instance:
         if (answer := self._get(REBALANCE_PATH)) is not None:
             moment = _decode_object(REBALANCE_PATH, answer).get("noticeTime")
             what = f"rebalance recommended at {moment}"
-            tell(Notice(f"rebalance-{moment}", REBALANCE, self._source, None, what, answer.at))
+            tell(MachineNotice(f"rebalance-{moment}", REBALANCE, self._source, None, what, answer.at))
         if began >= self._maintenance_at:
             if (answer := self._get(MAINTENANCE_PATH)) is not None:
                 self._maintenance(answer, tell)
             self._maintenance_at = began + MAINTENANCE_EVERY
         return self._every - (time.monotonic() - began)
 
-    def _interruption(self, answer: Answer) -> Notice:
+    def _interruption(self, answer: MetadataAnswer) -> MachineNotice:
         content = _decode_object(SPOT, answer)
         # Some mocks of the service write the second key.
         action, moment = content.get("action") or content.get("instance-action"), content.get("time")
         if not isinstance(action, str):
-            raise Trouble(f"{SPOT}: no action")
+            raise MetadataError(f"{SPOT}: no action")
         what = f"the machine will be told to {action} at {moment}"
-        return Notice(f"{action}-{moment}", INTERRUPTION, self._source, answer.left(moment), what, answer.at)
+        return MachineNotice(f"{action}-{moment}", INTERRUPTION, self._source, answer.left(moment), what, answer.at)
 
-    def _maintenance(self, answer: Answer, tell: Callable[[Notice], None]) -> None:
+    def _maintenance(self, answer: MetadataAnswer, tell: Callable[[MachineNotice], None]) -> None:
         events = _decode_json(MAINTENANCE_PATH, answer)
         for event in events if isinstance(events, list) else []:
             if not isinstance(event, dict) or event.get("State") in OVER or not event.get("EventId"):
@@ -76,9 +85,9 @@ class Instance:
             start = event.get("NotBefore")
             what = f"{event.get('Code')} at {start}: {event.get('Description')}"
             id_ = f"{event['EventId']}-{start}"
-            tell(Notice(id_, MAINTENANCE, self._source, answer.left(start), what, answer.at))
+            tell(MachineNotice(id_, MAINTENANCE, self._source, answer.left(start), what, answer.at))
 
-    def _get(self, path: str) -> Answer | None:
+    def _get(self, path: str) -> MetadataAnswer | None:
         """Return the answer for a path; None if there is no notice there. Raises :class:`MetadataError`."""
         answer = self._service.ask(path, {TOKEN: self._fresh_token()})
         if answer.status == UNAUTHORIZED:
@@ -87,7 +96,7 @@ class Instance:
         if answer.status == MISSING:
             return None
         if answer.status != OK:
-            raise unexpected(path, answer)
+            raise status_error(path, answer)
         return answer
 
     def _fresh_token(self) -> str:
@@ -96,22 +105,22 @@ class Instance:
         path = "/latest/api/token"
         answer = self._service.ask(path, {TOKEN_TTL: str(TTL)}, method="PUT")
         if answer.status != OK or not answer.text.isprintable():
-            raise unexpected(path, answer)
+            raise status_error(path, answer)
         lifetime = str(answer.headers.get(TOKEN_TTL) or "")
         seconds = float(lifetime) if lifetime.isascii() and lifetime.isdigit() else float(TTL)
         self._token, self._renew_at = answer.text, answer.at + seconds - min(EARLY, seconds / 10)
         return self._token
 
 
-def _decode_json(path: str, answer: Answer) -> Any:
+def _decode_json(path: str, answer: MetadataAnswer) -> Any:
     try:
         return json.loads(answer.text)
     except ValueError:
-        raise Trouble(f"{path}: not JSON") from None
+        raise MetadataError(f"{path}: not JSON") from None
 
 
-def _decode_object(path: str, answer: Answer) -> dict[str, Any]:
+def _decode_object(path: str, answer: MetadataAnswer) -> dict[str, Any]:
     content = _decode_json(path, answer)
     if not isinstance(content, dict):
-        raise Trouble(f"{path}: not an object")
+        raise MetadataError(f"{path}: not an object")
     return content

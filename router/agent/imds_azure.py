@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from router.agent.imds import LINK_LOCAL, OK, Answer, Service, Trouble, unexpected
-from router.agent.notice import Notice, Watch
+from router.agent.imds import LINK_LOCAL, OK, MetadataAnswer, MetadataClient, MetadataError, status_error
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import INTERRUPTION, MAINTENANCE
 
 EVERY = 1.0
@@ -25,23 +25,23 @@ NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 ENDS = ("Preempt", "Terminate")
 
 
-def watches(source: str, url: str | None, every: float | None, _: Path) -> list[Watch]:
+def watches(source: str, url: str | None, every: float | None, _: Path) -> list[NoticeWatch]:
     """Return the sources of notices on a machine of this cloud."""
-    return [ScheduledEvents(source, Service(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
+    return [ScheduledEventsWatch(source, MetadataClient(url or LINK_LOCAL, seconds=TIMEOUT), every or EVERY)]
 
 
-class ScheduledEvents:
+class ScheduledEventsWatch:
     """The scheduled events that name this machine."""
 
     name = "the metadata service"
 
-    def __init__(self, source: str, service: Service, every: float) -> None:
+    def __init__(self, source: str, service: MetadataClient, every: float) -> None:
         self._source, self._service, self._every = source, service, every
         self._own_name = ""
         self._incarnation: object = None
         self._answered = False
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Report new events. An incarnation of the document that was read before is not read again."""
         began = time.monotonic()
         if not self._own_name:
@@ -66,7 +66,7 @@ class ScheduledEvents:
         body = json.dumps({"StartRequests": [{"EventId": event}]}).encode()
         answer = self._service.ask(EVENTS, {**HEADERS, "Content-Type": "application/json"}, method="POST", body=body)
         if answer.status != OK:
-            raise unexpected(EVENTS, answer)
+            raise status_error(EVENTS, answer)
 
     def _is_ours(self, event: dict[str, Any]) -> bool:
         resources = event.get("Resources")
@@ -77,7 +77,7 @@ class ScheduledEvents:
             and event.get("EventStatus") not in ("Completed", "Canceled")
         )
 
-    def _notice(self, event: dict[str, Any], answer: Answer) -> Notice:
+    def _notice(self, event: dict[str, Any], answer: MetadataAnswer) -> MachineNotice:
         kind = str(event.get("EventType"))
         # An event that has begun has no start time any more.
         left = 0.0 if event.get("EventStatus") == "Started" else answer.left(event.get("NotBefore"))
@@ -88,20 +88,20 @@ class ScheduledEvents:
         is_ours_alone = (
             word == INTERRUPTION and len(event["Resources"]) == 1 and event.get("EventStatus") == "Scheduled"
         )
-        return Notice(event["EventId"], word, self._source, left, what, answer.at, waits=is_ours_alone)
+        return MachineNotice(event["EventId"], word, self._source, left, what, answer.at, waits=is_ours_alone)
 
-    def _get(self, path: str, seconds: float | None = None) -> Answer:
+    def _get(self, path: str, seconds: float | None = None) -> MetadataAnswer:
         answer = self._service.ask(path, HEADERS, seconds=seconds)
         if answer.status != OK:
-            raise unexpected(path, answer)
+            raise status_error(path, answer)
         return answer
 
 
-def _decode_document(answer: Answer) -> dict[str, Any]:
+def _decode_document(answer: MetadataAnswer) -> dict[str, Any]:
     try:
         document = json.loads(answer.text)
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise Trouble("scheduled events: not an object of JSON")
+        raise MetadataError("scheduled events: not an object of JSON")
     return document

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from router.agent.imds import LARGEST_ANSWER, Trouble
-from router.agent.notice import Notice, Watch
+from router.agent.imds import LARGEST_ANSWER, MetadataError
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import NOTICES
 
 EVERY = 0.2
@@ -21,12 +21,12 @@ FILE = "notice.json"
 SOURCE = "sandbox"
 
 
-def watches(_: str, url: str | None, every: float | None, folder: Path) -> list[Watch]:
+def watches(_: str, url: str | None, every: float | None, folder: Path) -> list[NoticeWatch]:
     """Return a watch of the folder at the path ``url``, or of ``folder`` if there is none."""
-    return [Folder(Path(url) if url else folder, every or EVERY)]
+    return [NoticeFolder(Path(url) if url else folder, every or EVERY)]
 
 
-class Folder:
+class NoticeFolder:
     """A folder in which each new file of that name is a notice."""
 
     def __init__(self, folder: Path, every: float) -> None:
@@ -34,7 +34,7 @@ class Folder:
         self._path, self._every = folder / FILE, every
         self._last_version: tuple[int, int] | None = None
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Report the file's notice if it is new. A folder without the file has none."""
         try:
             with self._path.open(encoding="utf-8", errors="replace") as file:
@@ -48,16 +48,16 @@ class Folder:
             self._last_version = version
         return self._every
 
-    def _notice(self, text: str, stamp: int) -> Notice:
+    def _notice(self, text: str, stamp: int) -> MachineNotice:
         try:
             content = json.loads(text)
         except ValueError:
             content = None
         if not isinstance(content, dict) or content.get("kind") not in NOTICES:
-            raise Trouble(f"{FILE}: not an object with a kind of notice")
+            raise MetadataError(f"{FILE}: not an object with a kind of notice")
         seconds = content.get("seconds")
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not math.isfinite(seconds):
             seconds = None
         left = None if seconds is None else max(0.0, float(seconds))
         what = str(content.get("what") or content["kind"])
-        return Notice(str(content.get("id") or f"file-{stamp}"), content["kind"], SOURCE, left, what)
+        return MachineNotice(str(content.get("id") or f"file-{stamp}"), content["kind"], SOURCE, left, what)

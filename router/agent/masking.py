@@ -9,7 +9,7 @@ SHORTEST = 8
 MASK = b"***"
 
 
-class Mask:
+class SecretMask:
     """Masks a stream of bytes. A secret of several lines is also masked line by line, as programs print it that way."""
 
     def __init__(self, secrets: Iterable[str]) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from router.agent import states
-from router.agent.calls import Away, Backoff, Coordinator, Refused
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.outbox import Outbox
-from router.agent.rotation import Tail
-from router.agent.urgent import Urgent
+from router.agent.rotation import OutputTail
+from router.agent.urgent import UrgentSender
 
 CHUNK = 65536
 # The only refusal of a heartbeat that ends the training; any other may come from a mistake on the way.
@@ -31,9 +31,9 @@ class Messenger(threading.Thread):
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorClient,
         outbox: Outbox,
-        tail: Tail,
+        tail: OutputTail,
         *,
         every: float,
         status: Callable[[], dict[str, Any]],
@@ -48,7 +48,7 @@ class Messenger(threading.Thread):
         self._wake = threading.Event()
         self._last: dict[str, Any] | None = None
         self._away = False
-        self.urgent = Urgent(coordinator, note)
+        self.urgent = UrgentSender(coordinator, note)
 
     def run(self) -> None:
         """Send heartbeats until :meth:`finish`."""
@@ -82,7 +82,7 @@ class Messenger(threading.Thread):
         """Run the action and return after how many seconds to run the next."""
         try:
             action()
-        except Away as away:
+        except CoordinatorAwayError as away:
             if not self._away:
                 self._note(f"coordinator away: {away}")
             self._away = True
@@ -97,11 +97,11 @@ class Messenger(threading.Thread):
         self._collect()
         try:
             answer = self._coordinator.post("heartbeat", self._status())
-        except Refused as refused:
+        except CoordinatorRefusalError as refused:
             if refused.word == OVER:
                 self._order(states.STOP, {})
                 return
-            raise Away(str(refused)) from None
+            raise CoordinatorAwayError(str(refused)) from None
         if answer.get("order") in (states.STOP, states.CHECKPOINT):
             self._order(answer["order"], answer)
         self._deliver()
@@ -118,7 +118,7 @@ class Messenger(threading.Thread):
         while (first := self._outbox.first()) is not None:
             try:
                 self._coordinator.post(*first)
-            except Refused as refused:
+            except CoordinatorRefusalError as refused:
                 # The coordinator understood the message and does not want it, so sending it again would change nothing.
                 self._note(f"{first[0]}: {refused}")
             self._outbox.done()

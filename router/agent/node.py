@@ -13,32 +13,32 @@ from pathlib import Path
 from typing import Any
 
 from router.agent import states
-from router.agent.calls import Coordinator, Refused
-from router.agent.config import Config
-from router.agent.control import CONTROL, STOP, Control
-from router.agent.environ import Given, contract
-from router.agent.guard import Guard
-from router.agent.masking import Mask
+from router.agent.calls import CoordinatorClient, CoordinatorRefusalError
+from router.agent.config import AgentConfig
+from router.agent.control import CONTROL, STOP, AgentControlFolder
+from router.agent.environ import JobEnvironment, gang_environment
+from router.agent.guard import ProcessGuard
+from router.agent.masking import SecretMask
 from router.agent.messenger import Messenger
-from router.agent.notices import Notices
-from router.agent.orders import Orders
+from router.agent.notices import NoticeListener
+from router.agent.orders import OrderPoller
 from router.agent.outbox import Outbox
-from router.agent.rendezvous import NoGang, Stopped, meet
-from router.agent.rotation import RotatingLog, Tail
-from router.agent.starters import clean_up, command_line
-from router.agent.supervise import Event, Exit, Supervised
+from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
+from router.agent.rotation import OutputTail, RotatingLog
+from router.agent.starters import clean_up_command, command_line
+from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
 TAIL = 256 * 1024
 CALL_SECONDS = 10.0
-NO_EXIT = Exit(None, None)
+NO_EXIT = ProcessExit(None, None)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RankOutcome:
     """The end of a rank, as its last message reports it."""
 
     reason: str
-    exit: Exit = NO_EXIT
+    exit: ProcessExit = NO_EXIT
     message: str = ""
 
     @property
@@ -47,7 +47,7 @@ class Outcome:
         return states.ENDED if self.reason in (states.FINISHED, states.STOPPED) else states.FAILED
 
 
-class Node:
+class RankAgent:
     """The agent of one rank.
 
     ``agent`` is the path of the zipapp, for the processes that it starts from itself; ``environment`` is the machine's.
@@ -56,14 +56,14 @@ class Node:
 
     def __init__(
         self,
-        config: Config,
+        config: AgentConfig,
         *,
         agent: str,
         config_file: str,
         token: str,
-        given: Given,
+        given: JobEnvironment,
         environment: Mapping[str, str],
-        events: queue.SimpleQueue[Event],
+        events: queue.SimpleQueue[AgentEvent],
     ) -> None:
         self._config, self._agent, self._config_file = config, agent, config_file
         self._given, self._events = given, events
@@ -72,15 +72,15 @@ class Node:
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._notes = RotatingLog(folder / "agent.log", min(config.log_bytes, 2**20), 2)
         self._log = RotatingLog(folder / "train.log", config.log_bytes, config.log_files)
-        self._tail = Tail(TAIL)
+        self._tail = OutputTail(TAIL)
         self._secrets = [token, *given.secret.values()]
-        self._mask = Mask(self._secrets)
+        self._mask = SecretMask(self._secrets)
         self._state = states.STARTING
         self._sequence = 0
         self._began = time.monotonic()
         self._identity = {"protocol": states.PROTOCOL, "incarnation": os.urandom(8).hex()}
-        self._guard = Guard(agent)
-        self._coordinator = Coordinator(
+        self._guard = ProcessGuard(agent)
+        self._coordinator = CoordinatorClient(
             config.coordinator,
             attempt=config.attempt,
             rank=config.rank,
@@ -97,11 +97,11 @@ class Node:
             order=self._queue_order,
             note=self._note,
         )
-        self._orders = Orders(self._coordinator, who=self._identity, order=self._queue_order)
+        self._orders = OrderPoller(self._coordinator, who=self._identity, order=self._queue_order)
         # The control folder is beside the spool, which holds messages alone.
         folder = Path(config.spool_folder).resolve().with_name("control")
-        self._control = Control(folder, signals=config.code.kind != "image")
-        self._notices = Notices(
+        self._control = AgentControlFolder(folder, signals=config.code.kind != "image")
+        self._notices = NoticeListener(
             config, self._coordinator, who=self._identity, events=events, note=self._note, environment=environment
         )
 
@@ -115,11 +115,15 @@ class Node:
         self._notices.start()
         try:
             outcome = self._run_rank()
-        except (Stopped, NoGang, Refused) as end:
-            reasons = {Stopped: states.STOPPED, NoGang: states.NO_GANG, Refused: states.REFUSED}
-            outcome = Outcome(reasons[type(end)], message=str(end))
+        except (RendezvousStoppedError, GangIncompleteError, CoordinatorRefusalError) as end:
+            reasons = {
+                RendezvousStoppedError: states.STOPPED,
+                GangIncompleteError: states.NO_GANG,
+                CoordinatorRefusalError: states.REFUSED,
+            }
+            outcome = RankOutcome(reasons[type(end)], message=str(end))
         except OSError as error:
-            outcome = Outcome(states.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
+            outcome = RankOutcome(states.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
         self._orders.finish()
         self._guard.close()
         self._write(self._mask.flush())
@@ -141,14 +145,14 @@ class Node:
             self._note("the coordinator stayed away: unsent messages are in the spool folder")
         return states.EXIT_CODES[outcome.reason]
 
-    def _run_rank(self) -> Outcome:
+    def _run_rank(self) -> RankOutcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
         self._control.prepare()
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
             outcome = self._run_process(fetch, self._environment, [])
             if outcome.reason != states.FINISHED:
-                return Outcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
+                return RankOutcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
         self._state = states.WAITING
         hello = {
             **self._identity,
@@ -156,18 +160,18 @@ class Node:
             "host": socket.gethostname(),
             "engine": self._config.engine,
         }
-        meeting = meet(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
+        meeting = join_gang(self._config, self._coordinator, hello, self._events, self._note, self._request_checkpoint)
         config = replace(self._config, resume_step=meeting.resume_step, resume_manifest=meeting.resume_manifest)
-        variables = contract(config, meeting.address, meeting.port, meeting.addresses)
+        variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
         names = {*variables, CONTROL, *self._given.plain, *self._given.secret}
         variables |= self._control.environment(self._environment)
         self._state = states.RUNNING
         command = command_line(self._config, names, str(self._control.folder))
-        return self._run_process(command, {**self._environment, **variables}, clean_up(self._config))
+        return self._run_process(command, {**self._environment, **variables}, clean_up_command(self._config))
 
-    def _run_process(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> Outcome:
+    def _run_process(self, command: list[str], environment: Mapping[str, str], undo: list[str]) -> RankOutcome:
         """Run a command to its end, or until a signal or an order stops it."""
-        process = Supervised(
+        process = SupervisedProcess(
             command,
             environment=environment,
             workdir=self._config.workdir,
@@ -186,7 +190,7 @@ class Node:
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()
                 self._send_answers(self._control.close() if self._state == states.RUNNING else [])
-                return Outcome(states.FINISHED if end.fine else states.CRASHED, end)
+                return RankOutcome(states.FINISHED if end.fine else states.CRASHED, end)
             if not self._request_checkpoint(event) and event.kind in ("signal", "order"):
                 self._note(f"stopping: {event.kind} {event.detail}")
                 if self._state == states.RUNNING:
@@ -195,9 +199,9 @@ class Node:
                 process.wait_gone(self._config.grace_seconds, lambda: self._send_answers(self._control.look()))
                 end = process.finish()
                 self._send_answers(self._control.close())
-                return Outcome(states.STOPPED, end, f"{event.kind} {event.detail}")
+                return RankOutcome(states.STOPPED, end, f"{event.kind} {event.detail}")
 
-    def _request_checkpoint(self, event: Event) -> bool:
+    def _request_checkpoint(self, event: AgentEvent) -> bool:
         """Request a checkpoint if the event calls for one; return whether it does."""
         if event.kind == "notice":
             self._control.announced(event.detail)
@@ -218,7 +222,7 @@ class Node:
         return {**status, **self._control.known()}
 
     def _queue_order(self, order: str, answer: dict[str, Any]) -> None:
-        self._events.put(Event("checkpoint", answer) if order == states.CHECKPOINT else Event("order", order))
+        self._events.put(AgentEvent("checkpoint", answer) if order == states.CHECKPOINT else AgentEvent("order", order))
 
     def _write_output(self, data: bytes) -> None:
         self._write(self._mask.feed(data))
@@ -229,7 +233,7 @@ class Node:
 
     def _note(self, text: str) -> None:
         """Write a line for an operator to agent.log, and to the system's journal by way of stderr."""
-        mask = Mask(self._secrets)
+        mask = SecretMask(self._secrets)
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} rank {self._config.rank} {text}\n".encode()
         line = mask.feed(line) + mask.flush()
         self._notes.write(line)

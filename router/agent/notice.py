@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Notice:
+class MachineNotice:
     """A notice to this machine.
 
     ``id`` belongs to the announcement itself, whoever reads it and however often; ``kind`` is a word of
@@ -30,12 +30,12 @@ class Notice:
         return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.at))
 
 
-class Watch(Protocol):
+class NoticeWatch(Protocol):
     """A source of notices that one thread reads repeatedly."""
 
     name: str
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
         """Call ``tell`` with each current notice and return the seconds until the next call.
 
         Notices that were reported before are reported again. May raise anything; the source is then read again later.

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from router.agent import gpu_health
-from router.agent.calls import Away, Backoff, Coordinator, Refused
-from router.agent.config import Config, dialect
-from router.agent.notice import Notice, Watch
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
+from router.agent.config import AgentConfig, metadata_module
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.outbox import Outbox
-from router.agent.supervise import Event
+from router.agent.supervise import AgentEvent
 
 # The first and the longest pause, in seconds, after a failure to reach a source or the coordinator.
 WATCH_WAITS = (1.0, 30.0)
@@ -29,7 +29,7 @@ SEND_WAITS = (0.25, 5.0)
 FOLDER, SPOOL_BYTES = "notices", 2**20
 
 
-class Notices:
+class NoticeListener:
     """Listens to all sources of notices.
 
     ``who`` goes into every message; ``environment`` is the machine's. Nothing that a service, a disk or a coordinator
@@ -38,11 +38,11 @@ class Notices:
 
     def __init__(
         self,
-        config: Config,
-        coordinator: Coordinator,
+        config: AgentConfig,
+        coordinator: CoordinatorClient,
         *,
         who: Mapping[str, Any],
-        events: queue.SimpleQueue[Event],
+        events: queue.SimpleQueue[AgentEvent],
         note: Callable[[str], None],
         environment: Mapping[str, str],
     ) -> None:
@@ -50,7 +50,7 @@ class Notices:
         self._watches = [*watches_of(config), *gpu_health.watches(environment)]
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._notices: dict[str, Notice] = {}
+        self._notices: dict[str, MachineNotice] = {}
         self._outbox = Outbox(Path(config.spool_folder) / FOLDER, SPOOL_BYTES) if self._watches else None
 
     def start(self) -> None:
@@ -61,18 +61,18 @@ class Notices:
             threading.Thread(target=self._send, args=(self._outbox,), name="notices", daemon=True).start()
 
     @property
-    def heard(self) -> tuple[Notice, ...]:
+    def heard(self) -> tuple[MachineNotice, ...]:
         """All notices so far, each once, in the order in which they came."""
         with self._lock:
             return tuple(self._notices.values())
 
-    def tell(self, notice: Notice) -> None:
+    def tell(self, notice: MachineNotice) -> None:
         """Put an event ``notice`` for the main thread, then a message. A notice with a known id is ignored."""
         with self._lock:
             if notice.id in self._notices:
                 return
             self._notices[notice.id] = notice
-            self._events.put(Event("notice", notice))
+            self._events.put(AgentEvent("notice", notice))
             if self._outbox is not None:
                 self._outbox.put("notice", self._body(notice))
         self._wake.set()
@@ -121,7 +121,7 @@ class Notices:
         with self._lock:
             return bool(self._outbox)
 
-    def _listen(self, watch: Watch) -> None:
+    def _listen(self, watch: NoticeWatch) -> None:
         backoff = Backoff(*WATCH_WAITS, random.Random())
         silent = False
         wait = 0.0
@@ -150,10 +150,10 @@ class Notices:
             kind, body = first
             try:
                 self._coordinator.post(kind, {**body, "seconds": self._left(body)})
-            except Refused as refused:
+            except CoordinatorRefusalError as refused:
                 # The coordinator understood the notice and does not want it, so sending it again would change nothing.
                 self._note(f"notice {body.get('id')}: {refused}")
-            except Away as away:
+            except CoordinatorAwayError as away:
                 # A new notice ends this wait, and is sent when its turn comes.
                 self._wake.wait(away.wait or backoff.next())
                 continue
@@ -161,7 +161,7 @@ class Notices:
             with self._lock:
                 outbox.done()
 
-    def _body(self, notice: Notice) -> dict[str, Any]:
+    def _body(self, notice: MachineNotice) -> dict[str, Any]:
         named = {"id": notice.id, "kind": notice.kind, "source": notice.source}
         return {**self._who, **named, "seconds": notice.seconds, "what": notice.what}
 
@@ -173,13 +173,15 @@ class Notices:
         return None if left is None else round(left, 3)
 
 
-def watches_of(config: Config) -> list[Watch]:
+def watches_of(config: AgentConfig) -> list[NoticeWatch]:
     """Return the sources of notices of the machine's cloud; none where the configuration says `none`."""
-    name = dialect(config.metadata)
+    name = metadata_module(config.metadata)
     if name is None:
         return []
     # Only the module of this cloud is loaded.
     module = importlib.import_module(name)
     folder = Path(config.spool_folder).parent
-    sources: list[Watch] = module.watches(config.metadata, config.metadata_url, config.notice_poll_seconds, folder)
+    sources: list[NoticeWatch] = module.watches(
+        config.metadata, config.metadata_url, config.notice_poll_seconds, folder
+    )
     return sources

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from router.agent import states
-from router.agent.calls import Away, Backoff, Coordinator, Refused
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 
 # The longest time in seconds for which a request is held: proxies on the way end silent connections.
-HELD = 25.0
+HOLD_SECONDS = 25.0
 FIRST_WAIT, LAST_WAIT = 1.0, 30.0
 # The shortest pause between two requests, even if the answer comes at once, and the longest.
 PAUSE, LONGEST_PAUSE = 0.2, 60.0
@@ -22,7 +22,7 @@ PAUSE, LONGEST_PAUSE = 0.2, 60.0
 OVER, UNKNOWN = "attempt_over", "message"
 
 
-class Orders(threading.Thread):
+class OrderPoller(threading.Thread):
     """Polls the coordinator for orders.
 
     ``who`` goes into every request. ``order`` is called once for each order, with its answer; ``stop`` is the last.
@@ -30,11 +30,11 @@ class Orders(threading.Thread):
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: CoordinatorClient,
         *,
         who: Mapping[str, Any],
         order: Callable[[str, dict[str, Any]], None],
-        held: float = HELD,
+        held: float = HOLD_SECONDS,
     ) -> None:
         super().__init__(name="orders", daemon=True)
         self._coordinator, self._who, self._order, self._held = coordinator, who, order, held
@@ -57,14 +57,14 @@ class Orders(threading.Thread):
         body = {**self._who, "seen": self._seen, "wait": self._held}
         try:
             answer = self._coordinator.post("orders", body, wait=self._held)
-        except Refused as refused:
+        except CoordinatorRefusalError as refused:
             if refused.word == UNKNOWN:
                 return None
             if refused.word == OVER:
                 self._end_polling({})
                 return None
             return self._backoff.next()
-        except Away as away:
+        except CoordinatorAwayError as away:
             # The thread that sends heartbeats notes that the coordinator is away.
             return away.wait or self._backoff.next()
         self._backoff.reset()

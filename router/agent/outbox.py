@@ -11,7 +11,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Item:
+class OutboxMessage:
     """A message. If the disk took it, ``path`` holds the body; otherwise ``body`` does."""
 
     kind: str
@@ -31,12 +31,12 @@ class Outbox:
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
         self._number = 0
-        self._items: deque[Item] = deque()
+        self._items: deque[OutboxMessage] = deque()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(folder.glob("[0-9]*-*.json")):
             number, _, kind = path.stem.partition("-")
             self._number = max(self._number, int(number))
-            self._items.append(Item(kind, path.stat().st_size, path, None))
+            self._items.append(OutboxMessage(kind, path.stat().st_size, path, None))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -52,9 +52,9 @@ class Outbox:
             with open(descriptor, "wb") as file:  # noqa: PTH123
                 file.write(data)
             partial.replace(path)
-            self._items.append(Item(kind, len(data), path, None))
+            self._items.append(OutboxMessage(kind, len(data), path, None))
         except OSError:
-            self._items.append(Item(kind, len(data), None, data))
+            self._items.append(OutboxMessage(kind, len(data), None, data))
         self._make_room()
 
     def first(self) -> tuple[str, dict[str, Any]] | None:
@@ -76,7 +76,7 @@ class Outbox:
 
     def _make_room(self) -> None:
         size = sum(item.size for item in self._items)
-        remaining: deque[Item] = deque()
+        remaining: deque[OutboxMessage] = deque()
         for item in self._items:
             if size > self._limit and item.kind == "logs":
                 size -= item.size
@@ -85,7 +85,7 @@ class Outbox:
                 remaining.append(item)
         self._items = remaining
 
-    def _delete(self, item: Item) -> None:
+    def _delete(self, item: OutboxMessage) -> None:
         if item.path is not None:
             try:
                 item.path.unlink()

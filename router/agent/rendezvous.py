@@ -10,24 +10,24 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from router.agent.calls import Away, Backoff, Coordinator
-from router.agent.config import Config
-from router.agent.supervise import Event
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient
+from router.agent.config import AgentConfig
+from router.agent.supervise import AgentEvent
 
 
-class NoGang(Exception):  # noqa: N818
+class GangIncompleteError(Exception):
     """The other ranks did not come within the time limit."""
 
 
-class Stopped(Exception):  # noqa: N818
+class RendezvousStoppedError(Exception):
     """An event came in that ends the waiting; it is in ``event``."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: AgentEvent) -> None:
         super().__init__(event.kind)
         self.event = event
 
 
-class Met(NamedTuple):
+class RendezvousResult(NamedTuple):
     """The result once all ranks have called.
 
     ``address`` and ``port`` are rank 0's. ``resume_step`` and ``resume_manifest`` are the last checkpoint that is
@@ -42,7 +42,7 @@ class Met(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-def own_address(config: Config) -> str:
+def own_address(config: AgentConfig) -> str:
     """Return the address by which other machines reach this one. Raises ``OSError`` without a route.
 
     It is the configured one, else that of the route to the coordinator. Nothing is sent.
@@ -57,7 +57,7 @@ def own_address(config: Config) -> str:
         return str(probe.getsockname()[0])
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a TCP port that is free at this moment, as is the next one."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
@@ -71,14 +71,14 @@ def free_port() -> int:
     raise OSError("no two free ports side by side")
 
 
-def meet(
-    config: Config,
-    coordinator: Coordinator,
+def join_gang(
+    config: AgentConfig,
+    coordinator: CoordinatorClient,
     hello: dict[str, Any],
-    events: queue.SimpleQueue[Event],
+    events: queue.SimpleQueue[AgentEvent],
     note: Callable[[str], None],
-    ask: Callable[[Event], bool],
-) -> Met:
+    ask: Callable[[AgentEvent], bool],
+) -> RendezvousResult:
     """Say hello until all ranks have called, and return where rank 0 is.
 
     ``ask`` takes the events that do not end the waiting. Raises :class:`GangIncompleteError`,
@@ -88,7 +88,7 @@ def meet(
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
     body = dict(hello)
     if config.rank == 0 and config.master_address is None:
-        body["master_port"] = config.master_port or free_port()
+        body["master_port"] = config.master_port or find_free_port()
     while True:
         try:
             body["address"] = own_address(config)
@@ -98,16 +98,16 @@ def meet(
             backoff.reset()
             retry_seconds = answer.get("retry_seconds")
             wait = min(30.0, max(0.01, retry_seconds)) if isinstance(retry_seconds, (int, float)) else 2.0
-        except (Away, OSError) as away:
+        except (CoordinatorAwayError, OSError) as away:
             note(f"hello: {away}")
             wait = getattr(away, "wait", None) or backoff.next()
         remaining = limit - time.monotonic()
         if remaining <= 0:
-            raise NoGang(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
+            raise GangIncompleteError(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
         _pause(events, min(wait, remaining), ask)
 
 
-def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Event], bool]) -> None:
+def _pause(events: queue.SimpleQueue[AgentEvent], seconds: float, ask: Callable[[AgentEvent], bool]) -> None:
     """Wait, and raise :class:`RendezvousStoppedError` at an event that ends the waiting.
 
     A notice does not end it: the coordinator decides what a preempted machine means for its gang.
@@ -119,10 +119,10 @@ def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Even
         except queue.Empty:
             return
         if not ask(event):
-            raise Stopped(event)
+            raise RendezvousStoppedError(event)
 
 
-def _parse_answer(config: Config, answer: dict[str, Any]) -> Met | None:
+def _parse_answer(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult | None:
     if answer.get("go") is not True:
         return None
     step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
@@ -130,14 +130,14 @@ def _parse_answer(config: Config, answer: dict[str, Any]) -> Met | None:
         step, manifest = config.resume_step, config.resume_manifest
     addresses = _parse_addresses(config, answer)
     if config.master_address is not None:
-        return Met(config.master_address, config.master_port, step, manifest, addresses)
+        return RendezvousResult(config.master_address, config.master_port, step, manifest, addresses)
     address, port = answer.get("master_address"), answer.get("master_port")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
-        raise Away("hello: the answer says go but not where rank 0 is")
-    return Met(address, port, step, manifest, addresses)
+        raise CoordinatorAwayError("hello: the answer says go but not where rank 0 is")
+    return RendezvousResult(address, port, step, manifest, addresses)
 
 
-def _parse_addresses(config: Config, answer: dict[str, Any]) -> tuple[str, ...]:
+def _parse_addresses(config: AgentConfig, answer: dict[str, Any]) -> tuple[str, ...]:
     """The addresses of all ranks; empty where the answer does not name one for each."""
     listed = answer.get("addresses")
     if not isinstance(listed, list) or len(listed) != config.nodes:

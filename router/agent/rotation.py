@@ -60,7 +60,7 @@ class RotatingLog:
                 self._file = -1
 
 
-class Tail:
+class OutputTail:
     """The newest output that was not taken yet, at most ``size`` bytes, with its offset in the whole output."""
 
     def __init__(self, size: int) -> None:

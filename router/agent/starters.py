@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from router.agent.config import Config
+from router.agent.config import AgentConfig
 
 # Ray's own port is the one after MASTER_PORT, which stays free for the job. The command gets RAY_ADDRESS. With
 # `--block`, the processes that Ray starts end with the process that started them.
@@ -82,12 +82,12 @@ _SLURM_WORKER = "exec sleep 2147483647\n"
 _CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONPATH}"; exec /bin/sh "$@"'
 
 
-def outside_name(config: Config) -> str:
+def external_name(config: AgentConfig) -> str:
     """Return the name by which this rank's container or Slurm job can be found and ended."""
     return f"stepfare-{config.attempt}-{config.rank}"
 
 
-def in_shell(config: Config) -> list[str]:
+def shell_arguments(config: AgentConfig) -> list[str]:
     """Return the arguments of ``/bin/sh`` on this rank.
 
     With ray and slurm, only rank 0 runs the job's command: the others work for it and run until the coordinator stops
@@ -100,15 +100,15 @@ def in_shell(config: Config) -> list[str]:
     return ["-c", head, "stepfare", config.command] if config.rank == 0 else ["-c", worker]
 
 
-def command_line(config: Config, names: Iterable[str], control: str) -> list[str]:
+def command_line(config: AgentConfig, names: Iterable[str], control: str) -> list[str]:
     """Return the command line of the training process of this rank.
 
     ``names`` are the variables to pass into a container; their values come from the environment of the process.
     ``control`` is the folder that agent and training share.
     """
     if config.code.kind != "image":
-        return ["/bin/sh", *in_shell(config)]
-    line = ["docker", "run", "--rm", "--init", "--name", outside_name(config), "--network=host", "--ipc=host"]
+        return ["/bin/sh", *shell_arguments(config)]
+    line = ["docker", "run", "--rm", "--init", "--name", external_name(config), "--network=host", "--ipc=host"]
     line += ["--ulimit=memlock=-1", "--ulimit=stack=67108864", "--ulimit=nofile=1048576"]
     if config.gpus:
         line.append("--gpus=all")
@@ -116,11 +116,11 @@ def command_line(config: Config, names: Iterable[str], control: str) -> list[str
         line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
     line += [f"--volume={mount}" for mount in (*config.mounts, f"{control}:{control}")]
     line += [f"--env={name}" for name in sorted(names)]
-    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *in_shell(config)]
+    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *shell_arguments(config)]
 
 
-def clean_up(config: Config) -> list[str]:
+def clean_up_command(config: AgentConfig) -> list[str]:
     """Return the command that removes what killing the process group leaves behind; empty if nothing remains."""
     if config.engine == "slurm" and config.rank == 0:
-        return ["scancel", f"--name={outside_name(config)}"]
-    return ["docker", "rm", "--force", outside_name(config)] if config.code.kind == "image" else []
+        return ["scancel", f"--name={external_name(config)}"]
+    return ["docker", "rm", "--force", external_name(config)] if config.code.kind == "image" else []

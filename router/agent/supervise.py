@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from router.agent.guard import Guard, kill_group, run_quietly
+from router.agent.guard import ProcessGuard, kill_group, run_quietly
 
 
 @dataclass(frozen=True)
-class Event:
+class AgentEvent:
     """An event for the agent's main thread.
 
     It is sent through a ``SimpleQueue``, whose put may be called in a signal handler.
@@ -30,14 +30,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Exit:
+class ProcessExit:
     """The end of a process. ``signal`` is also set where a shell or docker reports one by a code over 128."""
 
     code: int | None
     signal: int | None
 
     @classmethod
-    def of(cls, returncode: int) -> Exit:
+    def of(cls, returncode: int) -> ProcessExit:
         """Return the exit for a return code of ``Popen``."""
         if returncode < 0:
             return cls(None, -returncode)
@@ -49,7 +49,7 @@ class Exit:
         return self.code == 0
 
 
-class Supervised:
+class SupervisedProcess:
     """A running process, created and used by one thread. ``OSError`` when it cannot be started."""
 
     def __init__(
@@ -59,9 +59,9 @@ class Supervised:
         environment: Mapping[str, str],
         workdir: str,
         clean_up: list[str],
-        guard: Guard,
+        guard: ProcessGuard,
         output: Callable[[bytes], None],
-        events: queue.SimpleQueue[Event],
+        events: queue.SimpleQueue[AgentEvent],
     ) -> None:
         self._guard, self._events = guard, events
         self._clean_up, self._environment = clean_up, environment
@@ -88,7 +88,7 @@ class Supervised:
 
     def _wait(self) -> None:
         self._process.wait()
-        self._events.put(Event("exit", self.pid))
+        self._events.put(AgentEvent("exit", self.pid))
 
     def terminate(self) -> None:
         """Send SIGTERM to every process of the group, because a shell would not pass it on."""
@@ -116,7 +116,7 @@ class Supervised:
             return False
         return True
 
-    def finish(self) -> Exit:
+    def finish(self) -> ProcessExit:
         """Kill the rest of the group, read the last output, and return how the process ended."""
         kill_group(self.pid)
         run_quietly(self._clean_up, self._environment)
@@ -124,4 +124,4 @@ class Supervised:
         self._guard.watch(None, [])
         # This takes longer only if a process left the group and kept the pipe; its output is not waited for.
         self._output_thread.join(5)
-        return Exit.of(returncode)
+        return ProcessExit.of(returncode)

@@ -8,26 +8,26 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from router.agent.calls import Away, Backoff, Coordinator, Refused
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 
 FIRST_WAIT, LAST_WAIT = 0.25, 4.0
 Message = tuple[str, dict[str, Any]]
 # Called once a message was accepted.
-Then = Callable[[], None]
+AcceptedCallback = Callable[[], None]
 
 
-class Urgent(threading.Thread):
+class UrgentSender(threading.Thread):
     """Sends each message at once and in order, repeatedly until the coordinator accepts or refuses it."""
 
-    def __init__(self, coordinator: Coordinator, note: Callable[[str], None]) -> None:
+    def __init__(self, coordinator: CoordinatorClient, note: Callable[[str], None]) -> None:
         super().__init__(name="urgent", daemon=True)
         self._coordinator, self._note = coordinator, note
-        self._waiting: queue.SimpleQueue[tuple[Message, Then | None] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[Message, AcceptedCallback | None] | None] = queue.SimpleQueue()
         self._backoff = Backoff(FIRST_WAIT, LAST_WAIT, random.Random())
         self._ending = threading.Event()
         self._undelivered: list[Message] = []
 
-    def put(self, what: str, body: dict[str, Any], then: Then | None = None) -> None:
+    def put(self, what: str, body: dict[str, Any], then: AcceptedCallback | None = None) -> None:
         """Queue a message from any thread; return at once.
 
         ``then`` is called, by a thread of its own, if the coordinator accepts the message.
@@ -59,10 +59,10 @@ class Urgent(threading.Thread):
             try:
                 self._coordinator.post(*message)
                 return True
-            except Refused as refused:
+            except CoordinatorRefusalError as refused:
                 self._note(f"{message[0]}: {refused}")
                 return False
-            except Away as away:
+            except CoordinatorAwayError as away:
                 if self._ending.wait(away.wait or self._backoff.next()):
                     return None
         return None

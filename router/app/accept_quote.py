@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.app.inputs import inputs
+from router.app.inputs import load_inputs
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
@@ -34,7 +34,7 @@ def plan_request_of(
     InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
     """
     book = load_book(book_name)
-    loaded, limits = inputs(quote.files, limits_file, now, book, own_deadlines=False)
+    loaded, limits = load_inputs(quote.files, limits_file, now, book, own_deadlines=False)
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
     where = ", ".join(quote.files)
     if job is None:
@@ -43,15 +43,15 @@ def plan_request_of(
         raise InvalidInputError.single(
             f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
         )
-    return PlanRequest(jobs=(capped(job, quote.deadline, ceiling),), book=book, limits=held(limits), now=now)
+    return PlanRequest(jobs=(cap_job(job, quote.deadline, ceiling),), book=book, limits=held(limits), now=now)
 
 
-def capped(job: Job, deadline: datetime, ceiling: Usd) -> Job:
+def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:
     """Return the job with this deadline, and with no larger budget than the ceiling."""
     budget = ceiling if job.budget is None else min(ceiling, job.budget)
     return job.model_copy(update={"deadline": Moment(absolute=deadline), "budget": budget})
 
 
-def for_policy(plan: Plan, policy: RunPolicy | None) -> Plan:
+def with_quoted_policy(plan: Plan, policy: RunPolicy | None) -> Plan:
     """Return the plan with the quote's policy on its lines."""
     return replace(plan, lines=tuple(replace(line, policy=policy) for line in plan.lines))

@@ -9,44 +9,52 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from typing import Final
 
-from router.backtest.windows import Cell, Part, Windows, parts, play
-from router.spot.policies.registry import Played
+from router.backtest.windows import BacktestCell, BacktestPart, WindowLayout, list_backtest_parts, play_part
+from router.spot.policies.registry import WindowOutcomes
 from router.spot.simulator.traces import Floats
 
-Results = dict[Part, Played | Floats]
+Results = dict[BacktestPart, WindowOutcomes | Floats]
 Advance = Callable[[int, int], None]
 
 
 class _WorkerInput:
     """The arguments that a worker process received when it began."""
 
-    cells: Sequence[Cell] = ()
-    windows: Windows = Windows(1, 1)
+    cells: Sequence[BacktestCell] = ()
+    windows: WindowLayout = WindowLayout(1, 1)
     paid: bool = False
 
 
 _WORKER_INPUT: Final = _WorkerInput()
 
 
-def run(
-    cells: Sequence[Cell], windows: Windows, policies: Sequence[str], *, paid: bool, processes: int, advance: Advance
-) -> Mapping[Part, Played | Floats]:
-    """Play all parts and return the results in the order of :func:`router.backtest.windows.parts`.
+def run_backtest(
+    cells: Sequence[BacktestCell],
+    windows: WindowLayout,
+    policies: Sequence[str],
+    *,
+    paid: bool,
+    processes: int,
+    advance: Advance,
+) -> Mapping[BacktestPart, WindowOutcomes | Floats]:
+    """Play all parts and return the results in the order of :func:`router.backtest.windows.list_backtest_parts`.
 
     ``advance`` is called with the number of parts that are done. One process: here. More: fresh ones, ended with this
     call however it ends; ``BrokenProcessPool`` if one is killed.
     """
-    tasks = list(parts(cells, windows, policies))
+    tasks = list(list_backtest_parts(cells, windows, policies))
     advance(0, len(tasks))
     results: Results = {}
     if processes == 1:
         for done, part in enumerate(tasks, start=1):
-            results[part] = play(cells, windows, part, paid=paid)
+            results[part] = play_part(cells, windows, part, paid=paid)
             advance(done, len(tasks))
         return results
     with _workers(min(processes, max(1, len(tasks))), (cells, windows, paid)) as workers:
         with _interrupts_blocked():
-            pending: dict[Future[Played | Floats], Part] = {workers.submit(_play, part): part for part in tasks}
+            pending: dict[Future[WindowOutcomes | Floats], BacktestPart] = {
+                workers.submit(_play, part): part for part in tasks
+            }
         for done, future in enumerate(as_completed(pending), start=1):
             results[pending[future]] = future.result()
             advance(done, len(tasks))
@@ -54,7 +62,7 @@ def run(
 
 
 @contextmanager
-def _workers(count: int, arguments: tuple[Sequence[Cell], Windows, bool]) -> Iterator[ProcessPoolExecutor]:
+def _workers(count: int, arguments: tuple[Sequence[BacktestCell], WindowLayout, bool]) -> Iterator[ProcessPoolExecutor]:
     children_before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
     workers = ProcessPoolExecutor(count, mp_context=context, initializer=_set_worker_input, initargs=arguments)
@@ -78,9 +86,9 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _set_worker_input(cells: Sequence[Cell], windows: Windows, paid: bool) -> None:
+def _set_worker_input(cells: Sequence[BacktestCell], windows: WindowLayout, paid: bool) -> None:
     _WORKER_INPUT.cells, _WORKER_INPUT.windows, _WORKER_INPUT.paid = cells, windows, paid
 
 
-def _play(part: Part) -> Played | Floats:
-    return play(_WORKER_INPUT.cells, _WORKER_INPUT.windows, part, paid=_WORKER_INPUT.paid)
+def _play(part: BacktestPart) -> WindowOutcomes | Floats:
+    return play_part(_WORKER_INPUT.cells, _WORKER_INPUT.windows, part, paid=_WORKER_INPUT.paid)

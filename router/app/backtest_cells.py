@@ -9,8 +9,8 @@ import numpy as np
 
 from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError, Problem
-from router.app.backtest_jobs import Work
-from router.backtest.windows import Cell, Move, Site, Windows
+from router.app.backtest_jobs import BacktestJob
+from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
 from router.config.trace_sets import TraceSet
 from router.jobs.quantities import format_duration
 from router.spot.simulator.inputs import Task
@@ -21,15 +21,15 @@ _FEW = 4  # the most zones that a label names
 
 
 def cells_of(
-    works: Sequence[Work],
+    works: Sequence[BacktestJob],
     deadlines_s: Sequence[int],
     ratios: Sequence[float],
     sets: Sequence[TraceSet],
     zones: Sequence[str],
-    move: Move,
+    move: CheckpointMove,
     gb_per_s: float | None,
-    windows: Windows,
-) -> tuple[Cell, ...]:
+    windows: WindowLayout,
+) -> tuple[BacktestCell, ...]:
     """Return every job with every deadline (its own, if none is given) in every choice of zones.
 
     Choices are ``each`` alone, ``all`` joined, ``grow`` (the dearest alone, then with the next, ...), or names with
@@ -51,9 +51,9 @@ def cells_of(
         for deadline_s in work_deadlines_s:
             task = Task(work.work_s, deadline_s, work.changeover_s, work.size)
             seconds = 0 if gb_per_s is None else round(work.checkpoint_gb / gb_per_s)
-            job_move = Move(work.checkpoint_gb, move.usd_per_gb, seconds)
+            job_move = CheckpointMove(work.checkpoint_gb, move.usd_per_gb, seconds)
             problems += _impossible(work.name, task, sets, windows)
-            cells += [Cell(work.name, name, joined, task, job_move, sites) for name, joined, sites in places]
+            cells += [BacktestCell(work.name, name, joined, task, job_move, sites) for name, joined, sites in places]
     if problems:
         raise InvalidInputError(dict.fromkeys(problems))
     return tuple(cells)
@@ -61,7 +61,7 @@ def cells_of(
 
 def _places(
     choice: str, sets: Sequence[TraceSet], problems: list[Problem]
-) -> Iterator[tuple[str, int, tuple[Site, ...]]]:
+) -> Iterator[tuple[str, int, tuple[BacktestSite, ...]]]:
     """Yield label, number of zones joined, and sites."""
     if choice == EACH:
         sites = tuple(_site(s, n, [zone.zone]) for n, s in enumerate(sets) for zone in s.series.zones)
@@ -90,16 +90,16 @@ def _places(
                 yield label if len(sets) == 1 else f"{label} of {traces.name}", count, (site,)
 
 
-def _site(traces: TraceSet, number: int, names: Sequence[str]) -> Site:
+def _site(traces: TraceSet, number: int, names: Sequence[str]) -> BacktestSite:
     label = names[0] if len(names) == 1 else f"{len(names)} zones of {traces.name}"
-    return Site(label, traces.series.only(names), traces.series, number)
+    return BacktestSite(label, traces.series.only(names), traces.series, number)
 
 
 def _dearest_first(series: Series) -> list[str]:
     return [z.zone for z in sorted(series.zones, key=lambda z: -float(np.mean(z.spot_usd_per_hour)))]
 
 
-def _impossible(name: str, task: Task, sets: Sequence[TraceSet], windows: Windows) -> Iterator[Problem]:
+def _impossible(name: str, task: Task, sets: Sequence[TraceSet], windows: WindowLayout) -> Iterator[Problem]:
     work, deadline = (_length(seconds) for seconds in (task.work_s, task.deadline_s))
     for traces in sets:
         series = traces.series
@@ -115,7 +115,7 @@ def _impossible(name: str, task: Task, sets: Sequence[TraceSet], windows: Window
             most = max(int(zone.counts.max()) for zone in series.zones)
             what = f"{name} needs {task.size} machines at once, and there were never more than {most}"
             yield Problem(traces.name, "--gang", what, "make the gang smaller, or name other traces")
-        site = Site("", series, series, 0)
+        site = BacktestSite("", series, series, 0)
         if not any(windows.starts(site, task, block).size for block in windows.scored):
             begins = int(windows.edges(series)[windows.scored[0]])
             lasts = _length((series.ticks - begins) * tick_s)

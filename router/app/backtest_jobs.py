@@ -11,7 +11,7 @@ from pricing.book_check import did_you_mean
 from pricing.machines import Machine
 from pricing.problems import InvalidInputError, Problem
 from router.config.job_files import load_jobs
-from router.config.yamlfile import Document
+from router.config.yamlfile import YamlDocument
 from router.jobs.gang import parse_accelerators
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
@@ -22,7 +22,7 @@ GB_PER_GIB = 2**30 / 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BacktestJob:
     """One job, in seconds, on ``size`` machines of the traces' kind.
 
     ``deadline_s`` is None when the job has none. ``notes`` explain the assumptions.
@@ -37,9 +37,9 @@ class Work:
     notes: tuple[str, ...] = ()
 
 
-def works_of(
+def backtest_jobs_of(
     paths: Sequence[str], now: datetime, book_name: str, accelerator: str, changeover: timedelta | None
-) -> tuple[Work, ...]:
+) -> tuple[BacktestJob, ...]:
     """Return the jobs of the files on machines with ``accelerator`` (``V100-16GB``, ``H100:8``).
 
     InvalidInputError: problems of reading them, an accelerator that no machine of the book has, jobs that cannot be
@@ -53,7 +53,7 @@ def works_of(
     for job, document in loaded:
         problems += _refusals(job, document)
         result = _work(job, machine, book, now, changeover)
-        if isinstance(result, Work):
+        if isinstance(result, BacktestJob):
             works.append(result)
         else:
             field, why = result
@@ -91,7 +91,7 @@ def _machine(book: PriceBook, accelerator: str) -> Machine:
     return max(fitting, key=lambda m: (m.has_rdma, m.inter_node_gbps or 0.0, m.cloud, m.instance_type))
 
 
-def _refusals(job: Job, document: Document) -> Iterator[Problem]:
+def _refusals(job: Job, document: YamlDocument) -> Iterator[Problem]:
     if job.steps_left == 0:
         yield Problem(document.where(("status",)), "status", "has no steps left", "leave the job out")
     if job.checkpoint is None:
@@ -107,7 +107,7 @@ def _refusals(job: Job, document: Document) -> Iterator[Problem]:
 
 def _work(
     job: Job, machine: Machine, book: PriceBook, now: datetime, changeover: timedelta | None
-) -> Work | tuple[str, str]:
+) -> BacktestJob | tuple[str, str]:
     """Return the job's work, or a field and what is wrong there.
 
     Of several gangs the smallest that has a speed is taken.
@@ -128,7 +128,9 @@ def _work(
     return why
 
 
-def _played(job: Job, machine: Machine, size: int, speed: Speed, now: datetime, changeover: timedelta | None) -> Work:
+def _played(
+    job: Job, machine: Machine, size: int, speed: Speed, now: datetime, changeover: timedelta | None
+) -> BacktestJob:
     hours = job.steps_left / speed.steps_per_hour
     notes = [f"{job.name}: {hours:.1f} h of work on {size} {machine.cloud} {machine.instance_type}, {speed.basis}"]
     saved = job.checkpoint
@@ -142,7 +144,7 @@ def _played(job: Job, machine: Machine, size: int, speed: Speed, now: datetime, 
         notes.append(f"{job.name}: a launch is its start-up alone; --changeover may add the work that is lost")
     begins = now if job.earliest_start is None else max(now, job.earliest_start.at(now))
     deadline = None if job.deadline is None else round((job.deadline.at(now) - begins).total_seconds())
-    return Work(
+    return BacktestJob(
         name=job.name,
         work_s=max(1, round(hours * 3600)),
         changeover_s=round(launch.total_seconds()),

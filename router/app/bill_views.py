@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from router.ledger.budget import Budget, holding, set_by
+from router.ledger.budget import Budget, budgets_in_force, budgets_set_by
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
-from router.showback.bills import Standing
-from router.showback.corrections import Correction, Corrections, damaged
+from router.showback.bills import BillStanding
+from router.showback.corrections import Correction, CorrectionStore, find_damaged_correction
 
 if TYPE_CHECKING:
-    from router.state.periods import Closing
-    from router.state.store import Store
+    from router.state.periods import PeriodClosing
+    from router.state.store import StateStore
 
 # These texts sort before and after every month.
 _FIRST, _LAST = "", "~"
@@ -28,7 +28,7 @@ Span = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class BooksView:
     """The bills, corrections and entries that count.
 
     ``spans``: by the id of a bill, after which month and up to which its rows count. ``corrections`` of closed months
@@ -40,7 +40,7 @@ class View:
     corrections: tuple[Correction, ...] = ()
     head: int | None = None
     as_of: datetime | None = None
-    sealed: Closing | None = None
+    sealed: PeriodClosing | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -64,35 +64,35 @@ class Segment:
 
     after: str
     upto: str
-    view: View
+    view: BooksView
 
     def holds(self, month: Month) -> bool:
         """Return whether the month is one of them."""
         return self.after < str(month) <= self.upto
 
 
-def closings(store: Store, as_of: datetime | None = None) -> tuple[Closing, ...]:
+def closings(store: StateStore, as_of: datetime | None = None) -> tuple[PeriodClosing, ...]:
     """Return the closings until a moment, in order; all where it is None."""
     return tuple(each for each in store.periods.closings() if as_of is None or each.closed_at <= as_of)
 
 
-def seals(store: Store, as_of: datetime | None = None) -> tuple[Closing, ...]:
+def seals(store: StateStore, as_of: datetime | None = None) -> tuple[PeriodClosing, ...]:
     """Return the closings until a moment that have a seal."""
     return tuple(each for each in closings(store, as_of) if each.seal)
 
 
-def view_of(store: Store, bills: Path, month: Month, as_of: datetime | None = None) -> View:
+def view_of(store: StateStore, bills: Path, month: Month, as_of: datetime | None = None) -> BooksView:
     """Return the view for a report of the month: as it was sealed by ``as_of``, else as everything stood then."""
     sealed_closings = seals(store, as_of)
     sealed = next((each for each in sealed_closings if each.period >= month), None)
     if sealed is None:
         return _open(store, bills, sealed_closings, as_of)
-    return _sealed(sealed_closings, sealed, Corrections(bills, store.id).all())
+    return _sealed(sealed_closings, sealed, CorrectionStore(bills, store.id).all())
 
 
-def segments(store: Store, bills: Path, as_of: datetime | None = None) -> tuple[Segment, ...]:
+def segments(store: StateStore, bills: Path, as_of: datetime | None = None) -> tuple[Segment, ...]:
     """Return all months, by their view: those of each seal in order, then the open ones."""
-    sealed_closings, corrections = seals(store, as_of), Corrections(bills, store.id).all()
+    sealed_closings, corrections = seals(store, as_of), CorrectionStore(bills, store.id).all()
     ends = [_FIRST, *(str(each.period) for each in sealed_closings), _LAST]
     views = [
         *(_sealed(sealed_closings, each, corrections) for each in sealed_closings),
@@ -101,24 +101,28 @@ def segments(store: Store, bills: Path, as_of: datetime | None = None) -> tuple[
     return tuple(Segment(*each) for each in zip(ends, ends[1:], views, strict=False))
 
 
-def view_to_seal(store: Store, bills: Path, month: Month) -> View:
+def view_to_seal(store: StateStore, bills: Path, month: Month) -> BooksView:
     """Return the view that a month would be closed with now; once closed, :func:`view_of` returns the same."""
-    corrections = Corrections(bills, store.id).all()
+    corrections = CorrectionStore(bills, store.id).all()
     bill_spans = spans(seals(store), standing_ids(bills), str(month))
-    return View(spans=bill_spans, corrections=corrections, head=store.ledger.head())
+    return BooksView(spans=bill_spans, corrections=corrections, head=store.ledger.head())
 
 
-def budgets_in(view: View, store: Store, month: Month) -> tuple[Budget, ...]:
+def budgets_in(view: BooksView, store: StateStore, month: Month) -> tuple[Budget, ...]:
     """Return the budgets in force in the month of the view. A closed month gets none later."""
-    return holding(set_by(store.budgets.all(), view.as_of), month)
+    return budgets_in_force(budgets_set_by(store.budgets.all(), view.as_of), month)
 
 
-def _open(store: Store, bills: Path, sealed_closings: Sequence[Closing], as_of: datetime | None) -> View:
-    corrections = (each for each in Corrections(bills, store.id).all() if _is_known(each, sealed_closings, as_of))
-    return View(spans=spans(sealed_closings, standing_ids(bills, as_of)), corrections=tuple(corrections), as_of=as_of)
+def _open(
+    store: StateStore, bills: Path, sealed_closings: Sequence[PeriodClosing], as_of: datetime | None
+) -> BooksView:
+    corrections = (each for each in CorrectionStore(bills, store.id).all() if _is_known(each, sealed_closings, as_of))
+    return BooksView(
+        spans=spans(sealed_closings, standing_ids(bills, as_of)), corrections=tuple(corrections), as_of=as_of
+    )
 
 
-def _is_known(correction: Correction, sealed_closings: Sequence[Closing], as_of: datetime | None) -> bool:
+def _is_known(correction: Correction, sealed_closings: Sequence[PeriodClosing], as_of: datetime | None) -> bool:
     """Return whether the correction had been made by then, and only for months that were closed by then."""
     if as_of is None:
         return True
@@ -126,10 +130,12 @@ def _is_known(correction: Correction, sealed_closings: Sequence[Closing], as_of:
     return datetime.fromisoformat(correction.at) <= as_of and max(correction.corrects, default=_FIRST) <= last
 
 
-def _sealed(sealed_closings: Sequence[Closing], sealed: Closing, corrections: Iterable[Correction]) -> View:
+def _sealed(
+    sealed_closings: Sequence[PeriodClosing], sealed: PeriodClosing, corrections: Iterable[Correction]
+) -> BooksView:
     before = tuple(each for each in sealed_closings if each.period <= sealed.period)
     known = frozenset(sealed.sealed["corrections"])
-    return View(
+    return BooksView(
         spans=spans(before, sealed_ids(sealed)),
         corrections=tuple(each for each in corrections if each.id in known),
         head=sealed.head,
@@ -142,12 +148,14 @@ def standing_ids(bills: Path, as_of: datetime | None = None) -> tuple[str, ...]:
     return tuple(sorted(each.bill.id for each in BillStore(bills).standing(as_of)))
 
 
-def sealed_ids(closing: Closing) -> tuple[str, ...]:
+def sealed_ids(closing: PeriodClosing) -> tuple[str, ...]:
     """Return the ids of the bills that stood when the month was closed."""
     return tuple(each["id"] for each in closing.sealed["bills"])
 
 
-def spans(closings_made: Iterable[Closing], open_ids: Iterable[str], end: str = _LAST) -> dict[str, tuple[Span, ...]]:
+def spans(
+    closings_made: Iterable[PeriodClosing], open_ids: Iterable[str], end: str = _LAST
+) -> dict[str, tuple[Span, ...]]:
     """Return, by bill, the months in which its rows count.
 
     Months up to the first closing have that closing's bills, and so on; those after the last, up to ``end``, have
@@ -165,7 +173,7 @@ def spans(closings_made: Iterable[Closing], open_ids: Iterable[str], end: str = 
     return {name: tuple(bill_spans) for name, bill_spans in sorted(by_bill.items())}
 
 
-def bills_in(view: View, bills: Path) -> Iterator[tuple[Standing, Path, tuple[Span, ...]]]:
+def bills_in(view: BooksView, bills: Path) -> Iterator[tuple[BillStanding, Path, tuple[Span, ...]]]:
     """Yield the bills that count, where their rows are, and which of them count.
 
     InvalidInputError where one is gone: money would be missing.
@@ -180,10 +188,10 @@ def bills_in(view: View, bills: Path) -> Iterator[tuple[Standing, Path, tuple[Sp
         yield known[name], store.path(known[name]), bill_spans
 
 
-def corrections_in(view: View, store: Store, bills: Path) -> tuple[Path, ...]:
+def corrections_in(view: BooksView, store: StateStore, bills: Path) -> tuple[Path, ...]:
     """Return where the facts of the corrections are. InvalidInputError where they are gone, or others."""
-    corrections = Corrections(bills, store.id)
-    damaged_correction = damaged(view.corrections, corrections)
+    corrections = CorrectionStore(bills, store.id)
+    damaged_correction = find_damaged_correction(view.corrections, corrections)
     if damaged_correction is not None:
         what = "its rows are gone, or not those that were written"
         remedy = "bring the folder of the bills back from a backup"

@@ -11,58 +11,58 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.money import Usd
-from router.app.bill_views import View, budgets_in, view_of
-from router.app.showback import bills_stand, month_books
-from router.controller.budgets import with_hard, with_spent
+from router.app.bill_views import BooksView, budgets_in, view_of
+from router.app.showback import has_bills, open_month_books
+from router.controller.budgets import apply_hard_budgets, fill_spending
 from router.jobs.limits import Limits
-from router.ledger.budget import Budget, Standing, holding, spent_of
+from router.ledger.budget import Budget, BudgetStatus, budgets_in_force, spent_of
 from router.ledger.month import Month
-from router.showback.report.context import Setting
-from router.showback.report.forecast import daily_by_owner, every_day, forecast
-from router.showback.report.query import Asked, Beside, Budgeted
+from router.showback.report.context import ReportContext
+from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
+from router.showback.report.query import BudgetUse, ReportInputs, ReportQuery
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 CURRENCY = "USD"
 _NANOS = 10**9
-Whose = tuple[str, str | None]
+CostOwner = tuple[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Far:
+class MonthBudgets:
     """The use of a month's budgets.
 
     ``others``: costs of the month in other currencies, by currency: they are in no budget.
     """
 
-    standings: tuple[Standing, ...]
+    standings: tuple[BudgetStatus, ...]
     others: Mapping[str, Decimal]
 
 
-def how_far(store: Store, asked: Asked, extracts: Path, bills: Path) -> Far:
+def month_budgets(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> MonthBudgets:
     """Return every budget in force in the month, with the figures of its report (:mod:`router.app.showback`)."""
     if not budgets_in(view_of(store, bills, asked.month, asked.as_of), store, asked.month):
-        return Far((), {})
-    with month_books(store, asked, extracts, bills) as books:
-        setting = Setting(books.cubes, asked, Beside(origin="", input_hash="", past=books.past))
+        return MonthBudgets((), {})
+    with open_month_books(store, asked, extracts, bills) as books:
+        setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash="", past=books.past))
         rows = setting.cubes.ask(
             f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
             f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
         )
-        return Far(standings(store, setting, books.view), {row["currency"]: row["cost"] for row in rows})
+        return MonthBudgets(budget_statuses(store, setting, books.view), {row["currency"]: row["cost"] for row in rows})
 
 
-def standings(store: Store, setting: Setting, view: View) -> tuple[Standing, ...]:
+def budget_statuses(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetStatus, ...]:
     """Return the use of every budget in force in the requested month, whose view it is."""
     return tuple(standing for standing, _ in _statuses_with_spent(store, setting, view))
 
 
-def budgeted(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
+def budget_figures(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
     """Return the same for a report (:class:`router.showback.report.query.ReportInputs`)."""
     return tuple(
-        Budgeted(
+        BudgetUse(
             scope=each.budget.title,
             currency=CURRENCY,
             budget=_decimal(each.usd),
@@ -75,7 +75,9 @@ def budgeted(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]
     )
 
 
-def _statuses_with_spent(store: Store, setting: Setting, view: View) -> Iterable[tuple[Standing, Decimal]]:
+def _statuses_with_spent(
+    store: StateStore, setting: ReportContext, view: BooksView
+) -> Iterable[tuple[BudgetStatus, Decimal]]:
     """Return the use of each budget with what is spent, of all digits.
 
     The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
@@ -87,11 +89,11 @@ def _statuses_with_spent(store: Store, setting: Setting, view: View) -> Iterable
         return []
     spent = spent_by_owner(setting)
     running = None if setting.beside.past else running_now(store, asked.month, asked.now)
-    daily, today = daily_by_owner(setting, CURRENCY)
+    daily, today = query_daily_costs(setting, CURRENCY)
     return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
 
 
-def spent_by_owner(setting: Setting) -> dict[Whose, Decimal]:
+def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:
     """Return what is spent by team ("" where none is named) and project, in dollars, on the requested basis."""
     rows = setting.cubes.ask(
         f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
@@ -100,12 +102,12 @@ def spent_by_owner(setting: Setting) -> dict[Whose, Decimal]:
     return {(row["team"], row["project"]): row["cost"] or Decimal(0) for row in rows}
 
 
-def running_now(store: Store, month: Month, now: datetime) -> dict[Whose, Usd]:
+def running_now(store: StateStore, month: Month, now: datetime) -> dict[CostOwner, Usd]:
     """Return by team and project what machines that still run have cost so far in the month.
 
     No entry has these costs yet.
     """
-    costs: dict[Whose, Usd] = {}
+    costs: dict[CostOwner, Usd] = {}
     if month != Month.of(now):
         return costs
     attempts, nodes = store.overview.alive()
@@ -116,15 +118,17 @@ def running_now(store: Store, month: Month, now: datetime) -> dict[Whose, Usd]:
     return costs
 
 
-def spent_now(store: Store, month: Month, now: datetime, places: Places | None = None) -> dict[Whose, Usd]:
+def spent_now(
+    store: StateStore, month: Month, now: datetime, places: BooksFolders | None = None
+) -> dict[CostOwner, Usd]:
     """Return by team and project what budgets count: the month's costs as its report states them, and what runs.
 
     Without a bill of the month that is the ledger's alone, and no bill is read.
     """
-    if places is not None and bills_stand(store, places.bills, month):
-        asked = Asked(month=month, now=now)
-        with month_books(store, asked, places.extracts, places.bills) as books:
-            setting = Setting(books.cubes, asked, Beside(origin="", input_hash=""))
+    if places is not None and has_bills(store, places.bills, month):
+        asked = ReportQuery(month=month, now=now)
+        with open_month_books(store, asked, places.extracts, places.bills) as books:
+            setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash=""))
             spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
     else:
         spent = store.budgets.spent(month)
@@ -134,7 +138,7 @@ def spent_now(store: Store, month: Month, now: datetime, places: Places | None =
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class BooksFolders:
     """The folders of the ledger's extract and of imported bills."""
 
     extracts: Path
@@ -142,34 +146,34 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BudgetConstraints:
     """The budgets in force in the current month, and what is spent by now."""
 
     budgets: tuple[Budget, ...] = ()
-    spent: Mapping[Whose, Usd] = field(default_factory=dict)
+    spent: Mapping[CostOwner, Usd] = field(default_factory=dict)
 
     def limits(self, limits: Limits) -> Limits:
         """Return the limits with the hard budgets of teams added.
 
         What teams have spent is added too, where the file does not state it.
         """
-        return with_spent(with_hard(limits, self.budgets), self.spent)
+        return fill_spending(apply_hard_budgets(limits, self.budgets), self.spent)
 
 
-def held_to(store: Store, now: datetime, places: Places | None = None) -> Held:
+def budget_constraints(store: StateStore, now: datetime, places: BooksFolders | None = None) -> BudgetConstraints:
     """Return the budgets as the state knows them, with the bills of the month where ``places`` are given."""
     month = Month.of(now)
-    return Held(holding(store.budgets.all(), month), spent_now(store, month, now, places))
+    return BudgetConstraints(budgets_in_force(store.budgets.all(), month), spent_now(store, month, now, places))
 
 
 def _standing(
     budget: Budget,
-    setting: Setting,
-    spent: Mapping[Whose, Decimal],
-    running: Mapping[Whose, Usd] | None,
-    daily: Mapping[Whose, Mapping[int, Decimal]],
+    setting: ReportContext,
+    spent: Mapping[CostOwner, Decimal],
+    running: Mapping[CostOwner, Usd] | None,
+    daily: Mapping[CostOwner, Mapping[int, Decimal]],
     today: int,
-) -> tuple[Standing, Decimal]:
+) -> tuple[BudgetStatus, Decimal]:
     used = sum((amount for whose, amount in spent.items() if budget.counts(*whose)), Decimal(0))
     runs = None if running is None else spent_of(budget, running)
     days: dict[int, Decimal] = {}
@@ -177,9 +181,9 @@ def _standing(
         for day, cost in costs.items() if budget.counts(*whose) else ():
             days[day] = days.get(day, Decimal(0)) + cost
     booked = used + _decimal(runs or Usd(0))
-    likely = forecast(booked, every_day(days, today), setting.asked.now, setting.asked.month).middle
+    likely = forecast_month_end(booked, fill_days(days, today), setting.asked.now, setting.asked.month).middle
     expected = None if likely is None else _usd(likely)
-    return Standing(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
+    return BudgetStatus(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
 
 
 def _cost(node: NodeRecord, month: Month, now: datetime) -> Usd:

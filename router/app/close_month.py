@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from router.app.bill_views import closings, seals, view_of, view_to_seal
-from router.app.budgets import budgeted
-from router.app.reconcile import matched
-from router.app.showback import counted
+from router.app.budgets import budget_figures
+from router.app.reconcile import open_matched_books
+from router.app.showback import rollup_matched
 from router.config.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
-from router.showback.corrections import Corrections
-from router.showback.report.context import Setting
-from router.showback.report.query import Asked, Beside
-from router.showback.report.rollup_tables import months_of
+from router.showback.corrections import CorrectionStore
+from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import report_months
 
 if TYPE_CHECKING:
     import duckdb
 
-    from router.state.periods import Closing
-    from router.state.store import Store
+    from router.state.periods import PeriodClosing
+    from router.state.store import StateStore
 
 # The sums of a seal are grouped by these columns.
 _WORDS = (
@@ -55,24 +55,24 @@ _FIGURES = ("planned", "billed", "effective")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sealable:
+class SealDraft:
     """The seal that a month would be closed with (JSON data), and the ledger's head that it covers."""
 
     seal: dict[str, Any]
     head: int
 
 
-def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: datetime) -> Sealable:
+def make_seal(store: StateStore, extracts: Path, bills: Path, month: Month, now: datetime) -> SealDraft:
     """Return the seal of the month as it stands; call it while the bills are locked.
 
     Raises InvalidInputError, StateError, OSError.
     """
     bill_store, view = BillStore(bills), view_to_seal(store, bills, month)
-    asked = Asked(month=month, now=now)
-    with matched(store, extracts, bills, months_of(month)[-1], view) as (connection, _, head, _):
+    asked = ReportQuery(month=month, now=now)
+    with open_matched_books(store, extracts, bills, report_months(month)[-1], view) as (connection, _, head, _):
         figures, digest = _figures(connection, month)
-        cubes = counted(connection, months_of(month), now)
-        budgets = budgeted(store, Setting(cubes, asked, Beside(origin="", input_hash="")), view)
+        cubes = rollup_matched(connection, report_months(month), now)
+        budgets = budget_figures(store, ReportContext(cubes, asked, ReportInputs(origin="", input_hash="")), view)
     seal = {
         "version": 1,
         "bills": [
@@ -93,29 +93,34 @@ def make_seal(store: Store, extracts: Path, bills: Path, month: Month, now: date
             for each in budgets
         ],
     }
-    return Sealable(seal=seal, head=head)
+    return SealDraft(seal=seal, head=head)
 
 
 @dataclass(frozen=True, slots=True)
 class SealCheck:
     """The check of one closing: its problems (none where it holds), and what could not be checked."""
 
-    closing: Closing
+    closing: PeriodClosing
     problems: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
-def check_seals(store: Store, extracts: Path, bills: Path) -> tuple[SealCheck, ...]:
+def check_seals(store: StateStore, extracts: Path, bills: Path) -> tuple[SealCheck, ...]:
     """Check that each month's bills, corrections and report are those that it was closed with. Raises OSError."""
     return tuple(_check(store, extracts, bills, closing) for closing in seals(store))
 
 
-def _check(store: Store, extracts: Path, bills: Path, closing: Closing) -> SealCheck:
+def _check(store: StateStore, extracts: Path, bills: Path, closing: PeriodClosing) -> SealCheck:
     problems = list(_file_problems(store, bills, closing))
     if problems:
         return SealCheck(closing, tuple(problems))
     view = view_of(store, bills, closing.period)
-    with matched(store, extracts, bills, months_of(closing.period)[-1], view) as (connection, _, _, archived):
+    with open_matched_books(store, extracts, bills, report_months(closing.period)[-1], view) as (
+        connection,
+        _,
+        _,
+        archived,
+    ):
         figures, digest = _figures(connection, closing.period)
     if digest == closing.sealed["report"]:
         return SealCheck(closing, ())
@@ -125,7 +130,7 @@ def _check(store: Store, extracts: Path, bills: Path, closing: Closing) -> SealC
     return SealCheck(closing, tuple(_differences(closing, figures)))
 
 
-def _file_problems(store: Store, bills: Path, closing: Closing) -> Iterator[str]:
+def _file_problems(store: StateStore, bills: Path, closing: PeriodClosing) -> Iterator[str]:
     bill_store = BillStore(bills)
     standing_by_id = {each.bill.id: each for each in bill_store.bills()}
     for bill in closing.sealed["bills"]:
@@ -134,7 +139,7 @@ def _file_problems(store: Store, bills: Path, closing: Closing) -> Iterator[str]
             yield f"{bill['id']}, a bill that {closing.period} was closed with, is gone"
         elif standing.bill.sha256 != bill["sha256"] or not bill_store.whole(standing):
             yield f"{bill['id']}, a bill that {closing.period} was closed with, has other rows now"
-    corrections_store = Corrections(bills, store.id)
+    corrections_store = CorrectionStore(bills, store.id)
     corrections = {each.id: each for each in corrections_store.all()}
     for name, sha256 in closing.sealed["corrections"].items():
         correction = corrections.get(name)
@@ -142,7 +147,7 @@ def _file_problems(store: Store, bills: Path, closing: Closing) -> Iterator[str]
             yield f"{name}, which {closing.period} was closed with, is gone or has other rows now"
 
 
-def _differences(closing: Closing, now: list[dict[str, Any]]) -> Iterator[str]:
+def _differences(closing: PeriodClosing, now: list[dict[str, Any]]) -> Iterator[str]:
     key = ("currency", "team")
     before = {tuple(row[name] for name in key): row for row in closing.sealed["figures"]}
     after = {tuple(row[name] for name in key): row for row in now}
@@ -161,7 +166,7 @@ def _differences(closing: Closing, now: list[dict[str, Any]]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class LaterCorrection:
     """An amount of a currency that corrects a closed month, and stands in an open one.
 
     It was recorded between two moments.
@@ -180,7 +185,9 @@ class Moved:
         return f"corrections of {self.amount:+,.2f} {self.currency}{dated} {noun} in {self.period}"
 
 
-def moved(store: Store, extracts: Path, bills: Path, asked: Asked) -> tuple[Moved, ...]:
+def later_corrections(
+    store: StateStore, extracts: Path, bills: Path, asked: ReportQuery
+) -> tuple[LaterCorrection, ...]:
     """Return the corrections of a closed month, by the month in whose books they stand and by currency.
 
     They come from bills that changed, from entries metered late, and from what people added; as of the requested
@@ -196,8 +203,11 @@ SELECT month AS period, currency, coalesce(sum({cost}), 0) AS amount, min(record
 FROM actual WHERE month > '{month}' AND corrects IS NOT NULL
       AND (corrects = '{month}' OR corrects IN (SELECT key FROM of_month))
 GROUP BY ALL ORDER BY ALL"""
-    with matched(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (connection, *_):
-        return tuple(Moved(**row) for row in rows_of(connection.sql(query)))
+    with open_matched_books(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (
+        connection,
+        *_,
+    ):
+        return tuple(LaterCorrection(**row) for row in rows_of(connection.sql(query)))
 
 
 def figures_digest(rows: Sequence[dict[str, Any]]) -> str:

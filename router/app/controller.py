@@ -13,26 +13,26 @@ from pathlib import Path
 from pricing.book_file import embedded_book
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.fleet import Fleet
-from providers.notices import QUEUE, Announcements
+from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.registry import open_fleet, open_notices
 from providers.session import Session
 from providers.static.pool import Pool
-from router.app.coordinator_failover import PORT, everyones, standing_by
-from router.app.settings import SANDBOX, Opened
+from router.app.coordinator_failover import PORT, claim_shared_port, serve_as_standby
+from router.app.settings import SANDBOX, AppSettings
 from router.config.clouds_file import LoadedClouds
 from router.config.deploy_file import CoordinatorEntry, HostEntry
-from router.config.notify_entry import looked_up
-from router.controller.context import Site, Tell
-from router.controller.workspaces import GRACE_SECONDS, Home
-from router.controller.zipapp import pack
-from router.coordinator.handlers import Attendance
-from router.state.store import Store
-from terraform.cli_config import Plugins
+from router.config.notify_entry import resolve_reference
+from router.controller.context import ControllerContext, Reporter
+from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
+from router.controller.zipapp import pack_agent
+from router.coordinator.handlers import AgentMessageHandler
+from router.state.store import StateStore
+from terraform.cli_config import PluginSources
 from terraform.engine import find_engine
-from terraform.module_metadata import variables_of
-from terraform.runner import Limits, Runner
+from terraform.module_metadata import find_provider_variables
+from terraform.runner import CommandLimits, Runner
 from terraform.spec import Host
 
 _ASK_SECONDS = 120.0
@@ -65,25 +65,25 @@ _PASSED = frozenset(
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
 
 
-def open_site(
-    opened: Opened,
-    store: Store,
-    machines_home: Home,
+def open_controller(
+    opened: AppSettings,
+    store: StateStore,
+    machines_home: CoordinatorEndpoint,
     clock: Callable[[], datetime],
     wall_clock: Callable[[], datetime],
-    tell: Tell,
-) -> Site:
+    tell: Reporter,
+) -> ControllerContext:
     """Return the controller's context with everything put together.
 
     Raises EngineMissingError, EngineTooOldError.
     """
     deploy = opened.deploy
-    environment = passed_on(opened)
+    environment = terraform_environment(opened)
     engine = find_engine(deploy.engine, environment.get("PATH", ""))
     patience = deploy.patience
-    limits = Limits(apply_s=patience.apply.total_seconds(), destroy_s=patience.destroy.total_seconds())
+    limits = CommandLimits(apply_s=patience.apply.total_seconds(), destroy_s=patience.destroy.total_seconds())
     cache, mirror = deploy.plugin_cache, deploy.plugin_mirror
-    return Site(
+    return ControllerContext(
         store=store,
         runner=Runner(engine, environment, limits),
         runs=opened.runs,
@@ -93,13 +93,15 @@ def open_site(
         wall_clock=wall_clock,
         fleet=lambda cloud: _fleet(cloud, opened.clouds, clock()),
         tell=tell,
-        plugins=Plugins(Path(cache).expanduser() if cache else None, Path(mirror).expanduser() if mirror else None),
+        plugins=PluginSources(
+            Path(cache).expanduser() if cache else None, Path(mirror).expanduser() if mirror else None
+        ),
         pool=_pool(opened),
         environment=opened.environment,
     )
 
 
-def passed_on(opened: Opened) -> dict[str, str]:
+def terraform_environment(opened: AppSettings) -> dict[str, str]:
     """Return the environment of Terraform: only variables that it is known to need."""
     allowed_names = {*_PASSED, *opened.deploy.pass_environment}
     environment = {
@@ -109,7 +111,7 @@ def passed_on(opened: Opened) -> dict[str, str]:
     }
     for cloud in sorted(PROVISIONABLE_CLOUDS & set(opened.clouds.clouds.clouds)):
         given = opened.clouds.settings(cloud).options
-        for option, variable in variables_of(cloud).items():
+        for option, variable in find_provider_variables(cloud).items():
             if option in given:
                 environment.setdefault(variable, given[option])
     # The agent's own grace period, and the time to report its result.
@@ -122,7 +124,7 @@ def _fleet(cloud: str, clouds: LoadedClouds, now: datetime) -> Fleet | None:
     return open_fleet(cloud, Session(clouds.settings(cloud), embedded_book(), now, Caller(cloud, _ASK_SECONDS)))
 
 
-def _pool(opened: Opened) -> Mapping[tuple[str, str], tuple[Host, ...]]:
+def _pool(opened: AppSettings) -> Mapping[tuple[str, str], tuple[Host, ...]]:
     hosts: dict[tuple[str, str], tuple[Host, ...]] = {}
     for cloud, pool in opened.clouds.documents.items():
         for group in pool.hosts if isinstance(pool, Pool) else ():
@@ -140,42 +142,44 @@ def _host(address: str, entry: HostEntry | None) -> Host:
 
 
 @contextmanager
-def listening(
-    opened: Opened, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
-) -> Iterator[Home]:
+def open_coordinator(
+    opened: AppSettings, store: StateStore, clock: Callable[[], datetime], wall_clock: Callable[[], datetime]
+) -> Iterator[CoordinatorEndpoint]:
     """Run a coordinator for as long as the block runs, and yield where machines call it.
 
     One that serves the same state already is used, and replaced by our own once it ends; else our own is started.
     Raises ListenError, InvalidInputError.
     """
-    from router.coordinator.app import make_app, own_version
+    from router.coordinator.app import installed_version, make_app
     from router.coordinator.metrics import Metrics
-    from router.coordinator.server import ListenError, Server, existing
+    from router.coordinator.server import CoordinatorServer, ListenError, is_serving
 
     entry = opened.deploy.coordinator
-    agent = pack()
+    agent = pack_agent()
     sha256 = hashlib.sha256(agent).hexdigest()
     authority = _text(entry.ca) if entry.ca else None
     port = entry.port or int(store.value(PORT) or 0)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
-    token = looked_up(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
+    token = resolve_reference(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
 
     @contextmanager
-    def serving(port: int) -> Iterator[Server]:
-        attendance = Attendance(store, opened.logs, clock, wall_clock=wall_clock, stores=opened.deploy.stores_of)
-        metrics = Metrics(store, clock, wall_clock, version=own_version(), token=token)
+    def serving(port: int) -> Iterator[CoordinatorServer]:
+        attendance = AgentMessageHandler(
+            store, opened.logs, clock, wall_clock=wall_clock, stores=opened.deploy.stores_of
+        )
+        metrics = Metrics(store, clock, wall_clock, version=installed_version(), token=token)
         app = make_app(attendance, agent, store.id, metrics)
         try:
-            with Server(app, entry.host, port, certificate, key) as server:
+            with CoordinatorServer(app, entry.host, port, certificate, key) as server:
                 yield server
         finally:
             attendance.flush()
 
     def is_there(port: int) -> bool:
-        return existing(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca)
+        return is_serving(_here(entry, port), store.id, _HEALTH_SECONDS, entry.ca)
 
     def instead(port: int) -> AbstractContextManager[None]:
-        return standing_by(lambda: is_there(port), lambda: serving(port), ListenError)
+        return serve_as_standby(lambda: is_there(port), lambda: serving(port), ListenError)
 
     with ExitStack() as stack:
         try:
@@ -189,14 +193,14 @@ def listening(
                     raise
                 server = stack.enter_context(serving(0))
         if server is not None:
-            port = everyones(store, server.port, wall_clock, is_there)
+            port = claim_shared_port(store, server.port, wall_clock, is_there)
         if server is None or port != server.port:
             stack.close()
             stack.enter_context(instead(port))
-        yield Home(entry.url or _here(entry, port), sha256, authority)
+        yield CoordinatorEndpoint(entry.url or _here(entry, port), sha256, authority)
 
 
-def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[str, Callable[[], Announcements]]:
+def interruption_queues(opened: AppSettings, clock: Callable[[], datetime]) -> dict[str, Callable[[], NoticeQueue]]:
     """Return functions that open each queue of the deploy file, by cloud and region. Opening raises SdkMissingError."""
     named = {
         f"{cloud} {region}".rstrip(): (cloud, url)
@@ -206,26 +210,26 @@ def interruption_queues(opened: Opened, clock: Callable[[], datetime]) -> dict[s
     return {name: partial(_queue, cloud, url, opened.clouds, clock) for name, (cloud, url) in named.items()}
 
 
-def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datetime]) -> Announcements:
+def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datetime]) -> NoticeQueue:
     settings = clouds.settings(cloud)
-    settings = replace(settings, options={**settings.options, QUEUE: url})
+    settings = replace(settings, options={**settings.options, QUEUE_OPTION: url})
     queue = open_notices(cloud, Session(settings, embedded_book(), clock(), Caller(cloud, _LISTEN_SECONDS)))
     assert queue is not None
     return queue
 
 
-def nobody_listens(opened: Opened, store: Store) -> Home:
+def home_without_coordinator(opened: AppSettings, store: StateStore) -> CoordinatorEndpoint:
     """Return where machines would call, for commands that create none."""
-    return Home(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
+    return CoordinatorEndpoint(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
 
 
-def is_listened_to(opened: Opened, store: Store) -> bool:
+def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
     """Return whether a coordinator of this state answers on this machine, or where machines are configured to call."""
-    from router.coordinator.server import existing
+    from router.coordinator.server import is_serving
 
     entry = opened.deploy.coordinator
     url = entry.url or _here(entry, entry.port or int(store.value(PORT) or 0))
-    return existing(url, store.id, _HEALTH_SECONDS, entry.ca)
+    return is_serving(url, store.id, _HEALTH_SECONDS, entry.ca)
 
 
 def _here(entry: CoordinatorEntry, port: int) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
-from router.state.errors import HeldError
-from router.state.lock_owner import Holder
-from router.state.store import Store
+from router.state.errors import LeaseHeldError
+from router.state.lock_owner import LockOwner
+from router.state.store import StateStore
 
 # The interval is shorter than the time after which a machine is taken to be lost.
 EVERY_S = 1.0
@@ -20,7 +20,7 @@ _HELD_SECONDS = 0.05
 
 
 @contextmanager
-def standing_by(
+def serve_as_standby(
     is_there: Callable[[], bool], serve: Callable[[], AbstractContextManager[object]], fails: type[Exception]
 ) -> Iterator[None]:
     """Serve from this process while the block runs and no other process serves.
@@ -48,18 +48,20 @@ def standing_by(
         thread.join()
 
 
-def everyones(store: Store, mine: int, wall_clock: Callable[[], datetime], is_there: Callable[[int], bool]) -> int:
+def claim_shared_port(
+    store: StateStore, mine: int, wall_clock: Callable[[], datetime], is_there: Callable[[int], bool]
+) -> int:
     """Return the port that machines are to call.
 
     Of several processes that begin at the same moment, it is the port of the first.
     """
     while True:
         try:
-            with store.lease(PORT, Holder.of_this_process(), wall_clock):
+            with store.lease(PORT, LockOwner.of_this_process(), wall_clock):
                 recorded_port = int(store.value(PORT) or 0)
                 if recorded_port not in (0, mine) and is_there(recorded_port):
                     return recorded_port
                 store.set_value(PORT, str(mine))
                 return mine
-        except HeldError:
+        except LeaseHeldError:
             time.sleep(_HELD_SECONDS)

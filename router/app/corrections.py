@@ -6,19 +6,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router.app.bill_views import View, sealed_ids, seals, spans, standing_ids
-from router.app.reconcile import matched
+from router.app.bill_views import BooksView, sealed_ids, seals, spans, standing_ids
+from router.app.reconcile import open_matched_books
 from router.config.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
-from router.showback.bills import Deed
-from router.showback.corrections import Correction, Corrections, named
-from router.showback.facts import COLUMNS, Source
+from router.showback.bills import BillDecisionKind
+from router.showback.corrections import Correction, CorrectionStore, correction_id
+from router.showback.facts import COLUMNS, FactSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _WORDS = (
     "state",
@@ -44,7 +44,7 @@ _WORDS = (
 _MONEY = ("billed", "effective", "list")
 
 
-def book_corrections(store: Store, extracts: Path, bills: Path, who: str) -> Correction | None:
+def book_corrections(store: StateStore, extracts: Path, bills: Path, who: str) -> Correction | None:
     """Book what changed bills change in closed months; return None where nothing changes.
 
     Bills count as changed since the last closing, or since the last correction. The correction stands in the first open
@@ -54,12 +54,12 @@ def book_corrections(store: Store, extracts: Path, bills: Path, who: str) -> Cor
     if not seals(store):
         return None
     with BillStore(bills).held():
-        return book_held(store, extracts, bills, who)
+        return book_corrections_locked(store, extracts, bills, who)
 
 
-def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction | None:
+def book_corrections_locked(store: StateStore, extracts: Path, bills: Path, who: str) -> Correction | None:
     """Book corrections as :func:`book_corrections`, where the caller holds the lock of the bills."""
-    sealed_closings, corrections = seals(store), Corrections(bills, store.id)
+    sealed_closings, corrections = seals(store), CorrectionStore(bills, store.id)
     if not sealed_closings:
         return None
     booked = corrections.all()
@@ -74,11 +74,11 @@ def book_held(store: Store, extracts: Path, bills: Path, who: str) -> Correction
     facts = _difference(store, extracts, bills, last.period, before, after)
     at, reason = _cause(bills, changed)
     period = max(closed.next, Month.of(at))
-    rows = _rows(facts, named(len(booked) + 1, store.id), period, at, who, reason)
+    rows = _rows(facts, correction_id(len(booked) + 1, store.id), period, at, who, reason)
     return corrections.add(
         rows,
         {
-            "id": named(len(booked) + 1, store.id),
+            "id": correction_id(len(booked) + 1, store.id),
             "number": len(booked) + 1,
             "period": str(period),
             "corrects": tuple(sorted({row["month"] for row in facts})),
@@ -111,7 +111,7 @@ def _cause(bills: Path, changed: set[str]) -> tuple[datetime, str]:
         if each.stands:
             instead = f" in the place of {each.replaces}" if each.replaces else " after the closing"
             changes.append(f"{each.bill.id} stands{instead}")
-        elif each.removed is not None and each.removed.what is Deed.REMOVE:
+        elif each.removed is not None and each.removed.what is BillDecisionKind.REMOVE:
             changes.append(f"{each.bill.id} was removed: {each.removed.reason}")
     return max(map(datetime.fromisoformat, moments)).astimezone(UTC), "; ".join(
         changes
@@ -119,15 +119,15 @@ def _cause(bills: Path, changed: set[str]) -> tuple[datetime, str]:
 
 
 def _difference(
-    store: Store, extracts: Path, bills: Path, closed: Month, before: tuple[str, ...], after: tuple[str, ...]
+    store: StateStore, extracts: Path, bills: Path, closed: Month, before: tuple[str, ...], after: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """Return by how much closed months, and their late-metered entries, differ between the bills after and before."""
     spans_after = spans((), after)
 
-    def view(ids: tuple[str, ...]) -> View:
+    def view(ids: tuple[str, ...]) -> BooksView:
         closed_months = {name: (("", str(closed)),) for name in ids}
         opened = {name: ((str(closed), span[1]),) for name, (span, *_) in spans_after.items()}
-        return View(
+        return BooksView(
             spans={
                 name: (*closed_months.get(name, ()), *opened.get(name, ()))
                 for name in sorted({*closed_months, *opened})
@@ -139,7 +139,7 @@ def _difference(
     money = ", ".join(f"sum({name}) AS {name}" for name in _MONEY)
     for sign, ids in ((-1, before), (1, after)):
         first = _first(bills, ids, closed)
-        with matched(store, extracts, bills, first, view(ids)) as (connection, *_):
+        with open_matched_books(store, extracts, bills, first, view(ids)) as (connection, *_):
             query = f"SELECT {words}, {money} FROM actual WHERE source <> 'added' GROUP BY ALL"
             for row in rows_of(connection.sql(query)):
                 key = tuple(row[name] for name in _WORDS)
@@ -166,7 +166,7 @@ def _rows(facts: list[dict[str, Any]], name: str, period: Month, at: datetime, w
         month = Month.parse(fact["month"])
         row = {
             **fact,
-            "source": Source.BILLED.value,
+            "source": FactSource.BILLED.value,
             "origin": name,
             "row": number,
             "corrects": str(month),

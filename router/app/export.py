@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from router.app.bill_views import Segment, bills_in, closings, segments, view_of
 from router.config.showback_file import Showback
 from router.ledger.month import Month
-from router.showback.export import Exported, Matched, Part, export
+from router.showback.export import ExportPart, ExportResult, ReconciledFacts, export_focus
 
 if TYPE_CHECKING:
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class BooksExportRequest:
     """The file to write, of which version of FOCUS, month (None: all) and moment (None: all that is recorded)."""
 
     path: Path
@@ -29,22 +29,22 @@ class Wanted:
     as_of: datetime | None = None
 
 
-def export_counted(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Exported:
-    """Write what :func:`router.app.showback.month_books` counts: closed months as they were closed.
+def export_books(store: StateStore, wanted: BooksExportRequest, extracts: Path, bills: Path) -> ExportResult:
+    """Write what :func:`router.app.showback.open_month_books` counts: closed months as they were closed.
 
     Raises StateError, InvalidInputError (a bill's file is gone), OSError.
     """
     closed = max((each.period for each in closings(store, wanted.as_of)), default=None)
     with closing(_parts(store, wanted, extracts, bills)) as parts:
-        return export(store, wanted.path, wanted.accounts, wanted.version, parts, closed)
+        return export_focus(store, wanted.path, wanted.accounts, wanted.version, parts, closed)
 
 
-def _parts(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Generator[Part]:
+def _parts(store: StateStore, wanted: BooksExportRequest, extracts: Path, bills: Path) -> Generator[ExportPart]:
     """Yield the requested months, by their view. A part is closed when the next one is asked for."""
     if wanted.month is not None:
-        from router.showback.report.rollup_tables import months_of
+        from router.showback.report.rollup_tables import report_months
 
-        before = str(months_of(wanted.month)[1])
+        before = str(report_months(wanted.month)[1])
         view = view_of(store, bills, wanted.month, wanted.as_of)
         yield from _part(store, extracts, bills, Segment(before, str(wanted.month), view), [wanted.month])
         return
@@ -55,19 +55,19 @@ def _parts(store: Store, wanted: Wanted, extracts: Path, bills: Path) -> Generat
 
 
 def _part(
-    store: Store, extracts: Path, bills: Path, segment: Segment, months: Sequence[Month] | None
-) -> Iterator[Part]:
+    store: StateStore, extracts: Path, bills: Path, segment: Segment, months: Sequence[Month] | None
+) -> Iterator[ExportPart]:
     view = segment.view
-    part = Part(segment.after, segment.upto, months, view.knows)
+    part = ExportPart(segment.after, segment.upto, months, view.knows)
     if view.is_empty:
         yield part
         return
     # These take a while to import.
-    from router.app.reconcile import matched
-    from router.showback.report.rollup_tables import months_of
+    from router.app.reconcile import open_matched_books
+    from router.showback.report.rollup_tables import report_months
 
     paths = {standing.bill.id: path for standing, path, _ in bills_in(view, bills)}
-    since = months_of(Month.parse(segment.after).next)[-1] if segment.after else Month(1, 1)
-    with matched(store, extracts, bills, since, view) as (connection, *_):
+    since = report_months(Month.parse(segment.after).next)[-1] if segment.after else Month(1, 1)
+    with open_matched_books(store, extracts, bills, since, view) as (connection, *_):
         corrections = [each.id for each in view.corrections]
-        yield replace(part, matched=Matched(connection, paths, corrections))
+        yield replace(part, matched=ReconciledFacts(connection, paths, corrections))

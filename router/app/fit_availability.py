@@ -12,13 +12,13 @@ from typing import Final
 import numpy as np
 
 from router.prices.history_risk import LONGEST_GAP
-from router.prices.pool_availability import looks, watched_pools
-from router.quotes.forward_chaining import learned
-from router.spot.availability.evaluation_blocks import Ground
-from router.spot.availability.fit import WeatherFit
-from router.spot.policies.interface import Pool
+from router.prices.pool_availability import list_observed_pools, read_observations
+from router.quotes.forward_chaining import learn_calibration
+from router.spot.availability.evaluation_blocks import EvaluationTraces
+from router.spot.availability.fit import AvailabilityFit
+from router.spot.policies.interface import SpotPoolKey
 from router.spot.policies.our_policy import quoted_policy_for
-from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Ints, Series, ZoneSeries
 
 LONGEST: Final = timedelta(days=92)
@@ -33,13 +33,13 @@ Looks = Sequence[tuple[datetime, bool]]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Recorded:
+class RecordedPools:
     """The pools that were watched long enough, as a ground to judge quotes on.
 
     ``seen`` is how many pools there were at all, and ``most_days`` the most days that one of them was watched.
     """
 
-    ground: Ground | None
+    ground: EvaluationTraces | None
     since: datetime
     until: datetime
     pools: int
@@ -48,29 +48,31 @@ class Recorded:
     most_days: float
 
 
-def recorded(folder: Path, now: datetime) -> Recorded:
+def recorded_pools(folder: Path, now: datetime) -> RecordedPools:
     """Return the pools of the last 92 days. InvalidInputError for a file of the history that cannot be read."""
-    pools = watched_pools(folder, now - LONGEST, now)
-    looks_by_pool = looks(folder, pools, now - LONGEST, now) if pools else {}
+    pools = list_observed_pools(folder, now - LONGEST, now)
+    looks_by_pool = read_observations(folder, pools, now - LONGEST, now) if pools else {}
     spans = {pool: seen[-1][0] - seen[0][0] for pool, seen in looks_by_pool.items() if seen}
     days = max(spans.values(), default=timedelta(0)) / timedelta(days=1)
     long_watched = {pool: looks_by_pool[pool] for pool, span in spans.items() if span >= ENOUGH}
     if not long_watched:
-        return Recorded(None, now, now, 0, 0.0, len(spans), days)
+        return RecordedPools(None, now, now, 0, 0.0, len(spans), days)
     since, until = min(seen[0][0] for seen in long_watched.values()), max(seen[-1][0] for seen in long_watched.values())
     well_watched = {pool: seen for pool, seen in long_watched.items() if _share(seen, since, until) >= ENOUGH_WATCHED}
     if not well_watched:
-        return Recorded(None, since, until, 0, 0.0, len(spans), days)
+        return RecordedPools(None, since, until, 0, 0.0, len(spans), days)
     watched = float(np.mean([_share(seen, since, until) for seen in well_watched.values()]))
-    return Recorded(_ground(well_watched, since, until), since, until, len(well_watched), watched, len(spans), days)
+    return RecordedPools(
+        _ground(well_watched, since, until), since, until, len(well_watched), watched, len(spans), days
+    )
 
 
-def fitted(found: Recorded) -> WeatherFit:
+def fit_recorded_pools(found: RecordedPools) -> AvailabilityFit:
     """Fit the drift and the errors of quotes; takes about a minute. ValueError where too little was recorded."""
     if found.ground is None:
         raise ValueError("no pool was watched long enough")
-    learned_drift = learned(found.ground, quoted_policy_for, _STARTS)
-    return WeatherFit(
+    learned_drift = learn_calibration(found.ground, quoted_policy_for, _STARTS)
+    return AvailabilityFit(
         since=found.since,
         until=found.until,
         pools=found.pools,
@@ -88,17 +90,17 @@ def _share(seen: Looks, since: datetime, until: datetime) -> float:
     return watched / max(until - since, LONGEST_GAP)
 
 
-def _ground(kept: Mapping[Pool, Looks], since: datetime, until: datetime) -> Ground:
+def _ground(kept: Mapping[SpotPoolKey, Looks], since: datetime, until: datetime) -> EvaluationTraces:
     ticks = int((until - since).total_seconds()) // _TICK_S + 1
     zones = [_zone(pool, seen, since, ticks) for pool, seen in kept.items()]
     series = Series(_TICK_S, tuple(zones))
     tasks = tuple(
         Task(work * HOUR_S, round(work * ratio * HOUR_S / _TICK_S) * _TICK_S, _CHANGEOVER_S) for work, ratio in _JOBS
     )
-    return Ground.of(series, tasks, _menus(list(kept)), Ways.free(len(zones)))
+    return EvaluationTraces.of(series, tasks, _menus(list(kept)), ZoneMoveCosts.free(len(zones)))
 
 
-def _zone(pool: Pool, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
+def _zone(pool: SpotPoolKey, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
     """Return the series of a pool: each tick has the state of the last look before its end.
 
     Ticks before the first look have the state of the first look.
@@ -110,7 +112,7 @@ def _zone(pool: Pool, seen: Looks, since: datetime, ticks: int) -> ZoneSeries:
     return ZoneSeries(name, f"{pool[0]}/{pool[1]}", up[last], np.full(ticks, _SPOT_SHARE), 1.0)
 
 
-def _menus(pools: Sequence[Pool]) -> tuple[Ints, ...]:
+def _menus(pools: Sequence[SpotPoolKey]) -> tuple[Ints, ...]:
     """Return pools of one machine type, up to three at a time, as a quote has them.
 
     There are eight such choices at most, spread over all.

@@ -15,7 +15,7 @@ from router.config.limits_file import LoadedLimits, load_limits
 from router.jobs.limits import Limits
 
 
-def inputs(
+def load_inputs(
     paths: Sequence[str], limits_file: Path | None, now: datetime, book: PriceBook, *, own_deadlines: bool = True
 ) -> tuple[LoadedJobs, Limits]:
     """Return jobs and limits, checked against the book.
@@ -41,7 +41,7 @@ def inputs(
     return jobs, limits.limits
 
 
-def young(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
+def recent_offers(book: PriceBook, max_age: timedelta | None, now: datetime) -> tuple[Offer, ...]:
     """Return offers no older than that. InvalidInputError where none is left."""
     if max_age is None:
         return book.offers

@@ -9,19 +9,19 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from router.app.bill_views import View, segments
-from router.app.reconcile import matched
+from router.app.bill_views import BooksView, segments
+from router.app.reconcile import open_matched_books
 from router.config.duckdb_session import rows_of
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.showback.facts import Source
+from router.showback.facts import FactSource
 from router.showback.facts_from_ledger import CATEGORIES
-from router.showback.report.rollup_tables import months_of, planned_in
+from router.showback.report.rollup_tables import planned_relation, report_months
 
 if TYPE_CHECKING:
     import duckdb
 
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 
 _BOOKS: Final = """
@@ -34,7 +34,7 @@ _PLANNED: Final = "(FROM facts WHERE source = 'planned')"
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class MonthCosts:
     """The costs of a month by currency.
 
     ``planned`` for its time until now, and ``spent``: invoiced where a bill stands, metered elsewhere, and what people
@@ -44,12 +44,12 @@ class Came:
 
     planned: Mapping[str, Decimal]
     spent: Mapping[str, Decimal]
-    books: Mapping[Kind, tuple[int, int, Decimal]]
+    books: Mapping[LedgerEntryKind, tuple[int, int, Decimal]]
     sealed: bool = False
 
 
-def months_came_to(
-    store: Store,
+def month_costs(
+    store: StateStore,
     months: Sequence[Month],
     extracts: Path,
     bills: Path,
@@ -57,7 +57,7 @@ def months_came_to(
     basis: str,
     now: datetime,
     as_of: datetime | None,
-) -> tuple[dict[Month, Came], bool]:
+) -> tuple[dict[Month, MonthCosts], bool]:
     """Return each month's costs, on the basis ``billed`` or ``effective``, and whether archived entries are missing.
 
     Entries that were archived before they were read are in no figure. Raises StateError, InvalidInputError, OSError.
@@ -65,15 +65,17 @@ def months_came_to(
     if not months:
         return {}, False
     *sealed, still_open = segments(store, bills, as_of)
-    with matched(store, extracts, bills, min(months), still_open.view) as (connection, _, _, archived):
+    with open_matched_books(store, extracts, bills, min(months), still_open.view) as (connection, _, _, archived):
         planned, spent = [], _sums(connection, "actual", basis, "source <> 'planned'")
         books = rows_of(connection.sql(_BOOKS))
         for segment in (*sealed, still_open):
             if segment_months := [month for month in months if segment.holds(month)]:
-                facts = planned_in(connection, segment.view.known(_PLANNED), segment_months, now)
+                facts = planned_relation(connection, segment.view.known(_PLANNED), segment_months, now)
                 planned += _sums(connection, facts, basis, "true")
     figures = {
-        month: Came(_of(planned, month), _of(spent, month), _kinds(row for row in books if row["month"] == str(month)))
+        month: MonthCosts(
+            _of(planned, month), _of(spent, month), _kinds(row for row in books if row["month"] == str(month))
+        )
         for month in months
     }
     for segment in sealed:
@@ -84,7 +86,7 @@ def months_came_to(
 
 
 def _closed_with(
-    store: Store, months: Sequence[Month], extracts: Path, bills: Path, view: View, basis: str
+    store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, view: BooksView, basis: str
 ) -> dict[Month, dict[str, Decimal]]:
     """Return the costs of months that were closed together; the seal has those of the last of them."""
     if view.sealed is not None and months == [view.sealed.period]:
@@ -92,16 +94,16 @@ def _closed_with(
         for row in view.sealed.sealed["figures"]:
             sums[row["currency"]] = sums.get(row["currency"], Decimal(0)) + Decimal(row[basis])
         return {months[0]: sums}
-    with matched(store, extracts, bills, months_of(min(months))[-1], view) as (connection, *_):
+    with open_matched_books(store, extracts, bills, report_months(min(months))[-1], view) as (connection, *_):
         spent = _sums(connection, "actual", basis, "source <> 'planned'")
     return {month: _of(spent, month) for month in months}
 
 
-def _kinds(rows: Iterable[dict[str, Any]]) -> dict[Kind, tuple[int, int, Decimal]]:
+def _kinds(rows: Iterable[dict[str, Any]]) -> dict[LedgerEntryKind, tuple[int, int, Decimal]]:
     kinds = {name: kind for kind, name in CATEGORIES.items()}
     found = {}
     for row in rows:
-        kind = kinds[row["category"]] if row["source"] == Source.ADDED else Kind(row["source"])
+        kind = kinds[row["category"]] if row["source"] == FactSource.ADDED else LedgerEntryKind(row["source"])
         found[kind] = (int(row["entries"]), int(row["unpriced"]), row["usd"] or Decimal(0))
     return found
 

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from router.ledger.month import Month
-from router.showback.report.query import Due, Quoted
+from router.showback.report.query import JobDue, QuoteResult
 
 if TYPE_CHECKING:
     from router.state.records import Attempt
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _FINISHED = "finished"
 _NANO = Decimal("0.000000001")
 
 
-def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str, Due]:
+def job_deadlines(store: StateStore, month: Month, as_of: datetime | None = None) -> dict[str, JobDue]:
     """Return by job the deadline, and when it was done, of jobs that had machines in the month.
 
     Events after ``as_of`` do not count.
@@ -49,7 +49,7 @@ def dues(store: Store, month: Month, as_of: datetime | None = None) -> dict[str,
             attempt.phase.is_over and _had_happened(attempt.gone_at, as_of) for attempt in attempts
         )
         deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
-        outcomes[job] = Due(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
+        outcomes[job] = JobDue(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
     return outcomes
 
 
@@ -68,7 +68,9 @@ def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
     return None if deadline is None else deadline.at(as_of)
 
 
-def quoted(store: Store, folder: Path, month: Month, as_of: datetime | None = None) -> tuple[Quoted, ...]:
+def quote_results(
+    store: StateStore, folder: Path, month: Month, as_of: datetime | None = None
+) -> tuple[QuoteResult, ...]:
     """Return accepted quotes of jobs that were over in the month, and by ``as_of``, by quote.
 
     InvalidInputError for a damaged file.
@@ -80,15 +82,15 @@ def quoted(store: Store, folder: Path, month: Month, as_of: datetime | None = No
     )
 
 
-def _all(store: Store, folder: Path) -> Iterable[Quoted]:
-    from router.app.quote_outcomes import ending
+def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
+    from router.app.quote_outcomes import quote_ending
     from router.config.quote_files import stored_quotes
 
     for name, quote, accepted in stored_quotes(folder):
-        outcome = None if accepted is None else ending(quote, accepted, store)
+        outcome = None if accepted is None else quote_ending(quote, accepted, store)
         if outcome is not None:
             p50, p90 = quote.usd.p50, quote.usd.p90
-            yield Quoted(
+            yield QuoteResult(
                 quote=name,
                 job=quote.job,
                 deadline=quote.deadline,
@@ -102,7 +104,7 @@ def _all(store: Store, folder: Path) -> Iterable[Quoted]:
             )
 
 
-def _of_month(quotes: Iterable[Quoted], month: Month) -> Iterable[Quoted]:
+def _of_month(quotes: Iterable[QuoteResult], month: Month) -> Iterable[QuoteResult]:
     for each in quotes:
         at = each.done_at or each.deadline
         if month.begins <= at < month.ends:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.problems import Problem
-from router.app.inputs import inputs, young
+from router.app.inputs import load_inputs, recent_offers
 from router.config.job_files import LoadedJobs
 from router.config.limits_file import load_limits, teams_without_jobs
-from router.controller.budgets import Source, sources
+from router.controller.budgets import BudgetSource, budget_sources
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
@@ -34,7 +34,7 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedPlan:
     """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left.
 
     ``budgets``: those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams
@@ -44,7 +44,7 @@ class Prepared:
     request: PlanRequest
     offers_too_old: int
     finished: tuple[str, ...]
-    budgets: tuple[Source, ...] = ()
+    budgets: tuple[BudgetSource, ...] = ()
     idle: tuple[Problem, ...] = ()
 
 
@@ -56,7 +56,7 @@ def plan_request(
     options: PlanOptions,
     shortages: Sequence[Shortage] = (),
     held: Callable[[Limits], Limits] = lambda limits: limits,
-) -> Prepared:
+) -> PreparedPlan:
     """Read and check everything, and return the request.
 
     Pools in ``shortages`` are taken to have no more machines than jobs run on there. ``held`` adds the budgets that the
@@ -64,13 +64,13 @@ def plan_request(
     or else of jobs and limits.
     """
     book = load_book(book_name)
-    loaded, in_file = inputs(paths, limits_file, now, book)
+    loaded, in_file = load_inputs(paths, limits_file, now, book)
     limits = held(in_file)
-    offers = young(book, options.max_age, now)
+    offers = recent_offers(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
         book=book if len(offers) == len(book.offers) else book.with_offers(offers),
-        limits=without(limits, shortages, _running(loaded, book)),
+        limits=without_short_pools(limits, shortages, _running(loaded, book)),
         now=now,
         horizon=options.horizon,
         slot=options.slot,
@@ -83,7 +83,7 @@ def plan_request(
     idle: tuple[Problem, ...] = ()
     if limits_file is not None:
         idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
-    return Prepared(request, len(book.offers) - len(offers), finished, sources(in_file, limits), idle)
+    return PreparedPlan(request, len(book.offers) - len(offers), finished, budget_sources(in_file, limits), idle)
 
 
 def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
@@ -97,7 +97,9 @@ def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int]
     return tuple(placements)
 
 
-def without(limits: Limits, shortages: Sequence[Shortage], running: Sequence[tuple[Placement, int]] = ()) -> Limits:
+def without_short_pools(
+    limits: Limits, shortages: Sequence[Shortage], running: Sequence[tuple[Placement, int]] = ()
+) -> Limits:
     """Return the limits with no stock for every pool that is remembered as short.
 
     Only the machines that jobs run on there stay (``running``: places with their numbers of machines).

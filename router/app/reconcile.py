@@ -9,22 +9,22 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from router.app.bill_views import Span, View, bills_in, corrections_in, view_of
-from router.config.duckdb_session import connect, parquet
+from router.app.bill_views import BooksView, Span, bills_in, corrections_in, view_of
+from router.config.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
 from router.showback.facts import COLUMNS
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.ledger_extract import Extract
-from router.showback.reconcile.aggregates import Basis, Grain, grains
+from router.showback.ledger_extract import LedgerExtract
+from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
 from router.showback.reconcile.matching import reconcile
-from router.showback.reconcile.outcome import Outcome, outcome
-from router.showback.report.rollup_tables import months_of
+from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.report.rollup_tables import report_months
 
 if TYPE_CHECKING:
     import duckdb
 
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _BATCH = 65_536
 # DuckDB writes what does not fit to temporary files; the process then stays below two gigabytes.
@@ -32,34 +32,40 @@ _MEMORY = "1GB"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciled:
+class MonthReconciliation:
     """The reconciliation of a month: result of matching, what its variance is computed from, bills, ledger head.
 
     ``archived`` is the number of entries that had left the ledger before they were read.
     """
 
-    outcome: Outcome
-    grains: tuple[Grain, ...]
+    outcome: MatchOutcome
+    grains: tuple[FactAggregate, ...]
     bills: tuple[str, ...]
     head: int
     archived: int
 
 
-def reconciled(
-    store: Store, extracts: Path, bills: Path, month: Month, basis: Basis, now: datetime, as_of: datetime | None = None
-) -> Reconciled:
+def reconcile_month(
+    store: StateStore,
+    extracts: Path,
+    bills: Path,
+    month: Month,
+    basis: ReconcileBasis,
+    now: datetime,
+    as_of: datetime | None = None,
+) -> MonthReconciliation:
     """Return the reconciliation of a month.
 
     The ledger's extract under ``extracts`` is brought up to date first. What is planned for after ``now`` is left out,
     and what was recorded after ``as_of``. Raises StateError, InvalidInputError (a bill's file is gone), OSError.
     """
-    since = months_of(month)[-1]  # as far back as a report looks, so that both see the same
+    since = report_months(month)[-1]  # as far back as a report looks, so that both see the same
     view = view_of(store, bills, month, as_of)
-    with matched(store, extracts, bills, since, view) as (connection, standing, head, archived):
+    with open_matched_books(store, extracts, bills, since, view) as (connection, standing, head, archived):
         until = max(min(now, month.ends), month.begins)
-        return Reconciled(
-            outcome=outcome(connection, basis, str(month)),
-            grains=grains(connection, basis, month=str(month), since=month.begins, until=until),
+        return MonthReconciliation(
+            outcome=read_outcome(connection, basis, str(month)),
+            grains=aggregate_facts(connection, basis, month=str(month), since=month.begins, until=until),
             bills=standing,
             head=head,
             archived=archived,
@@ -67,8 +73,8 @@ def reconciled(
 
 
 @contextmanager
-def matched(
-    store: Store, extracts: Path, bills: Path, since: Month, view: View
+def open_matched_books(
+    store: StateStore, extracts: Path, bills: Path, since: Month, view: BooksView
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, tuple[str, ...], int, int]]:
     """Yield a connection with ``facts`` and ``actual`` of the books from a month on.
 
@@ -81,7 +87,7 @@ def matched(
     bills_counted = tuple(bills_in(view, bills))
     correction_paths = corrections_in(view, store, bills)
     first = str(since)
-    with Extract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
+    with LedgerExtract(extracts, store.id).current(store.ledger) as manifest, connect() as connection:
         connection.execute(f"SET memory_limit = '{_MEMORY}'")
         with suppress(duckdb.Error):  # in a notebook without widgets there is no bar to disable
             connection.execute("SET enable_progress_bar = false")
@@ -90,10 +96,12 @@ def matched(
         for standing, path, spans in bills_counted:
             _insert_bill(connection, path, standing.bill.id, first, spans)
         for path in correction_paths:
-            connection.execute(f"INSERT INTO bill_facts BY NAME FROM {parquet([path])} WHERE month >= $1", [first])
-        folder = Extract(extracts, store.id).folder
+            connection.execute(
+                f"INSERT INTO bill_facts BY NAME FROM {parquet_relation([path])} WHERE month >= $1", [first]
+            )
+        folder = LedgerExtract(extracts, store.id).folder
         parts = [part.path(folder, "facts") for part in manifest.parts if part.month >= first]
-        ledger_facts = view.known(parquet(parts) if parts else "no_facts")
+        ledger_facts = view.known(parquet_relation(parts) if parts else "no_facts")
         connection.execute(f"CREATE VIEW facts AS FROM {ledger_facts} UNION ALL BY NAME FROM bill_facts")
         reconcile(connection, "facts")
         names = tuple(sorted((*view.spans, *(each.id for each in view.corrections))))

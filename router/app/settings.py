@@ -8,14 +8,14 @@ from pathlib import Path
 
 from router.config.clouds_file import LoadedClouds, load_clouds
 from router.config.deploy_file import Deploy, deploy_path, load_deploy
-from router.prices.home import clouds_file, home
+from router.prices.data_folders import clouds_file, data_folder
 
 # The variable that names the folder of the sandbox's cloud.
 SANDBOX = "STEPFARE_SANDBOX"
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class SettingsFiles:
     """The files to read; None is the default place."""
 
     deploy: Path | None = None
@@ -23,7 +23,7 @@ class Files:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class AppSettings:
     """The settings as read from the files, before anything is opened."""
 
     deploy: Deploy
@@ -57,10 +57,10 @@ class Opened:
         return Path(self.environment.get(SANDBOX) or self.folder / "sandbox").absolute()
 
 
-def read_files(files: Files, environment: Mapping[str, str]) -> Opened:
+def read_settings(files: SettingsFiles, environment: Mapping[str, str]) -> AppSettings:
     """Read deploy and clouds file. InvalidInputError for what is wrong in them."""
-    folder = home()
+    folder = data_folder()
     path, is_named = deploy_path(files.deploy, folder)
     deploy = load_deploy(path, named=is_named)
     clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
-    return Opened(deploy, clouds, folder, environment)
+    return AppSettings(deploy, clouds, folder, environment)

@@ -11,30 +11,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from router.app.bill_views import View, closings, view_of
-from router.config.duckdb_session import connect, parquet, rows_of
+from router.app.bill_views import BooksView, closings, view_of
+from router.config.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore, file_sha256
-from router.showback.extract_parts import Manifest
-from router.showback.ledger_extract import Extract
-from router.showback.report.build import make_report
-from router.showback.report.context import Setting
-from router.showback.report.query import Asked, Beside, Variance
-from router.showback.report.rollup_tables import Cubes, months_of, of_extract, of_facts
-from router.showback.report.values import Cell, Report
+from router.showback.extract_parts import ExtractManifest
+from router.showback.ledger_extract import LedgerExtract
+from router.showback.report.build import build_report
+from router.showback.report.context import ReportContext
+from router.showback.report.query import JobVariance, ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import RollupTables, report_months, rollups_of_extract, rollups_of_facts
+from router.showback.report.values import CellValue, ShowbackReport
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from router.showback.report.query import Budgeted, Due, Quoted
-    from router.state.store import Store
+    from router.showback.report.query import BudgetUse, JobDue, QuoteResult
+    from router.state.store import StateStore
 
 _DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ReportAdditions:
     """The additions of a caller to a report of the ledger.
 
     ``reads`` is called with the numbers of entries that are read, ``budgets`` with the cubes and the view of the
@@ -42,12 +42,12 @@ class Told:
     """
 
     reads: Callable[[int], None] = lambda _: None
-    dues: Callable[[Store, Asked], dict[str, Due]] | None = None
-    quotes: Callable[[Store], tuple[Quoted, ...]] | None = None
-    budgets: Callable[[Store, Setting, View], tuple[Budgeted, ...]] | None = None
+    dues: Callable[[StateStore, ReportQuery], dict[str, JobDue]] | None = None
+    quotes: Callable[[StateStore], tuple[QuoteResult, ...]] | None = None
+    budgets: Callable[[StateStore, ReportContext, BooksView], tuple[BudgetUse, ...]] | None = None
 
 
-def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
+def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport:
     """Return the report of FOCUS files alone.
 
     InvalidInputError: one that is no FOCUS file, or the same contents twice.
@@ -62,7 +62,7 @@ def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
         raise InvalidInputError.single("is given twice: its rows would count twice", where=str(twice))
     facts = pa.concat_tables([read_focus(path) for path in paths])
     names = ", ".join(path.name for path in paths)
-    beside = Beside(
+    beside = ReportInputs(
         origin=f"FOCUS: {names}",
         input_hash=_hash(sorted(digests)),
         bills_through=_through(facts),
@@ -70,10 +70,10 @@ def report_of_files(paths: Sequence[Path], asked: Asked) -> Report:
     )
     with connect() as connection:
         connection.register("facts", facts)
-        return make_report(of_facts(connection, "facts", months_of(asked.month), asked.now), asked, beside)
+        return build_report(rollups_of_facts(connection, "facts", report_months(asked.month), asked.now), asked, beside)
 
 
-def bills_stand(store: Store, bills: Path, month: Month) -> bool:
+def has_bills(store: StateStore, bills: Path, month: Month) -> bool:
     """Return whether a bill, or a correction of closed months, may have rows that count for the month.
 
     Rows count in the books of the month, or where usage ran over into it.
@@ -86,7 +86,7 @@ def bills_stand(store: Store, bills: Path, month: Month) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Books:
+class MonthBooks:
     """The books of a month as they are counted.
 
     They are the cubes, their view, the extract of the ledger's part, the ids of the bills that count, and the
@@ -94,27 +94,27 @@ class Books:
     and more was recorded after it.
     """
 
-    cubes: Cubes
-    view: View
-    manifest: Manifest
+    cubes: RollupTables
+    view: BooksView
+    manifest: ExtractManifest
     bills: tuple[str, ...] = ()
     matched: duckdb.DuckDBPyConnection | None = None
     past: bool = False
 
 
 @contextmanager
-def month_books(
-    store: Store, asked: Asked, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
-) -> Iterator[Books]:
+def open_month_books(
+    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, reads: Callable[[int], None] = lambda _: None
+) -> Iterator[MonthBooks]:
     """Yield the books of the month, for every command that reports its costs.
 
     They are invoiced where a bill stands, metered elsewhere, and what people added; of a closed month what it was
     closed with. The extract is brought up to date under ``extracts``; bills are those imported under ``bills``. Raises
     StateError, InvalidInputError, OSError.
     """
-    from router.app.reconcile import matched  # takes a while to import
+    from router.app.reconcile import open_matched_books  # takes a while to import
 
-    extract, months = Extract(extracts, store.id), months_of(asked.month)
+    extract, months = LedgerExtract(extracts, store.id), report_months(asked.month)
     view = view_of(store, bills, asked.month, asked.as_of)
     later = view.as_of is not None and BillStore(bills).changed_after(view.as_of)
     with extract.current(store.ledger, reads) as manifest:
@@ -124,68 +124,72 @@ def month_books(
             with connect() as connection:
                 if later_entries:
                     facts = _relation(connection, extract.folder, manifest, {str(month) for month in months})
-                    cubes = of_facts(connection, view.known(facts), months, asked.now)
+                    cubes = rollups_of_facts(connection, view.known(facts), months, asked.now)
                 else:  # nothing is added to closed books, so they hold what they were closed with
-                    cubes = of_extract(connection, extract.folder, manifest, months, asked.now)
-                yield Books(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
+                    cubes = rollups_of_extract(connection, extract.folder, manifest, months, asked.now)
+                yield MonthBooks(cubes=cubes, view=view, manifest=_manifest_upto(manifest, view.head, store), past=past)
             return
     # `open_matched_books` locks the folder itself, and also reads entries that were added meanwhile.
-    with matched(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
-        cubes = counted(connection, months, asked.now)
+    with open_matched_books(store, extracts, bills, months[-1], view) as (connection, standing, head, _):
+        cubes = rollup_matched(connection, months, asked.now)
         known = _manifest_upto(manifest, head, store)
-        yield Books(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
+        yield MonthBooks(cubes=cubes, view=view, manifest=known, bills=standing, matched=connection, past=past)
 
 
-def counted(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> Cubes:
+def rollup_matched(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> RollupTables:
     """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
     connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
-    return of_facts(connection, "counted", months, now)
+    return rollups_of_facts(connection, "counted", months, now)
 
 
-def _manifest_upto(manifest: Manifest, head: int | None, store: Store) -> Manifest:
+def _manifest_upto(manifest: ExtractManifest, head: int | None, store: StateStore) -> ExtractManifest:
     """Return the manifest of what was read, up to an entry."""
     if head is None:
         return manifest
     return replace(manifest, head=head, hash=store.ledger.hash_at(head) or manifest.hash)
 
 
-def report_of_ledger(store: Store, asked: Asked, extracts: Path, bills: Path, told: Told) -> Report:
+def report_of_ledger(
+    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
+) -> ShowbackReport:
     """Return the report of the ledger, and where bills were imported, of them and of what they do not have.
 
     The ledger's extract is brought up to date under ``extracts``; imported bills lie under ``bills``. Raises
     StateError, InvalidInputError, OSError.
     """
-    with month_books(store, asked, extracts, bills, told.reads) as books:
+    with open_month_books(store, asked, extracts, bills, told.reads) as books:
         beside = _report_inputs(store, asked, books, told)
         if books.matched is not None:
             beside = replace(
                 beside, bills_through=_billed_through(books.matched, asked), variance=variance_of(books.matched, asked)
             )
         if told.budgets is not None:
-            setting = Setting(books.cubes, asked, beside)
+            setting = ReportContext(books.cubes, asked, beside)
             beside = replace(beside, budgets=told.budgets(store, setting, books.view))
-        report = make_report(books.cubes, asked, beside)
+        report = build_report(books.cubes, asked, beside)
     return _with_corrections(report, store, extracts, bills, asked, books.view)
 
 
-def _with_corrections(report: Report, store: Store, extracts: Path, bills: Path, asked: Asked, view: View) -> Report:
+def _with_corrections(
+    report: ShowbackReport, store: StateStore, extracts: Path, bills: Path, asked: ReportQuery, view: BooksView
+) -> ShowbackReport:
     """Return a closed month's report with a note of its corrections in later books; its figures stay."""
     if view.sealed is None:
         return report
-    from router.app.close_month import moved
+    from router.app.close_month import later_corrections
 
-    notes = tuple(str(each) for each in moved(store, extracts, bills, asked))
+    notes = tuple(str(each) for each in later_corrections(store, extracts, bills, asked))
     head = report.section("head")
-    seal: tuple[Cell, ...] = ("seal", view.sealed.seal_hash)
+    seal: tuple[CellValue, ...] = ("seal", view.sealed.seal_hash)
     noted = replace(head, rows=(*head.rows, seal), notes=(*head.notes, *notes))
     return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
 
 
-def _report_inputs(store: Store, asked: Asked, books: Books, told: Told) -> Beside:
+def _report_inputs(store: StateStore, asked: ReportQuery, books: MonthBooks, told: ReportAdditions) -> ReportInputs:
     manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
     seen = () if as_of is None else (as_of.isoformat(),)
     which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
-    return Beside(
+    return ReportInputs(
         origin=f"{which}ledger of {manifest.head:,} entries" + (f", {len(bills)} bills" if bills else ""),
         input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
         past=books.past,
@@ -196,17 +200,17 @@ def _report_inputs(store: Store, asked: Asked, books: Books, told: Told) -> Besi
     )
 
 
-def _recorded_after(folder: Path, manifest: Manifest, as_of: datetime) -> bool:
+def _recorded_after(folder: Path, manifest: ExtractManifest, as_of: datetime) -> bool:
     """Return whether the ledger has entries that were recorded after a moment."""
     if not manifest.parts:
         return False
-    sums = parquet([part.path(folder, "sums") for part in manifest.parts])
+    sums = parquet_relation([part.path(folder, "sums") for part in manifest.parts])
     with connect() as connection:
         last: datetime | None = rows_of(connection.sql(f"SELECT max(recorded_at) AS last FROM {sums}"))[0]["last"]
     return last is not None and last > as_of
 
 
-def add_archive(store: Store, extracts: Path, path: Path) -> None:
+def add_archive(store: StateStore, extracts: Path, path: Path) -> None:
     """Read the entries that an archive holds into the extract, where they are missing.
 
     StateError for a file that is not what was archived from this ledger.
@@ -214,19 +218,19 @@ def add_archive(store: Store, extracts: Path, path: Path) -> None:
     from router.state.ledger_file import read_lines
 
     store.archives.check(path)
-    extract = Extract(extracts, store.id)
+    extract = LedgerExtract(extracts, store.id)
     extract.add_archived(store.ledger, (tuple(line[1:]) for line in read_lines(path)))
 
 
 @contextmanager
-def ledger_facts(store: Store, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
     """Yield a connection, and a relation in it with all facts of the ledger, planned ones too."""
-    extract = Extract(extracts, store.id)
+    extract = LedgerExtract(extracts, store.id)
     with extract.current(store.ledger) as manifest, connect() as connection:
         yield connection, _relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
 
 
-def _billed_through(connection: duckdb.DuckDBPyConnection, asked: Asked) -> datetime | None:
+def _billed_through(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> datetime | None:
     """Return until when bills of the month have usage.
 
     Rows of more than a day count only where there are no others, because they do not say that.
@@ -239,45 +243,45 @@ def _billed_through(connection: duckdb.DuckDBPyConnection, asked: Asked) -> date
     return through
 
 
-def variance_of(connection: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[Variance, ...]:
+def variance_of(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tuple[JobVariance, ...]:
     """Return the variance by job, from facts and actual facts in the connection.
 
     See :mod:`router.showback.reconcile.matching`.
     """
-    from router.showback.reconcile.aggregates import Basis, grains
-    from router.showback.reconcile.variance import Bucket, variances
+    from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
+    from router.showback.reconcile.variance import VarianceBucket, compute_variances
 
-    found = grains(
+    found = aggregate_facts(
         connection,
-        Basis(asked.basis.value),
+        ReconcileBasis(asked.basis.value),
         month=str(asked.month),
         since=asked.month.begins,
         until=max(min(asked.now, asked.month.ends), asked.month.begins),
     )
     return tuple(
-        Variance(
+        JobVariance(
             job=each.group[0] or "__unallocated__",
             currency=each.currency,
             planned=each.planned,
             metered=each.metered,
             invoiced=each.invoiced,
-            **{bucket.value: each.buckets.get(bucket) for bucket in Bucket},
+            **{bucket.value: each.buckets.get(bucket) for bucket in VarianceBucket},
         )
-        for each in variances(found, ("job",))
+        for each in compute_variances(found, ("job",))
     )
 
 
-def _relation(connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: set[str]) -> str:
+def _relation(connection: duckdb.DuckDBPyConnection, folder: Path, manifest: ExtractManifest, months: set[str]) -> str:
     from router.showback.facts import COLUMNS
 
     parts = manifest.of_months(months)
     if parts:
-        return parquet([part.path(folder, "facts") for part in parts])
+        return parquet_relation([part.path(folder, "facts") for part in parts])
     connection.register("no_ledger", COLUMNS.empty_table())
     return "no_ledger"
 
 
-def _archive_warnings(store: Store, manifest: Manifest, asked: Asked) -> Iterator[str]:
+def _archive_warnings(store: StateStore, manifest: ExtractManifest, asked: ReportQuery) -> Iterator[str]:
     """Yield a warning for each archive whose entries were archived before they were read."""
     if not manifest.gaps:
         return
@@ -292,7 +296,7 @@ def _archive_warnings(store: Store, manifest: Manifest, asked: Asked) -> Iterato
             )
 
 
-def _other_month_warnings(facts: pa.Table, asked: Asked) -> Iterator[str]:
+def _other_month_warnings(facts: pa.Table, asked: ReportQuery) -> Iterator[str]:
     """Yield a warning where all rows are in the books of other months."""
     import pyarrow.compute as pc
 

@@ -7,29 +7,29 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from router.backtest.windows import Cell, Part, Windows, on_demand_usd, scene_of
-from router.spot.policies.registry import Played
-from router.spot.simulator.bootstrap import Interval, interval
+from router.backtest.windows import BacktestCell, BacktestPart, WindowLayout, build_window_inputs, compute_on_demand_usd
+from router.spot.policies.registry import WindowOutcomes
+from router.spot.simulator.bootstrap import Interval, bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Pooled:
+class PooledWindows:
     """All windows of a cell, in the order of sites and blocks.
 
     ``site`` and ``block`` are their numbers; ``start`` is a tick of the site's series. Windows of different ``stretch``
     hardly share availability. ``played`` is by policy.
     """
 
-    cell: Cell
+    cell: BacktestCell
     site: Ints
     block: Ints
     start: Ints
     stretch: Ints
     demand_usd: Floats
     least_usd: Floats
-    played: Mapping[str, Played]
+    played: Mapping[str, WindowOutcomes]
 
     @property
     def apart(self) -> int:
@@ -44,7 +44,7 @@ class Pooled:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class PolicyScore:
     """Means of a policy over windows.
 
     ``share`` is the cost as a share of on-demand from the start; ``over`` is the cost over the least possible one, less
@@ -67,7 +67,9 @@ class Score:
     launches: float
 
 
-def pool(cells: Sequence[Cell], windows: Windows, found: Mapping[Part, Played | Floats]) -> tuple[Pooled, ...]:
+def pool_windows(
+    cells: Sequence[BacktestCell], windows: WindowLayout, found: Mapping[BacktestPart, WindowOutcomes | Floats]
+) -> tuple[PooledWindows, ...]:
     """Return each cell that has a window, pooled from all its parts."""
     return tuple(
         _pool_cell(cell, windows, {part: value for part, value in found.items() if part.cell == c})
@@ -76,10 +78,12 @@ def pool(cells: Sequence[Cell], windows: Windows, found: Mapping[Part, Played | 
     )
 
 
-def _pool_cell(cell: Cell, windows: Windows, found: Mapping[Part, Played | Floats]) -> Pooled:
+def _pool_cell(
+    cell: BacktestCell, windows: WindowLayout, found: Mapping[BacktestPart, WindowOutcomes | Floats]
+) -> PooledWindows:
     longest = max(site.series.ticks for site in cell.sites)
     columns: dict[str, list[Ints]] = {"site": [], "block": [], "start": [], "stretch": []}
-    demand, least, by_policy = list[Floats](), list[Floats](), dict[str, list[Played]]()
+    demand, least, by_policy = list[Floats](), list[Floats](), dict[str, list[WindowOutcomes]]()
     for number, block in sorted({(part.site, part.block) for part in found}):
         site = cell.sites[number]
         starts = windows.starts(site, cell.task, block)
@@ -88,15 +92,15 @@ def _pool_cell(cell: Cell, windows: Windows, found: Mapping[Part, Played | Float
         columns["start"].append(starts)
         # A stretch has the length of a window: windows that begin that far apart share no availability.
         columns["stretch"].append(starts // max(1, cell.task.ticks(site.series.tick_s)) + site.source * longest)
-        demand.append(np.full(starts.size, on_demand_usd(scene_of(cell, site, starts))))
+        demand.append(np.full(starts.size, compute_on_demand_usd(build_window_inputs(cell, site, starts))))
         for part, value in found.items():
             if (part.site, part.block) != (number, block):
                 continue
-            if isinstance(value, Played):
+            if isinstance(value, WindowOutcomes):
                 by_policy.setdefault(part.policy, []).append(value)
             else:
                 least.append(value)
-    return Pooled(
+    return PooledWindows(
         cell=cell,
         demand_usd=np.concatenate(demand),
         least_usd=np.concatenate(least),
@@ -105,26 +109,28 @@ def _pool_cell(cell: Cell, windows: Windows, found: Mapping[Part, Played | Float
     )
 
 
-def _join_parts(values: Sequence[Played]) -> Played:
-    return Played(*(np.concatenate([getattr(v, field.name) for v in values]) for field in fields(Played)))
+def _join_parts(values: Sequence[WindowOutcomes]) -> WindowOutcomes:
+    return WindowOutcomes(
+        *(np.concatenate([getattr(v, field.name) for v in values]) for field in fields(WindowOutcomes))
+    )
 
 
-def scores(pooled: Pooled) -> tuple[Score, ...]:
+def score_policies(pooled: PooledWindows) -> tuple[PolicyScore, ...]:
     """Return the score of each policy, the cheapest first."""
     means = {name: float(played.usd.mean()) for name, played in pooled.played.items()}
     return tuple(_score(pooled, name, means) for name in sorted(means, key=lambda name: (means[name], name)))
 
 
-def _score(pooled: Pooled, name: str, means: Mapping[str, float]) -> Score:
+def _score(pooled: PooledWindows, name: str, means: Mapping[str, float]) -> PolicyScore:
     played = pooled.played[name]
     others = {other: usd for other, usd in means.items() if other != name}
     against = min(others, key=lambda other: (others[other], other)) if others else None
     difference = None
-    uncertainty = interval(played.usd / pooled.demand_usd, pooled.stretch)
+    uncertainty = bootstrap_interval(played.usd / pooled.demand_usd, pooled.stretch)
     if against is not None:
         paired_difference = (played.usd - pooled.played[against].usd) / pooled.demand_usd
-        uncertainty = difference = interval(paired_difference, pooled.stretch)
-    return Score(
+        uncertainty = difference = bootstrap_interval(paired_difference, pooled.stretch)
+    return PolicyScore(
         policy=name,
         usd=means[name],
         share=means[name] / float(pooled.demand_usd.mean()),

@@ -12,17 +12,17 @@ from typing import Final
 
 import numpy as np
 
-from router.backtest.catalogue import named
-from router.spot.policies.omniscient import least_usd
-from router.spot.policies.registry import Played
-from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.backtest.catalogue import find_backtest_policy
+from router.spot.policies.omniscient import compute_least_usd
+from router.spot.policies.registry import WindowOutcomes
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Floats, Ints, Series
 
 OPTIMUM: Final = "optimum"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Site:
+class BacktestSite:
     """Zones that a job may use together.
 
     ``past`` has all zones on its clock from which may be learned, its own among them. ``source`` is the recording;
@@ -36,20 +36,20 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class CheckpointMove:
     """The cost of moving a checkpoint between regions; moves within a region are free."""
 
     checkpoint_gb: float = 0.0
     usd_per_gb: float = 0.0
     seconds: int = 0
 
-    def ways(self, series: Series) -> Ways:
+    def ways(self, series: Series) -> ZoneMoveCosts:
         """Return the costs of moves between the zones of ``series``."""
-        return Ways.between(series.regions, lambda _, __: self.checkpoint_gb * self.usd_per_gb, self.seconds)
+        return ZoneMoveCosts.between(series.regions, lambda _, __: self.checkpoint_gb * self.usd_per_gb, self.seconds)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Cell:
+class BacktestCell:
     """One job with one deadline in places of one kind; the windows of all its sites are scored together.
 
     ``zones`` is the number of zones of a site.
@@ -59,12 +59,12 @@ class Cell:
     place: str
     zones: int
     task: Task
-    move: Move
-    sites: tuple[Site, ...]
+    move: CheckpointMove
+    sites: tuple[BacktestSite, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
+class WindowLayout:
     """The layout of windows: ``blocks`` blocks of time, and one window every ``every_s`` seconds.
 
     Nothing is scored in the first block, which alone has no past, unless it is the only one.
@@ -82,7 +82,7 @@ class Windows:
         """The blocks that are scored."""
         return range(min(1, self.blocks - 1), self.blocks)
 
-    def starts(self, site: Site, task: Task, block: int) -> Ints:
+    def starts(self, site: BacktestSite, task: Task, block: int) -> Ints:
         """Return the starts of the windows that begin in a block and end within the series; may be none."""
         edges, tick_s = self.edges(site.series), site.series.tick_s
         after = min(int(edges[block + 1]), site.series.ticks - task.ticks(tick_s) + 1)
@@ -90,7 +90,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BacktestPart:
     """A policy, or the optimum, in one block of one site of one cell.
 
     The numbers are indexes in their lists.
@@ -102,41 +102,45 @@ class Part:
     policy: str
 
 
-def parts(cells: Sequence[Cell], windows: Windows, policies: Sequence[str]) -> Iterator[Part]:
+def list_backtest_parts(
+    cells: Sequence[BacktestCell], windows: WindowLayout, policies: Sequence[str]
+) -> Iterator[BacktestPart]:
     """Yield all parts with a window in them, in a fixed order; the optimum of each first."""
     for c, cell in enumerate(cells):
         for s, site in enumerate(cell.sites):
             for block in windows.scored:
                 if windows.starts(site, cell.task, block).size:
-                    yield from (Part(c, s, block, policy) for policy in (OPTIMUM, *policies))
+                    yield from (BacktestPart(c, s, block, policy) for policy in (OPTIMUM, *policies))
 
 
-def scene_of(cell: Cell, site: Site, starts: Ints) -> Scene:
+def build_window_inputs(cell: BacktestCell, site: BacktestSite, starts: Ints) -> SimulationInputs:
     """Return the inputs for the windows that begin at these ticks."""
-    return Scene.of(cell.task, site.series, starts, cell.move.ways(site.series))
+    return SimulationInputs.of(cell.task, site.series, starts, cell.move.ways(site.series))
 
 
-def past_of(site: Site, windows: Windows, block: int) -> Series | None:
+def select_past(site: BacktestSite, windows: WindowLayout, block: int) -> Series | None:
     """Return what was seen before a block; None before the first."""
     edge = int(windows.edges(site.series)[block])
     return site.past.part(0, edge) if edge else None
 
 
-def play(cells: Sequence[Cell], windows: Windows, part: Part, *, paid: bool = False) -> Played | Floats:
+def play_part(
+    cells: Sequence[BacktestCell], windows: WindowLayout, part: BacktestPart, *, paid: bool = False
+) -> WindowOutcomes | Floats:
     """Return the outcome of a part's policy; for the optimum the least dollars of each window.
 
     ``part`` is one of :func:`list_backtest_parts`.
     """
     cell = cells[part.cell]
     site = cell.sites[part.site]
-    scene = scene_of(cell, site, windows.starts(site, cell.task, part.block))
+    scene = build_window_inputs(cell, site, windows.starts(site, cell.task, part.block))
     if part.policy == OPTIMUM:
-        return least_usd(scene)
-    past = past_of(site, windows, part.block)
-    return named(part.policy).play(past, scene, cell.move.checkpoint_gb, paid=paid)
+        return compute_least_usd(scene)
+    past = select_past(site, windows, part.block)
+    return find_backtest_policy(part.policy).play(past, scene, cell.move.checkpoint_gb, paid=paid)
 
 
-def on_demand_usd(scene: Scene) -> float:
+def compute_on_demand_usd(scene: SimulationInputs) -> float:
     """Return the cost of a window on demand from its first tick on, where that is cheapest.
 
     Whole ticks are billed.

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from router.checkpoints.errors import StorageError
-from router.checkpoints.object_store import Reader, Sink
+from router.checkpoints.object_store import StoreReader, StoreSink
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -23,7 +23,7 @@ _LARGEST_S3_FILE = 10_000 * 10 * 2**20
 S3_WORDS = {"region", "endpoint_override", "scheme"}
 
 
-def open_store(url: str, environment: Mapping[str, str]) -> Store:
+def open_arrow_store(url: str, environment: Mapping[str, str]) -> ArrowStore:
     """Open the checkpoint store at a URL of :data:`SCHEMES`.
 
     Credentials are the cloud's usual ones, from environment, files or machine. StorageError for a URL of another kind,
@@ -39,13 +39,13 @@ def open_store(url: str, environment: Mapping[str, str]) -> Store:
         raise StorageError("the URL holds credentials", "give them in the environment: a URL is shown to people")
     try:
         if parts.scheme == "s3":
-            return Store(
+            return ArrowStore(
                 _open_s3(parts.netloc, dict(parse_qsl(parts.query)), environment), root, shown, _LARGEST_S3_FILE
             )
         from pyarrow.fs import FileSystem
 
         system, path = FileSystem.from_uri(url)
-        return Store(system, path.rstrip("/"), shown, None)
+        return ArrowStore(system, path.rstrip("/"), shown, None)
     except (OSError, ValueError) as error:
         raise StorageError(f"{shown}: cannot be opened: {error}") from None
 
@@ -93,7 +93,7 @@ class _ReadAt:
         return data
 
 
-class Store:
+class ArrowStore:
     """A :class:`CheckpointStore` in an object store.
 
     An object exists once all of it does, but one whose writing failed half-way may exist cut short: sizes and digests
@@ -135,13 +135,13 @@ class Store:
             return data
 
     @contextmanager
-    def open(self, path: str) -> Iterator[Reader]:
+    def open(self, path: str) -> Iterator[StoreReader]:
         """Implement :meth:`CheckpointStore.open`."""
         with self._system.open_input_file(self._full_path(path)) as file:
             yield _ReadAt(file)
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
+    def create(self, path: str) -> Iterator[StoreSink]:
         """Implement :meth:`CheckpointStore.create`."""
         stream = self._system.open_output_stream(self._full_path(path))
         try:

@@ -18,7 +18,7 @@ _LARGEST_FILE = 65536
 
 
 @dataclass(frozen=True)
-class Written:
+class SaveMessage:
     """A message that the training saved a checkpoint in its folder, or failed to.
 
     ``after``: the last request answered before.
@@ -31,7 +31,7 @@ class Written:
     failed: str | None = None
 
 
-class Answers:
+class UploaderControlFolder:
     """The control folder of one training.
 
     The job writes some of its files, so none of their content stops the uploader.
@@ -41,7 +41,7 @@ class Answers:
         self._folder = folder
         self._seen: tuple[int, int, int] | None = None
 
-    def written(self) -> Written | None:
+    def written(self) -> SaveMessage | None:
         """Return the training's message, if it is new since the last call."""
         try:
             found = (self._folder / "written.json").stat()
@@ -55,8 +55,8 @@ class Answers:
         with suppress(TypeError, ValueError, KeyError):
             name, after = str(said.get("id", "")), str(said.get("after", ""))
             if "failed" in said:
-                return Written(name, after, -1, 0.0, str(said["failed"]))
-            return Written(name, after, int(said["step"]), float(said.get("seconds", 0.0)))
+                return SaveMessage(name, after, -1, 0.0, str(said["failed"]))
+            return SaveMessage(name, after, int(said["step"]), float(said.get("seconds", 0.0)))
         return None
 
     def until(self) -> tuple[str, float] | None:

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingCheckpoint:
     """A checkpoint that is not durable yet; ``bytes``: the remaining bytes to copy."""
 
     step: int
     bytes: int
 
 
-def choose(waiting: Sequence[Waiting], running: int | None, rate: float | None, seconds: float | None) -> int | None:
+def choose_checkpoint(
+    waiting: Sequence[PendingCheckpoint], running: int | None, rate: float | None, seconds: float | None
+) -> int | None:
     """Return the step to copy now, of those in ``waiting``, which are in the order of their writing.
 
     ``running`` is the one under way, if any. ``rate``: bytes per second; ``seconds``: the time left; None: not known,

@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 
-from router.checkpoints.checkpoints import Journal, good, is_sized, manifest_at
-from router.checkpoints.errors import NotWholeError, StorageError
-from router.checkpoints.manifest import Manifest
-from router.checkpoints.object_store import Depot
-from router.checkpoints.rate_limit import Pace
-from router.checkpoints.transfer import PARALLEL, Moved, transfer
+from router.checkpoints.checkpoints import CopyJournal, find_complete_checkpoints, has_expected_sizes, read_manifest
+from router.checkpoints.errors import IncompleteCheckpointError, StorageError
+from router.checkpoints.manifest import CheckpointManifest
+from router.checkpoints.object_store import CheckpointStore
+from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import PARALLEL, TransferResult, transfer_checkpoint
 
 
-def bring(
-    source: Depot,
-    target: Depot,
-    pace: Pace,
+def download_checkpoints(
+    source: CheckpointStore,
+    target: CheckpointStore,
+    pace: TransferLimits,
     *,
     step: int | None = None,
     least: int = 0,
     parallel: int = PARALLEL,
-    journal: Journal | None = None,
+    journal: CopyJournal | None = None,
     passed: Callable[[int, str], None],
-) -> Iterator[Moved]:
+) -> Iterator[TransferResult]:
     """Copy checkpoints, the newest first, for as long as the caller asks for more.
 
     Only that of ``step``, if one is named, and none before ``least``. ``passed`` is called with the reason for
@@ -36,22 +36,22 @@ def bring(
             passed(manifest.step, f"{manifest.bytes / 1e9:,.1f} GB cannot be copied in {pace.left:,.0f} s")
             continue
         try:
-            moved = transfer(source, manifest, target, pace, parallel=parallel, journal=journal)
-        except NotWholeError as error:
+            moved = transfer_checkpoint(source, manifest, target, pace, parallel=parallel, journal=journal)
+        except IncompleteCheckpointError as error:
             passed(manifest.step, str(error))
             continue
         yield moved
 
 
 def _select_manifests(
-    source: Depot, step: int | None, least: int, passed: Callable[[int, str], None]
-) -> Iterator[Manifest]:
+    source: CheckpointStore, step: int | None, least: int, passed: Callable[[int, str], None]
+) -> Iterator[CheckpointManifest]:
     try:
         if step is None:
-            yield from takewhile(lambda manifest: manifest.step >= least, good(source, passed))
+            yield from takewhile(lambda manifest: manifest.step >= least, find_complete_checkpoints(source, passed))
             return
-        manifest = manifest_at(source, step)
-        if manifest is None or not is_sized(source, manifest):
+        manifest = read_manifest(source, step)
+        if manifest is None or not has_expected_sizes(source, manifest):
             passed(step, "it is not there, or not whole")
             return
         yield manifest

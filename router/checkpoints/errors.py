@@ -11,7 +11,7 @@ class StorageError(Exception):
         self.remedy = remedy
 
 
-class NotWholeError(StorageError):
+class IncompleteCheckpointError(StorageError):
     """A checkpoint is torn, was changed, or is gone: use another one."""
 
 

@@ -11,14 +11,14 @@ from typing import Any, Protocol
 from router.checkpoints.errors import StorageError
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """An open file; any thread may read, several at once."""
 
     def read_at(self, count: int, offset: int) -> bytes:
         """Return at most ``count`` bytes from ``offset``. OSError."""
 
 
-class Sink(Protocol):
+class StoreSink(Protocol):
     """A file that one thread is writing."""
 
     def write(self, data: bytes) -> None:
@@ -28,7 +28,7 @@ class Sink(Protocol):
         """Wait until the written data is no longer in memory. OSError."""
 
 
-class Depot(Protocol):
+class CheckpointStore(Protocol):
     """A folder with checkpoints, local or in an object store. Paths are relative to it, with slashes.
 
     All methods raise OSError; FileNotFoundError if there is no such file.
@@ -46,10 +46,10 @@ class Depot(Protocol):
     def read(self, path: str, most: int) -> bytes:
         """Return the content of a small file."""
 
-    def open(self, path: str) -> AbstractContextManager[Reader]:
+    def open(self, path: str) -> AbstractContextManager[StoreReader]:
         """Open a file for reading."""
 
-    def create(self, path: str) -> AbstractContextManager[Sink]:
+    def create(self, path: str) -> AbstractContextManager[StoreSink]:
         """Open a file for writing; it exists, and is durable, when the block ends without an error.
 
         After an error, half of it may exist; in a local folder nothing does.
@@ -90,7 +90,7 @@ class _FileSink:
         """Do nothing: the kernel bounds the data that it holds in memory."""
 
 
-class Folder:
+class FolderStore:
     """A local folder as a store: files are written under another name, synced and renamed."""
 
     largest_file: int | None = None
@@ -121,7 +121,7 @@ class Folder:
             return stream.read(most)
 
     @contextmanager
-    def open(self, path: str) -> Iterator[Reader]:
+    def open(self, path: str) -> Iterator[StoreReader]:
         """Implement :meth:`CheckpointStore.open`."""
         descriptor = os.open(self.path / path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -130,7 +130,7 @@ class Folder:
             os.close(descriptor)
 
     @contextmanager
-    def create(self, path: str) -> Iterator[Sink]:
+    def create(self, path: str) -> Iterator[StoreSink]:
         """Implement :meth:`CheckpointStore.create`."""
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -176,18 +176,18 @@ class Folder:
         return str(self.path / path)
 
 
-def opened(url: str, arrow: Callable[[str], Depot]) -> Depot:
+def open_checkpoint_store(url: str, arrow: Callable[[str], CheckpointStore]) -> CheckpointStore:
     """Open the store at a URL or a path; ``arrow`` opens those that are no folders.
 
     StorageError if it cannot be one.
     """
     scheme, mark, rest = url.partition("://")
     if not mark:
-        return Folder(Path(url))
+        return FolderStore(Path(url))
     if scheme == "file":
         if not rest.startswith("/"):
             raise StorageError(f"{url}: no path of this machine", "write file:///PATH")
-        return Folder(Path(rest))
+        return FolderStore(Path(rest))
     return arrow(url)
 
 

@@ -14,7 +14,7 @@ _SAVED_SECONDS, _NAP_SECONDS = 1.0, 0.2
 _MEASURED_SECONDS = 2.0
 
 
-class Pace:
+class TransferLimits:
     """The limits of one or more transfers, one after the other; shared by their threads.
 
     ``seconds``: the time left from now; ``bytes_per_second``: the most bandwidth to use; ``rate``: the known bytes per

@@ -24,7 +24,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALLED = 128
 
 
-def beside(
+def run_with_uploader(
     command: Sequence[str], uploader: Sequence[str], environment: Mapping[str, str], tell: Callable[[str], None]
 ) -> int:
     """Run both in this process group until the command has ended and the uploader is done; return the exit code.

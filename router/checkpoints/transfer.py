@@ -18,11 +18,11 @@ from functools import partial
 from itertools import count
 from typing import TypeVar
 
-from router.checkpoints.checkpoints import Journal, manifest_at, taken
-from router.checkpoints.errors import CancelledError, NotWholeError, StorageError
-from router.checkpoints.manifest import File, Manifest
-from router.checkpoints.object_store import Depot, Reader
-from router.checkpoints.rate_limit import Pace
+from router.checkpoints.checkpoints import CopyJournal, list_other_paths, read_manifest
+from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
+from router.checkpoints.manifest import CheckpointFile, CheckpointManifest
+from router.checkpoints.object_store import CheckpointStore, StoreReader
+from router.checkpoints.rate_limit import TransferLimits
 
 PARALLEL = 8
 CHUNK = 8 * 2**20
@@ -38,7 +38,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Moved:
+class TransferResult:
     """The result of a transfer.
 
     ``manifest``: where the manifest is now; ``bytes``: read from the source and written; ``kept``: bytes that were
@@ -53,16 +53,16 @@ class Moved:
     seconds: float
 
 
-def transfer(
-    source: Depot,
-    manifest: Manifest,
-    target: Depot,
-    pace: Pace,
+def transfer_checkpoint(
+    source: CheckpointStore,
+    manifest: CheckpointManifest,
+    target: CheckpointStore,
+    pace: TransferLimits,
     *,
     parallel: int = PARALLEL,
-    journal: Journal | None = None,
+    journal: CopyJournal | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Moved:
+) -> TransferResult:
     """Copy a checkpoint of the source, and return once it is durable at the target.
 
     Files that exist with size and digest are not copied again; ``journal`` remembers digests, so that they need not be
@@ -75,10 +75,10 @@ def transfer(
     pace.check()
     workers = max(1, min(parallel, len(manifest.files)))
     work = _TransferWork(source, target, pace, journal, workers, sleep)
-    there = work.retry(lambda: manifest_at(target, manifest.step), target.where(manifest.name))
+    there = work.retry(lambda: read_manifest(target, manifest.step), target.where(manifest.name))
     if there is not None and there.is_same(manifest) and work.sizes(there) == [file.bytes for file in there.files]:
-        return Moved(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
-    goal = manifest.beside(work.retry(lambda: taken(target, manifest), target.url))
+        return TransferResult(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
+    goal = manifest.beside(work.retry(lambda: list_other_paths(target, manifest), target.url))
     large = target.largest_file
     if large is not None and any(file.bytes > large for file in goal.files):
         raise StorageError(f"a file of step {goal.step} is over {large // 2**30} GiB", "write it as several files")
@@ -92,10 +92,12 @@ def transfer(
     pace.check()
     work.retry(partial(target.put, goal.name, goal.text), target.where(goal.name))
     took = time.perf_counter() - began
-    return Moved(goal.step, target.where(goal.name), len(pairs), goal.bytes - sum(kept), sum(kept), took)
+    return TransferResult(goal.step, target.where(goal.name), len(pairs), goal.bytes - sum(kept), sum(kept), took)
 
 
-def verify(store: Depot, manifest: Manifest, pace: Pace, *, parallel: int = PARALLEL) -> None:
+def verify_checkpoint(
+    store: CheckpointStore, manifest: CheckpointManifest, pace: TransferLimits, *, parallel: int = PARALLEL
+) -> None:
     """Read every byte.
 
     IncompleteCheckpointError, OutOfTimeError, CancelledError; StorageError for errors of the store.
@@ -125,10 +127,10 @@ class _TransferWork:
 
     def __init__(
         self,
-        source: Depot,
-        target: Depot,
-        pace: Pace,
-        journal: Journal | None,
+        source: CheckpointStore,
+        target: CheckpointStore,
+        pace: TransferLimits,
+        journal: CopyJournal | None,
         workers: int,
         sleep: Callable[[float], None],
     ) -> None:
@@ -138,7 +140,7 @@ class _TransferWork:
         self.is_over = False
         self._window = max(CHUNK, _SENT_BYTES // workers)
 
-    def copy_file(self, source_file: File, target_file: File, size: int | None) -> int:
+    def copy_file(self, source_file: CheckpointFile, target_file: CheckpointFile, size: int | None) -> int:
         """Copy a file and return how many bytes existed already."""
         if size == target_file.bytes and self._is_there(target_file):
             return target_file.bytes
@@ -159,7 +161,7 @@ class _TransferWork:
             self._journal.add(target_file)
         return 0
 
-    def read(self, file: File) -> int:
+    def read(self, file: CheckpointFile) -> int:
         """Read a file to its end; return 0. IncompleteCheckpointError."""
         self.retry(partial(self._digest, self._source, file), self._source.where(file.path))
         return 0
@@ -179,27 +181,27 @@ class _TransferWork:
         except OSError as error:
             raise StorageError(f"{what}: {error}") from error
 
-    def sizes(self, manifest: Manifest) -> list[int | None]:
+    def sizes(self, manifest: CheckpointManifest) -> list[int | None]:
         """Return the sizes of the manifest's files at the target."""
         return self.retry(lambda: self._target.sizes([file.path for file in manifest.files]), self._target.url)
 
-    def _is_there(self, file: File) -> bool:
+    def _is_there(self, file: CheckpointFile) -> bool:
         if self._journal is not None and self._journal.knows(file):
             return True
         try:
             self._digest(self._target, file)
-        except (NotWholeError, OSError):
+        except (IncompleteCheckpointError, OSError):
             return False
         return True
 
-    def _digest(self, store: Depot, file: File) -> None:
+    def _digest(self, store: CheckpointStore, file: CheckpointFile) -> None:
         digest = hashlib.sha256()
         with closing(self._chunks(store, file)) as chunks:
             for chunk in chunks:
                 digest.update(chunk)
         _compare_digest(file, digest.hexdigest())
 
-    def _copy(self, source_file: File, target_file: File) -> None:
+    def _copy(self, source_file: CheckpointFile, target_file: CheckpointFile) -> None:
         digest, unflushed = hashlib.sha256(), 0
         with closing(self._chunks(self._source, source_file)) as chunks, self._target.create(target_file.path) as sink:
             for chunk in chunks:
@@ -211,15 +213,15 @@ class _TransferWork:
                     unflushed = 0
             _compare_digest(source_file, digest.hexdigest())
 
-    def _chunks(self, store: Depot, file: File) -> Generator[bytes, None, None]:
+    def _chunks(self, store: CheckpointStore, file: CheckpointFile) -> Generator[bytes, None, None]:
         """Yield the whole content, some of it read ahead. IncompleteCheckpointError if the file is gone or shorter."""
         try:
             with store.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
                 yield from self._read(reader, file, pool)
         except FileNotFoundError:
-            raise NotWholeError(f"{file.path} is gone") from None
+            raise IncompleteCheckpointError(f"{file.path} is gone") from None
 
-    def _read(self, reader: Reader, file: File, pool: ThreadPoolExecutor) -> Iterator[bytes]:
+    def _read(self, reader: StoreReader, file: CheckpointFile, pool: ThreadPoolExecutor) -> Iterator[bytes]:
         ahead: deque[tuple[int, Future[bytes]]] = deque()
         offset = 0
         try:
@@ -231,7 +233,7 @@ class _TransferWork:
                 piece, future = ahead.popleft()
                 chunk = future.result()
                 if len(chunk) != piece:
-                    raise NotWholeError(f"{file.path} is cut short")
+                    raise IncompleteCheckpointError(f"{file.path} is cut short")
                 if self.is_over:
                     raise CancelledError("another file failed")
                 self._pace.take(piece)
@@ -241,6 +243,6 @@ class _TransferWork:
                 future.cancel()
 
 
-def _compare_digest(file: File, digest: str) -> None:
+def _compare_digest(file: CheckpointFile, digest: str) -> None:
     if digest != file.sha256:
-        raise NotWholeError(f"{file.path} is not as it was written")
+        raise IncompleteCheckpointError(f"{file.path} is not as it was written")

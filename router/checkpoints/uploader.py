@@ -11,14 +11,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.checkpoints.checkpoints import Journal, manifest_at, retire
-from router.checkpoints.control_folder import Answers, Written
-from router.checkpoints.copy_order import Waiting, choose
-from router.checkpoints.errors import CancelledError, NotWholeError, StorageError
-from router.checkpoints.manifest import LARGEST_BYTES, Manifest, parse, step_of
-from router.checkpoints.object_store import Depot, Folder
-from router.checkpoints.rate_limit import Pace
-from router.checkpoints.transfer import PARALLEL, Moved, transfer
+from router.checkpoints.checkpoints import CopyJournal, read_manifest, remove_old_checkpoints
+from router.checkpoints.control_folder import SaveMessage, UploaderControlFolder
+from router.checkpoints.copy_order import PendingCheckpoint, choose_checkpoint
+from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
+from router.checkpoints.manifest import LARGEST_BYTES, CheckpointManifest, parse_manifest, parse_step
+from router.checkpoints.object_store import CheckpointStore, FolderStore
+from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import PARALLEL, TransferResult, transfer_checkpoint
 
 # How often the folders are read, in seconds: with an agent, and without.
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
@@ -27,7 +27,7 @@ _PAUSE, _LONGEST_PAUSE, _LONGEST_PRESSED = 0.5, 30.0, 2.0
 
 
 @dataclass(frozen=True)
-class How:
+class UploadSettings:
     """The settings of an uploader.
 
     ``leads``: it copies; otherwise it waits for what another machine copies from the same folder, and only answers.
@@ -40,7 +40,7 @@ class How:
     bytes_per_second: float | None = None
 
 
-Done = tuple[Manifest, Moved]
+DurableCopy = tuple[CheckpointManifest, TransferResult]
 
 
 class Uploader:
@@ -52,26 +52,26 @@ class Uploader:
 
     def __init__(
         self,
-        target: Depot,
+        target: CheckpointStore,
         *,
         folder: Path,
-        answers: Answers | None,
-        how: How,
+        answers: UploaderControlFolder | None,
+        how: UploadSettings,
         tell: Callable[[str], None],
         ticks: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._sleep = sleep
         self._target, self._answers, self._how, self._tell, self._ticks = target, answers, how, tell, ticks
-        self._source = Folder(folder)
-        self._journal = Journal(self._source.path, target.url) if how.leads else None
+        self._source = FolderStore(folder)
+        self._journal = CopyJournal(self._source.path, target.url) if how.leads else None
         self._marks: dict[str, tuple[int, int]] | None = None
-        self._waiting: list[Manifest] = []
-        self._last: Manifest | None = None
+        self._waiting: list[CheckpointManifest] = []
+        self._last: CheckpointManifest | None = None
         self._open_requests: list[tuple[str, int, float]] = []
         self._last_answered = ""
         self._pool = ThreadPoolExecutor(1)
-        self._job: tuple[Manifest | None, Pace, Future[Done | None]] | None = None
+        self._job: tuple[CheckpointManifest | None, TransferLimits, Future[DurableCopy | None]] | None = None
         self._removal: Future[list[int]] | None = None
         self._failures, self._failed_at, self._not_before = 0, 0.0, 0.0
         self._rate: float | None = None
@@ -116,7 +116,7 @@ class Uploader:
         """Find manifests that were written since the last call; at the first call, only the newest counts."""
         found: dict[str, tuple[int, int]] = {}
         for name in self._source.names():
-            if step_of(name) is not None:
+            if parse_step(name) is not None:
                 try:
                     state = (self._source.path / name).stat()
                 except OSError:
@@ -129,13 +129,13 @@ class Uploader:
         new.sort(key=lambda name: (found[name][0], name))
         for name in new[-1:] if before is None else new:
             try:
-                manifest = parse(name, self._source.read(name, LARGEST_BYTES))
+                manifest = parse_manifest(name, self._source.read(name, LARGEST_BYTES))
             except (OSError, ValueError) as error:
                 self._tell(f"passed over {name}: {error}")
                 continue
             self._waiting = [*(one for one in self._waiting if one.step != manifest.step), manifest]
 
-    def _handle_message(self, written: Written) -> None:
+    def _handle_message(self, written: SaveMessage) -> None:
         if written.failed is not None:
             self._send_answer({"id": written.id, "failed": written.failed})
             return
@@ -166,17 +166,17 @@ class Uploader:
             if self._job is None and self._ticks() >= self._not_before:
                 self._not_before = self._ticks() + IDLE_SECONDS
                 waiting = self._waiting
-                self._submit(None, Pace(ticks=self._ticks), lambda: _find_durable(waiting, self._target))
+                self._submit(None, TransferLimits(ticks=self._ticks), lambda: _find_durable(waiting, self._target))
             return
         self._start_copy(seconds)
 
     def _start_copy(self, seconds: float | None) -> None:
         running, pace, _ = self._job or (None, None, None)
         moved = pace.moved if pace is not None else 0
-        waiting = [Waiting(one.step, max(0, one.bytes - moved * (one is running))) for one in self._waiting]
+        waiting = [PendingCheckpoint(one.step, max(0, one.bytes - moved * (one is running))) for one in self._waiting]
         # A checkpoint that was written again meanwhile counts as another one.
         step = next((one.step for one in self._waiting if one is running), None)
-        chosen = choose(waiting, step, (pace.rate if pace is not None else None) or self._rate, seconds)
+        chosen = choose_checkpoint(waiting, step, (pace.rate if pace is not None else None) or self._rate, seconds)
         if pace is not None:
             if seconds is not None:
                 pace.lift()
@@ -189,14 +189,16 @@ class Uploader:
             return
         manifest = next(one for one in self._waiting if one.step == chosen)
         most = self._how.bytes_per_second if seconds is None else None
-        own = Pace(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
+        own = TransferLimits(bytes_per_second=most, rate=self._rate, ticks=self._ticks)
         self._submit(manifest, own, lambda: (manifest, self._copy(manifest, own)))
 
-    def _submit(self, manifest: Manifest | None, pace: Pace, do: Callable[[], Done | None]) -> None:
+    def _submit(
+        self, manifest: CheckpointManifest | None, pace: TransferLimits, do: Callable[[], DurableCopy | None]
+    ) -> None:
         self._job = (manifest, pace, self._pool.submit(do))
 
-    def _copy(self, manifest: Manifest, pace: Pace) -> Moved:
-        return transfer(
+    def _copy(self, manifest: CheckpointManifest, pace: TransferLimits) -> TransferResult:
+        return transfer_checkpoint(
             self._source,
             manifest,
             self._target,
@@ -219,7 +221,7 @@ class Uploader:
             done = future.result()
         except CancelledError:
             return
-        except NotWholeError as error:
+        except IncompleteCheckpointError as error:
             self._tell(f"passed over {manifest.name if manifest is not None else ''}: {error}")
             self._give_up(manifest, str(error))
             return
@@ -232,7 +234,7 @@ class Uploader:
             self._rate = pace.rate if done[1].bytes else self._rate
             self._handle_durable(*done)
 
-    def _handle_durable(self, manifest: Manifest, moved: Moved) -> None:
+    def _handle_durable(self, manifest: CheckpointManifest, moved: TransferResult) -> None:
         self._failures, self._not_before = 0, 0.0
         if moved.bytes:
             size = f"{moved.bytes / 1e6:,.1f} MB in {moved.seconds:.1f} s"
@@ -244,9 +246,9 @@ class Uploader:
         self._last, self._waiting = manifest, self._waiting[at + 1 :]
         self._answer(manifest, moved.seconds)
         if self._how.leads:
-            self._removal = self._pool.submit(retire, self._target, self._how.keep, moved.step)
+            self._removal = self._pool.submit(remove_old_checkpoints, self._target, self._how.keep, moved.step)
 
-    def _answer(self, manifest: Manifest, seconds: float) -> None:
+    def _answer(self, manifest: CheckpointManifest, seconds: float) -> None:
         """Report that a checkpoint is durable, for its request and those before it; later ones wait on."""
         later = {one.step for one in self._waiting}
         ours = [entry for entry in self._open_requests if entry[1] not in later]
@@ -265,7 +267,7 @@ class Uploader:
         )
         self._last_answered = names[-1] if names else self._last_answered
 
-    def _give_up(self, manifest: Manifest | None, why: str) -> None:
+    def _give_up(self, manifest: CheckpointManifest | None, why: str) -> None:
         """Give up a checkpoint that cannot be copied any more. A newer one answers for it, if there is one."""
         self._waiting = [one for one in self._waiting if one is not manifest]
         if self._waiting:
@@ -281,11 +283,11 @@ class Uploader:
             self._answers.say(body)
 
 
-def _find_durable(waiting: Sequence[Manifest], target: Depot) -> Done | None:
+def _find_durable(waiting: Sequence[CheckpointManifest], target: CheckpointStore) -> DurableCopy | None:
     """Return the newest of them that is durable."""
     for manifest in reversed(waiting):
-        there = manifest_at(target, manifest.step)
+        there = read_manifest(target, manifest.step)
         if there is not None and there.is_same(manifest):
             files = len(manifest.files)
-            return manifest, Moved(manifest.step, target.where(manifest.name), files, 0, manifest.bytes, 0.0)
+            return manifest, TransferResult(manifest.step, target.where(manifest.name), files, 0, manifest.bytes, 0.0)
     return None

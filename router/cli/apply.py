@@ -13,29 +13,29 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import usd_of
+from router.cli.options import parse_usd_option
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
     WAIT_HELP,
-    in_turn,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
-    who,
+    acting_user,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    lock_provisioning,
+    open_controller_session,
 )
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from router.app.settings import Opened
-    from router.controller.accept import Accepted
-    from router.controller.context import Site
-    from router.controller.guardrails import Guard, PriceNow, Refusal
+    from router.app.settings import AppSettings
+    from router.controller.accept import AcceptedOrders
+    from router.controller.context import ControllerContext
+    from router.controller.guardrails import CostLimits, CurrentPrice, Refusal
     from router.controller.orders import Order
-    from router.controller.provision_order import Outcome
+    from router.controller.provision_order import ProvisionResult
     from router.jobs.spec import Job
-    from router.ledger.entry import Entry
+    from router.ledger.entry import LedgerEntry
     from router.planning.plan import Plan
 
 
@@ -105,13 +105,20 @@ def apply(
     old or a price is above its ceiling; 7 credentials.
     """
     from router.config.plan_files import read_plan
-    from router.controller.guardrails import Guard
+    from router.controller.guardrails import CostLimits
     from router.render.apply_text import outcomes_json, outcomes_table, plan_table
 
     plan = read_plan(file)
-    guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
-    with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (opened, site):
-        lock = in_turn(site, wait)
+    guard = CostLimits(
+        parse_usd_option("--max-cost", max_cost),
+        parse_usd_option("--approve-above", approve_above),
+        approved_by.strip(),
+    )
+    with open_controller_session(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (
+        opened,
+        site,
+    ):
+        lock = lock_provisioning(site, wait)
         work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
         accepted, prices, refused = work.evaluate(guard)
         if not accepted.errands:
@@ -138,8 +145,8 @@ class _Work:
 
     def __init__(
         self,
-        site: Site,
-        opened: Opened,
+        site: ControllerContext,
+        opened: AppSettings,
         plan: Plan,
         book: str,
         limits: Path | None,
@@ -149,7 +156,7 @@ class _Work:
         override_policy: bool,
     ) -> None:
         from router.config.limits_file import read_limits
-        from router.controller.accepted_limits import limits_text
+        from router.controller.accepted_limits import limits_json
         from router.controller.orders import orders_of
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
@@ -160,28 +167,28 @@ class _Work:
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
         # The limits that the plan was made with are known if it was planned on this machine.
-        stored_limits = Limits.model_validate_json(limits_text(site.store, self._digest))
+        stored_limits = Limits.model_validate_json(limits_json(site.store, self._digest))
         self._limits = stored_limits if limits is None else read_limits(limits)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
 
-    def evaluate(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
+    def evaluate(self, guard: CostLimits) -> tuple[AcceptedOrders, tuple[CurrentPrice, ...], tuple[Refusal, ...]]:
         """Return the accepted requests, their current prices, and every reason to refuse them.
 
         Raises InvalidInputError.
         """
         from pricing.money import Usd
-        from router.controller.accept import errands_of, over_budget
-        from router.controller.guardrails import prices_now, refusals
-        from router.controller.placement_options import most_at_risk
-        from router.controller.provision_order import standing
-        from router.controller.run_policies import assigned, policy_refusals
-        from router.controller.secret_refs import resolved
-        from router.ledger.budget import holding
+        from router.controller.accept import budget_refusals, requests_of
+        from router.controller.guardrails import current_prices, find_refusals
+        from router.controller.placement_options import maximum_cost
+        from router.controller.provision_order import existing_result
+        from router.controller.run_policies import assign_policy, policy_refusals
+        from router.controller.secret_refs import resolve_environment
+        from router.ledger.budget import budgets_in_force
         from router.ledger.month import Month
 
         site, plan = self._site, self._plan
-        accepted = errands_of(
+        accepted = requests_of(
             plan,
             self._digest,
             self._orders,
@@ -189,23 +196,25 @@ class _Work:
             self._book,
             self._tries,
             self._limits,
-            lambda order, job: assigned(order, job, site.deploy, override=self._override),
+            lambda order, job: assign_policy(order, job, site.deploy, override=self._override),
         )
         self._check_reach(accepted)
-        open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
+        open_orders = [
+            o for o in self._orders if (s := existing_result(site, self._digest, o)) is None or s.attempt is None
+        ]
         for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
             # A secret that cannot be resolved must fail before anything is provisioned.
-            resolved(job, site.environment, site.deploy.secrets_of(job.team))
-        prices = prices_now(open_orders, self._book, self._limits)
+            resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
+        prices = current_prices(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
         accepted_before = site.store.plan(self._digest) is not None
         now = site.clock()
-        at_risk = Usd.total(most_at_risk(e.choices) for e in accepted.errands if e.order in open_orders)
-        refused = refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
+        at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.errands if e.order in open_orders)
+        refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
         # A plan accepted while it was fresh may be applied later; prices are checked each time.
         refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
-        budgets = over_budget(
+        budgets = budget_refusals(
             open_orders,
             plan,
             self._jobs,
@@ -213,12 +222,12 @@ class _Work:
             _this_month(site),
             site.store.attempts(alive=True),
             now,
-            holding(site.store.budgets.all(), Month.of(now)),
+            budgets_in_force(site.store.budgets.all(), Month.of(now)),
         )
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
         return accepted, prices, (*refused, *policies, *budgets)
 
-    def was_confirmed(self, accepted: Accepted) -> bool:
+    def was_confirmed(self, accepted: AcceptedOrders) -> bool:
         """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
         from router.controller.accept import APPLY
 
@@ -227,31 +236,35 @@ class _Work:
         return bool(amounts) and accepted.at_risk_usd <= max(amounts)
 
     def carry_out(
-        self, accepted: Accepted, guard: Guard, lock: AbstractContextManager[object], *, follow: bool
-    ) -> tuple[Outcome, ...]:
+        self, accepted: AcceptedOrders, guard: CostLimits, lock: AbstractContextManager[object], *, follow: bool
+    ) -> tuple[ProvisionResult, ...]:
         """Provision the gangs that are due and return their results.
 
         Raises HeldError if another command holds the lock, and CommandError if what it did meanwhile leaves no money
         for this plan. In both cases nothing was provisioned or written.
         """
-        from router.cli.watch import watcher_of
-        from router.controller.accept import record
-        from router.controller.apply import Applying
-        from router.controller.workspaces import spec_json
+        from router.cli.watch import build_supervisor
+        from router.controller.accept import record_acceptance
+        from router.controller.apply import PlanExecution
+        from router.controller.workspaces import job_json
         from router.planning.plan_json import plan_to_json
 
         def accept() -> None:
             if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
-            specs = {request.digest: spec_json(request.job) for request in accepted.errands}
-            record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs, self._limits)
+            specs = {request.digest: job_json(request.job) for request in accepted.errands}
+            record_acceptance(
+                self._site, accepted, plan_to_json(self._plan), acting_user(), guard.approved_by, specs, self._limits
+            )
 
-        applying = Applying(self._site, accepted.errands)
-        with terminated_as_interrupted():
+        applying = PlanExecution(self._site, accepted.errands)
+        with interrupt_on_sigterm():
             outcomes = applying.now(lock, accept, _report_stopping)
             if follow:
                 try:
-                    outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _report_stopping)
+                    outcomes = applying.stay(
+                        build_supervisor(self._site, self._book_name, self._digest), _report_stopping
+                    )
                 except KeyboardInterrupt:
                     console.note("\nno longer followed; running gangs continue: see `stepfare status`")
                     raise
@@ -259,13 +272,13 @@ class _Work:
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
         from router.config.job_files import load_jobs
-        from router.controller.workspaces import job_of
+        from router.controller.workspaces import parse_job
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
         stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded}
-        return {**{name: job_of(text) for name, text in stored.items() if text is not None}, **loaded}
+        return {**{name: parse_job(text) for name, text in stored.items() if text is not None}, **loaded}
 
-    def _check_reach(self, accepted: Accepted) -> None:
+    def _check_reach(self, accepted: AcceptedOrders) -> None:
         """Raise InvalidInputError if remote machines could only call this machine's loopback address."""
         from terraform.module_metadata import is_local
 
@@ -280,21 +293,21 @@ class _Work:
             )
 
 
-def _this_month(site: Site) -> tuple[Entry, ...]:
-    from router.ledger.entry import Kind
+def _this_month(site: ControllerContext) -> tuple[LedgerEntry, ...]:
+    from router.ledger.entry import LedgerEntryKind
 
     first = site.clock().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return site.store.ledger.entries(since=first, kind=Kind.METERED)
+    return site.store.ledger.entries(since=first, kind=LedgerEntryKind.METERED)
 
 
 def _report_stopping() -> None:
-    leave_when_asked_again("stopping: half provisioned gangs are being released")
+    exit_on_second_interrupt("stopping: half provisioned gangs are being released")
 
 
-def _confirm(accepted: Accepted, yes: bool) -> bool:
+def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
     import sys
 
-    from router.render.tables import dollars
+    from router.render.tables import format_usd
 
     if yes:
         return True
@@ -302,9 +315,9 @@ def _confirm(accepted: Accepted, yes: bool) -> bool:
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
     gangs = f"{len(accepted.errands)} gang{'s' if len(accepted.errands) != 1 else ''}"
     question = (
-        f"Make {gangs}, expected {dollars(accepted.expected_usd)}, at risk up to {dollars(accepted.at_risk_usd)}?"
+        f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )
-    return console.agreed(question)
+    return console.ask_confirmation(question)
 
 
 def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
@@ -313,16 +326,16 @@ def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
     return exit_code(refused)
 
 
-def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> ExitCode:
-    from router.controller.causes import Cause
-    from router.controller.provision_order import Result
+def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *, followed: bool) -> ExitCode:
+    from router.controller.causes import FailureCause
+    from router.controller.provision_order import ProvisionStatus
     from router.state.records import Phase
 
-    if any(outcome.cause is Cause.CREDENTIALS for outcome in outcomes):
+    if any(outcome.cause is FailureCause.CREDENTIALS for outcome in outcomes):
         return ExitCode.CREDENTIALS
-    if any(outcome.result is Result.STOPPED for outcome in outcomes):
+    if any(outcome.result is ProvisionStatus.STOPPED for outcome in outcomes):
         return ExitCode.INTERRUPTED
-    if any(outcome.result is Result.FAILED for outcome in outcomes):
+    if any(outcome.result is ProvisionStatus.FAILED for outcome in outcomes):
         return ExitCode.PARTIAL
     if followed:
         final_attempts = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]

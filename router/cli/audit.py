@@ -12,8 +12,8 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.render.tables import columns, dollars, stamp
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_table, format_timestamp, format_usd
 
 SCHEMA_VERSION = 1
 
@@ -40,9 +40,9 @@ def audit(
     """
     from dataclasses import asdict
 
-    from router.state.hash_chain import verify
+    from router.state.hash_chain import verify_chain
 
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         entries = store.audit_log()
         if output is AuditFormat.JSON:
             rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]
@@ -51,10 +51,10 @@ def audit(
             table = [
                 (
                     str(e.seq),
-                    stamp(e.at),
+                    format_timestamp(e.at),
                     e.who,
                     e.what,
-                    dollars(e.usd),
+                    format_usd(e.usd),
                     e.digest[:12],
                     e.hash[:12],
                     _policies(e.details),
@@ -62,7 +62,7 @@ def audit(
                 for e in entries
             ]
             console.out(
-                columns(
+                format_table(
                     ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "POLICY"),
                     table,
                     frozenset({"SEQ", "AT RISK"}),
@@ -71,7 +71,7 @@ def audit(
             )
         else:
             console.out("nothing was done yet")
-        broken = verify(entries)
+        broken = verify_chain(entries)
         if broken is not None:
             raise CommandError(f"entry {broken} is not what was written: somebody changed or removed one")
     return ExitCode.OK

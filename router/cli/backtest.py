@@ -13,11 +13,11 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import refused
+from router.cli.options import option_error
 
-PUBLISHED = ("greedy", "sliced", "up", "up-plain")
-USUAL = ("ours", *PUBLISHED)
-ASKING = ("greedy", "up-s", "lindy", "skynomad")
+PUBLISHED_POLICIES = ("greedy", "sliced", "up", "up-plain")
+DEFAULT_POLICIES = ("ours", *PUBLISHED_POLICIES)
+PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
 _MOST_BLOCKS = 100
 
 
@@ -28,7 +28,7 @@ class BacktestFormat(StrEnum):
     JSON = "json"
 
 
-class HolesChoice(StrEnum):
+class MissingTicksOption(StrEnum):
     """Treatment of a tick without an observation."""
 
     REFUSE = "refuse"
@@ -88,8 +88,8 @@ def backtest(
     ] = None,
     on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None,
     holes: Annotated[
-        HolesChoice, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
-    ] = HolesChoice.REFUSE,
+        MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
+    ] = MissingTicksOption.REFUSE,
     tick: Annotated[str | None, typer.Option(metavar="TIME", help="Interval between looks.")] = None,
     every: Annotated[str, typer.Option(metavar="TIME", help="Interval between windows.")] = "6h",
     blocks: Annotated[
@@ -119,18 +119,18 @@ def backtest(
 
     Policies learn only from data recorded before a window begins; see docs/backtest.md.
     """
-    from router.app.backtest import run
+    from router.app.backtest import run_backtest
     from router.app.backtest_cells import cells_of
     from router.app.backtest_jobs import GB_PER_GIB
-    from router.backtest.scores import pool, scores
-    from router.backtest.timeline import follow, widest
-    from router.backtest.windows import Move, Windows
+    from router.backtest.scores import pool_windows, score_policies
+    from router.backtest.timeline import follow_window, pick_widest_window
+    from router.backtest.windows import CheckpointMove, WindowLayout
     from router.cli import backtest_options as options
     from router.config.trace_sets import read_trace_sets
     from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
     from router.render import backtest_page, backtest_plot, backtest_text
-    from router.render.web_page import check_places
+    from router.render.web_page import check_output_folders
 
     if list_policies:
         console.out(backtest_text.policies())
@@ -140,12 +140,16 @@ def backtest(
             "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
         )
     if html is not None:
-        backtest_plot.check()
-    check_places(csv, html)
-    windows = Windows(blocks, options.seconds("--every", every))
-    names = options.policies(policy or (ASKING if probes else PUBLISHED if blocks == 1 else USUAL), probes, blocks)
-    works = options.works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
-    deadlines = [options.seconds("--deadline", text) for text in deadline or ()]
+        backtest_plot.require_matplotlib()
+    check_output_folders(csv, html)
+    windows = WindowLayout(blocks, options.parse_seconds("--every", every))
+    names = options.parse_policies(
+        policy or (PROBING_POLICIES if probes else PUBLISHED_POLICIES if blocks == 1 else DEFAULT_POLICIES),
+        probes,
+        blocks,
+    )
+    works = options.build_works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
+    deadlines = [options.parse_seconds("--deadline", text) for text in deadline or ()]
     if too_low := [share for share in ratio or () if not share >= 1]:
         raise InvalidInputError.single(
             f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
@@ -153,18 +157,18 @@ def backtest(
     try:
         rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
     except ValueError as error:
-        raise refused("--transfer", error) from None
+        raise option_error("--transfer", error) from None
     if rate is not None and not rate > 0:
         raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
     with console.progress("reading traces"):
         sets = read_trace_sets(
             traces,
             prices=prices,
-            listed=options.listed(spot_price, on_demand_price),
+            listed=options.parse_list_prices(spot_price, on_demand_price),
             holes=Holes(holes.value),
-            tick_s=None if tick is None else options.seconds("--tick", tick),
+            tick_s=None if tick is None else options.parse_seconds("--tick", tick),
         )
-    move = Move(usd_per_gb=egress)
+    move = CheckpointMove(usd_per_gb=egress)
     cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
     for work_item in works:
         for line in work_item.notes:
@@ -172,7 +176,7 @@ def backtest(
     count = processes or os.cpu_count() or 1
     try:
         with console.bars() as bars:
-            results = run(
+            results = run_backtest(
                 cells,
                 windows,
                 names,
@@ -182,14 +186,14 @@ def backtest(
             )
     except BrokenProcessPool:
         raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
-    pooled = pool(cells, windows, results)
-    scored = [(cell, scores(cell)) for cell in pooled]
+    pooled = pool_windows(cells, windows, results)
+    scored = [(cell, score_policies(cell)) for cell in pooled]
     if csv is not None:
         console.write(backtest_text.rows(pooled), csv)
     if html is not None:
         with console.progress("drawing"):
-            example = widest(pooled)
-            runs = follow(example, windows, names, paid=probes)
+            example = pick_widest_window(pooled)
+            runs = follow_window(example, windows, names, paid=probes)
         backtest_page.write(html, scored, windows, example, runs)
     texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
     console.out(texts[output](scored, windows))

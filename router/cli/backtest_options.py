@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError, Problem
-from router.cli.options import length_of_time, moment_of_planning, refused
+from router.cli.options import option_error, parse_duration_option, parse_now
 
 if TYPE_CHECKING:
-    from router.app.backtest_jobs import Work
+    from router.app.backtest_jobs import BacktestJob
     from router.config.trace_values import ListPrices
 
 
-def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
+def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     """Return the names of the policies, each once.
 
     With ``probes`` every policy must be able to probe zones. A policy that learns needs at least two blocks.
     """
-    from router.backtest.catalogue import POLICIES, named
+    from router.backtest.catalogue import POLICIES, find_backtest_policy
 
     names, problems = list[str](), list[Problem]()
     for word in (word.strip() for text in given for word in text.split(",")):
         try:
-            found = named(word)
+            found = find_backtest_policy(word)
         except KeyError as error:
             problems.append(Problem("", "--policy", f"there is no policy {word!r}", str(error.args[0])))
             continue
@@ -39,7 +39,7 @@ def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def works(
+def build_works(
     jobs: Sequence[str] | None,
     work: str | None,
     deadline: Sequence[str] | None,
@@ -50,12 +50,12 @@ def works(
     accelerator: str | None,
     book: str,
     now: str | None,
-) -> tuple[Work, ...]:
+) -> tuple[BacktestJob, ...]:
     """Return the work of the job files, or the one that the other options describe."""
-    from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
+    from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
     from router.jobs.quantities import parse_gib
 
-    launch = length_of_time("--changeover", changeover)
+    launch = parse_duration_option("--changeover", changeover)
     if jobs:
         given = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
         for option in (option for option, value in given.items() if value is not None):
@@ -63,7 +63,7 @@ def works(
         if accelerator is None:
             what = "is missing: how fast a job is depends on the machines of which the traces are"
             raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
-        return works_of(jobs, moment_of_planning(now), book, accelerator, launch)
+        return backtest_jobs_of(jobs, parse_now(now), book, accelerator, launch)
     if work is None:
         raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
     if accelerator is not None:
@@ -75,17 +75,17 @@ def works(
     try:
         gib = 0.0 if checkpoint is None else parse_gib(checkpoint)
     except ValueError as error:
-        raise refused("--checkpoint", error) from None
+        raise option_error("--checkpoint", error) from None
     if gib < 0:
         raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
     changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
     lost_s = round(changeover_time.total_seconds())
-    return (Work(f"{work} of work", seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
+    return (BacktestJob(f"{work} of work", parse_seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
 
 
-def seconds(option: str, text: str, least: int = 1) -> int:
+def parse_seconds(option: str, text: str, least: int = 1) -> int:
     """Return a duration in whole seconds, at least ``least``."""
-    duration = length_of_time(option, text)
+    duration = parse_duration_option(option, text)
     assert duration is not None
     total = duration.total_seconds()
     if total < least or total != int(total):
@@ -94,7 +94,7 @@ def seconds(option: str, text: str, least: int = 1) -> int:
     return int(total)
 
 
-def listed(spot: float | None, on_demand: float | None) -> ListPrices | None:
+def parse_list_prices(spot: float | None, on_demand: float | None) -> ListPrices | None:
     """Return the prices of traces that have none, or None if no price was given."""
     from router.config.trace_values import ListPrices
 

@@ -13,12 +13,12 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.options import parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
-    from router.showback.bills import Deed, Standing
-    from router.state.store import Store
+    from router.showback.bills import BillDecisionKind, BillStanding
+    from router.state.store import StateStore
 
 Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
@@ -43,9 +43,9 @@ def restore(
 
     Exit codes: 0; 2 no such bill, or it is in force already.
     """
-    from router.showback.bills import Deed
+    from router.showback.bills import BillDecisionKind
 
-    first, *others = _decide(Deed.RESTORE, identity, reason, deploy, clouds, now)
+    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, deploy, clouds, now)
     _say(first, "stands again")
     for each in others:
         if each.replaced_by == first.bill.id:
@@ -70,29 +70,29 @@ def remove(
 
     Exit codes: 0; 2 no such bill, or it is not in force.
     """
-    from router.showback.bills import Deed
+    from router.showback.bills import BillDecisionKind
 
     if not reason.strip():
         raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-    first, *_ = _decide(Deed.REMOVE, identity, reason, deploy, clouds, now)
+    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, deploy, clouds, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
     return ExitCode.OK
 
 
 def _decide(
-    what: Deed, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
-) -> tuple[Standing, ...]:
+    what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
+) -> tuple[BillStanding, ...]:
     from pricing.money import ZERO
-    from router.prices.home import bills_folder
+    from router.prices.data_folders import bills_folder
     from router.showback.bill_store import BillStore
 
-    moment, bills = moment_of_planning(now), BillStore(bills_folder())
-    with opened_store(deploy, clouds) as (_, store):
-        standings = bills.decide(what, identity, reason, who(), moment)
+    moment, bills = parse_now(now), BillStore(bills_folder())
+    with open_state_store(deploy, clouds) as (_, store):
+        standings = bills.decide(what, identity, reason, acting_user(), moment)
         bill = standings[0].bill
         store.audit(
-            who(),
+            acting_user(),
             f"bills {what}",
             bill.sha256,
             ZERO,
@@ -102,44 +102,44 @@ def _decide(
             rows=bill.rows,
             sums=bill.sums,
         )
-        say_corrections(store)
+        report_corrections(store)
     return standings
 
 
-def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
+def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
     """Book corrections of closed months after bills changed.
 
     Without a state no month is closed, and nothing is done. Errors of the state are only reported.
     """
-    from router.app.settings import Files, read_files
+    from router.app.settings import SettingsFiles, read_settings
     from router.cli.console import CommandError
 
-    if not read_files(Files(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
+    if not read_settings(SettingsFiles(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
         return
     try:
-        with opened_store(deploy, clouds) as (_, store):
-            say_corrections(store)
+        with open_state_store(deploy, clouds) as (_, store):
+            report_corrections(store)
     except CommandError as error:
         what = "whether closed months are corrected is not known; the next `showback` books it"
         console.note(f"{what}: {error}", "warning")
 
 
-def say_corrections(store: Store) -> None:
+def report_corrections(store: StateStore) -> None:
     """Book corrections for closed months whose bills changed, and report them."""
     from pricing.money import ZERO
     from router.app.bill_views import seals
-    from router.prices.home import bills_folder, extract_folder
+    from router.prices.data_folders import bills_folder, extract_folder
 
     if not seals(store):
         return
     from router.app.corrections import book_corrections
 
-    booked = book_corrections(store, extract_folder(), bills_folder(), who())
+    booked = book_corrections(store, extract_folder(), bills_folder(), acting_user())
     if booked is None:
         return
     at = datetime.fromisoformat(booked.at)
     store.audit(
-        who(),
+        acting_user(),
         "bills correction",
         booked.sha256,
         ZERO,
@@ -160,8 +160,8 @@ def say_corrections(store: Store) -> None:
         )
 
 
-def _say(standing: Standing, what: str) -> None:
-    from router.render.bills_text import sums_of, whose
+def _say(standing: BillStanding, what: str) -> None:
+    from router.render.bills_text import describe_bill, format_sums
 
     bill = standing.bill
-    console.note(f"{bill.id} {what} ({whose(bill)}): {sums_of(bill)}")
+    console.note(f"{bill.id} {what} ({describe_bill(bill)}): {format_sums(bill)}")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.bills import ListFormat
-from router.cli.bills_change import correct_closed
-from router.cli.options import moment_of_planning
+from router.cli.bills import BillFormat
+from router.cli.bills_change import correct_closed_months
+from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP
 
 if TYPE_CHECKING:
-    from router.showback.bill_import import Imported
-    from router.showback.bills import Bill, Fall, Standing
+    from router.showback.bill_import import BillImport
+    from router.showback.bills import BillDecrease, BillStanding, ImportedBill
 
 SCHEMA_VERSION = 1
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, CSV in gzip, or Parquet.")],
     allow_duplicates: Annotated[bool, typer.Option("--allow-duplicates", help="Accept rows that occur twice.")] = False,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
@@ -44,19 +44,19 @@ def import_files(
     """
     from dataclasses import asdict
 
-    from router.prices.home import bills_folder
+    from router.prices.data_folders import bills_folder
     from router.render.bills_text import as_record, gap_lines, table
     from router.showback.bill_import import import_bills
     from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
     with console.progress("reading"):
-        imported = import_bills(files, store, moment_of_planning(now), duplicates=allow_duplicates)
+        imported = import_bills(files, store, parse_now(now), duplicates=allow_duplicates)
     all_bills = store.bills()
     standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
     changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
     falls = list(_find_falls(changed, all_bills))
-    if output is ListFormat.JSON:
+    if output is BillFormat.JSON:
         record = {
             "schema_version": SCHEMA_VERSION,
             "new": imported.new,
@@ -82,26 +82,26 @@ def import_files(
     for before, bill, fallen in falls:
         _warn(before, bill, fallen)
     if imported.new:
-        correct_closed(deploy, clouds)
-    if imported.new and output is ListFormat.TABLE:
+        correct_closed_months(deploy, clouds)
+    if imported.new and output is BillFormat.TABLE:
         console.note(f"stored in {store.folder}")
 
 
 def _find_falls(
-    changed: list[Standing], all_bills: tuple[Standing, ...]
-) -> Iterator[tuple[Bill, Bill, tuple[Fall, ...]]]:
+    changed: list[BillStanding], all_bills: tuple[BillStanding, ...]
+) -> Iterator[tuple[ImportedBill, ImportedBill, tuple[BillDecrease, ...]]]:
     """Yield each bill that replaced one with higher figures: the earlier bill, the new bill, the figures that fell."""
-    from router.showback.bills import falls
+    from router.showback.bills import find_decreases
 
     bills = {each.bill.id: each.bill for each in all_bills}
     for each in changed:
-        if each.replaces is not None and (fallen := falls(bills[each.replaces], each.bill)):
+        if each.replaces is not None and (fallen := find_decreases(bills[each.replaces], each.bill)):
             yield bills[each.replaces], each.bill, fallen
 
 
-def _report(imported: Imported, standings: list[Standing], changed: list[Standing]) -> None:
-    from router.render.bills_text import sums_of
-    from router.showback.duplicates import together
+def _report(imported: BillImport, standings: list[BillStanding], changed: list[BillStanding]) -> None:
+    from router.render.bills_text import format_sums
+    from router.showback.duplicates import describe_duplicates
 
     if not imported.new:
         at = max((each.delivery.imported_at for each in standings), default=imported.delivery.imported_at)
@@ -110,16 +110,16 @@ def _report(imported: Imported, standings: list[Standing], changed: list[Standin
     for each in changed:
         if each.bill.id in imported.delivery.again:
             at = each.delivery.imported_at
-            console.note(f"{each.bill.id} stands again, as imported at {at}: {sums_of(each.bill)}")
+            console.note(f"{each.bill.id} stands again, as imported at {at}: {format_sums(each.bill)}")
         if each.replaces is not None:
             console.note(f"{each.bill.id} replaces {each.replaces}")
     for identity in imported.delivery.same:
         console.note(f"{identity} stands as it did")
     if imported.twice is not None:
-        console.note(f"taken as they are: {together(imported.twice)}", "warning")
+        console.note(f"taken as they are: {describe_duplicates(imported.twice)}", "warning")
 
 
-def _warn(before: Bill, bill: Bill, falls: tuple[Fall, ...]) -> None:
+def _warn(before: ImportedBill, bill: ImportedBill, falls: tuple[BillDecrease, ...]) -> None:
     from router.render.bills_text import fall_lines
 
     for line in fall_lines(before, bill, falls):

@@ -10,21 +10,21 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
+from router.cli.bills_change import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, books_explained, month_of, show
-from router.cli.options import as_of, moment_of_planning, usd_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.render.bills_text import plain
-from router.render.tables import dollars, stamp
+from router.cli.ledger_options import LedgerFormat, parse_month, print_rows, translate_closed_books
+from router.cli.options import parse_as_of, parse_now, parse_usd_option
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.bills_text import escape_unprintable
+from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from router.app.budgets import Far
-    from router.ledger.budget import Budget, Scope, Standing
+    from router.app.budgets import MonthBudgets
+    from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
 Project = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this project.")]
@@ -36,14 +36,14 @@ Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the comma
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 
 
-class BasisChoice(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.Basis`."""
+class BudgetBasisOption(StrEnum):
+    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-Basis = Annotated[BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")]
+Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 _TABLE = ("budget_of", "since", "usd", "spent", "used", "kind", "warn")
 _HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
@@ -52,7 +52,7 @@ _HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
 def list_budgets(
     month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
     history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
-    basis: Basis = BasisChoice.EFFECTIVE,
+    basis: Basis = BudgetBasisOption.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
@@ -67,61 +67,67 @@ def list_budgets(
     stepfare budget list --month 2026-12 -o json
     stepfare budget list --history
     """
-    from router.ledger.budget import set_by
+    from router.ledger.budget import budgets_set_by
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     period = _month(month, "--month", moment)
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         if history:
-            budgets = set_by(store.budgets.all(), as_of(now))
+            budgets = budgets_set_by(store.budgets.all(), parse_as_of(now))
             rows = [_row(each, output) for each in budgets]
         else:
-            progress = far_of(store, period, moment, basis, now)
+            progress = load_budget_progress(store, period, moment, basis, now)
             rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
             if rows:
-                say_counted(output, period, moment, basis, progress)
+                note_counted_costs(output, period, moment, basis, progress)
     right = frozenset({"USD", "SPENT", "USED"})
-    show(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
+    print_rows(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
     return ExitCode.OK
 
 
-def far_of(store: Store, period: Month, moment: datetime, basis: BasisChoice, now: str | None) -> Far:
+def load_budget_progress(
+    store: StateStore, period: Month, moment: datetime, basis: BudgetBasisOption, now: str | None
+) -> MonthBudgets:
     """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
-    from router.app.budgets import how_far
-    from router.prices.home import bills_folder, extract_folder
-    from router.showback.report.query import Asked
-    from router.showback.report.query import Basis as Cost
+    from router.app.budgets import month_budgets
+    from router.prices.data_folders import bills_folder, extract_folder
+    from router.showback.report.query import CostBasis as Cost
+    from router.showback.report.query import ReportQuery
 
-    say_corrections(store)
-    query = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))
-    return how_far(store, query, extract_folder(), bills_folder())
+    report_corrections(store)
+    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
+    return month_budgets(store, query, extract_folder(), bills_folder())
 
 
-def say_counted(output: LedgerFormat, period: Month, moment: datetime, basis: BasisChoice, far: Far) -> None:
+def note_counted_costs(
+    output: LedgerFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
+) -> None:
     """Note which costs the budgets count and which currencies they leave out."""
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind
 
     if output is LedgerFormat.TABLE:
         console.note(
-            f"{period} as of {stamp(moment)}, {basis.value} cost in USD: "
+            f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
             f"invoiced where a bill stands, metered elsewhere"
         )
     for currency, amount in far.others.items():
-        console.note(f"in no budget: {short(amount, Kind.MONEY)} {currency}, for budgets are in USD", "warning")
+        console.note(
+            f"in no budget: {short_text(amount, CellKind.MONEY)} {currency}, for budgets are in USD", "warning"
+        )
 
 
-def share_used(each: Standing) -> str:
+def format_used_share(each: BudgetStatus) -> str:
     """Return the used share of a budget as a report writes it."""
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind
 
-    return "" if each.share is None else short(each.share, Kind.SHARE)
+    return "" if each.share is None else short_text(each.share, CellKind.SHARE)
 
 
-def _spent(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, object]:
+def _spent(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
     if output is LedgerFormat.TABLE:
-        return {"spent": dollars(each.spent), "used": share_used(each)}
+        return {"spent": format_usd(each.spent), "used": format_used_share(each)}
     running = None if each.running is None else str(each.running)
     return {
         "spent_usd": str(each.spent),
@@ -157,14 +163,14 @@ def set_budget(
     """
     from pricing.money import ZERO
 
-    usd = usd_of("AMOUNT", amount)
-    moment = moment_of_planning(now)
+    usd = parse_usd_option("AMOUNT", amount)
+    moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with opened_store(deploy, clouds) as (_, store), books_explained():
+    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
         store.budgets.put(budget)
         store.audit(
-            who(),
+            acting_user(),
             "budget set",
             "",
             usd or ZERO,
@@ -175,7 +181,7 @@ def set_budget(
             warn=list(budget.warn),
         )
     kind = "hard budget" if hard else "budget"
-    console.note(f"{plain(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
+    console.note(f"{escape_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     return ExitCode.OK
 
 
@@ -197,29 +203,33 @@ def remove(
     The exit code is 1 if no budget holds in that month, or its books are closed.
     """
     from pricing.money import ZERO
-    from router.ledger.budget import holding
+    from router.ledger.budget import budgets_in_force
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with opened_store(deploy, clouds, makes=False) as (_, store), books_explained():
-        if not any((each.scope, each.name) == (scope, name) for each in holding(store.budgets.all(), budget.since)):
+    with open_state_store(deploy, clouds, makes=False) as (_, store), translate_closed_books():
+        if not any(
+            (each.scope, each.name) == (scope, name) for each in budgets_in_force(store.budgets.all(), budget.since)
+        ):
             remedy = "`stepfare budget list` shows those that do"
-            raise CommandError(f"no budget of {plain(budget.title)} holds in {budget.since}", remedy=remedy)
+            raise CommandError(
+                f"no budget of {escape_unprintable(budget.title)} holds in {budget.since}", remedy=remedy
+            )
         store.budgets.put(budget)
-        store.audit(who(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
-    console.note(f"{plain(budget.title)}: no budget from {budget.since} on")
+        store.audit(acting_user(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
+    console.note(f"{escape_unprintable(budget.title)}: no budget from {budget.since} on")
     return ExitCode.OK
 
 
 def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object) -> Budget:
-    from router.cli.options import refused
+    from router.cli.options import option_error
     from router.ledger.budget import Budget
 
     try:
-        return Budget(scope=scope, name=name, since=since, who=who(), at=at, **terms)  # type: ignore[arg-type]
+        return Budget(scope=scope, name=name, since=since, who=acting_user(), at=at, **terms)  # type: ignore[arg-type]
     except ValueError as error:
-        raise refused("--warn", error) from None
+        raise option_error("--warn", error) from None
 
 
 def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
@@ -247,7 +257,7 @@ def _percents(text: str) -> tuple[int, ...]:
 def _month(text: str | None, option: str, moment: datetime) -> Month:
     from router.ledger.month import Month
 
-    return Month.of(moment) if text is None else month_of(option, text)
+    return Month.of(moment) if text is None else parse_month(option, text)
 
 
 def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
@@ -263,17 +273,17 @@ def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
     }
     if output is LedgerFormat.JSON:
         return row
-    from router.showback.report.text import harmless
+    from router.showback.report.text import escape_formula
 
     row["warn"] = ",".join(map(str, each.warn))
     if output is LedgerFormat.CSV:
-        return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {name: escape_formula(value) if isinstance(value, str) else value for name, value in row.items()}
     kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
-    usd = "" if each.usd is None else dollars(each.usd)
-    author = plain(each.who)[:24]
+    usd = "" if each.usd is None else format_usd(each.usd)
+    author = escape_unprintable(each.who)[:24]
     return {
         **row,
-        "budget_of": plain(each.title)[:28],
+        "budget_of": escape_unprintable(each.title)[:28],
         "usd": usd,
         "kind": kind,
         "who": author,

@@ -7,19 +7,28 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.budget import Basis, BasisChoice, CloudsFile, DeployFile, Now, far_of, say_counted, share_used
+from router.cli.budget import (
+    Basis,
+    BudgetBasisOption,
+    CloudsFile,
+    DeployFile,
+    Now,
+    format_used_share,
+    load_budget_progress,
+    note_counted_costs,
+)
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, month_of, show
-from router.cli.options import moment_of_planning
-from router.cli.site_options import opened_store
-from router.render.bills_text import plain
-from router.render.tables import dollars
+from router.cli.ledger_options import LedgerFormat, parse_month, print_rows
+from router.cli.options import parse_now
+from router.cli.site_options import open_state_store
+from router.render.bills_text import escape_unprintable
+from router.render.tables import format_usd
 
 if TYPE_CHECKING:
-    from router.app.settings import Opened
-    from router.ledger.budget import Standing
+    from router.app.settings import AppSettings
+    from router.ledger.budget import BudgetStatus
     from router.ledger.month import Month
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _TABLE = ("budget_of", "budget", "spent", "running", "used", "forecast", "state")
 
@@ -31,7 +40,7 @@ def check(
     notify: Annotated[
         bool, typer.Option("--notify/--no-notify", help="Notify the channels of the deploy file.")
     ] = True,
-    basis: Basis = BasisChoice.EFFECTIVE,
+    basis: Basis = BudgetBasisOption.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
@@ -51,36 +60,36 @@ def check(
     """
     from router.ledger.month import Month
 
-    moment = moment_of_planning(now)
-    period = Month.of(moment) if month is None else month_of("--month", month)
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
-        progress = far_of(store, period, moment, basis, now)
+    moment = parse_now(now)
+    period = Month.of(moment) if month is None else parse_month("--month", month)
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+        progress = load_budget_progress(store, period, moment, basis, now)
         standings = progress.standings
         if notify:
             _notify(opened, store, period, standings)
     rows = [_row(each, basis, output) for each in standings]
     right = frozenset({"BUDGET", "SPENT", "RUNNING", "USED", "FORECAST"})
     if standings:
-        say_counted(output, period, moment, basis, progress)
-    show(output, "budgets", rows, _TABLE, right, f"no budget holds in {period}: `stepfare budget set` makes one")
+        note_counted_costs(output, period, moment, basis, progress)
+    print_rows(output, "budgets", rows, _TABLE, right, f"no budget holds in {period}: `stepfare budget set` makes one")
     exceeded = [each for each in standings if each.budget.hard and each.is_over]
     for each in exceeded:
-        console.note(f"{plain(each.budget.title)} is over its hard budget", "error")
+        console.note(f"{escape_unprintable(each.budget.title)} is over its hard budget", "error")
     return ExitCode.OVER_BUDGET if exceeded else ExitCode.OK
 
 
-def _notify(opened: Opened, store: Store, month: Month, standings: tuple[Standing, ...]) -> None:
-    from router.controller.budget_notices import tell
-    from router.controller.notify_channels import channels
+def _notify(opened: AppSettings, store: StateStore, month: Month, standings: tuple[BudgetStatus, ...]) -> None:
+    from router.controller.budget_notices import report_budget_marks
+    from router.controller.notify_channels import open_channels
 
     settings = opened.deploy.notify
-    addressees = channels(settings.addresses(opened.environment))
-    failed = tell(store, addressees, settings.events, month, standings)
+    addressees = open_channels(settings.addresses(opened.environment))
+    failed = report_budget_marks(store, addressees, settings.events, month, standings)
     for name in failed:
         console.note(f"{name} did not take the message", "warning")
 
 
-def _row(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, object]:
+def _row(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
     budget = each.budget
     row: dict[str, object] = {
         "scope": budget.scope.value,
@@ -99,23 +108,23 @@ def _row(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, 
     }
     if output is LedgerFormat.JSON:
         return row
-    from router.showback.report.text import harmless
+    from router.showback.report.text import escape_formula
 
     row["passed"] = ",".join(map(str, each.passed))
     if output is LedgerFormat.CSV:
-        return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {name: escape_formula(value) if isinstance(value, str) else value for name, value in row.items()}
     return {
-        "budget_of": plain(budget.title)[:28],
-        "budget": dollars(each.usd),
-        "spent": dollars(each.spent),
-        "running": "" if each.running is None else dollars(each.running),
-        "used": share_used(each),
-        "forecast": "" if each.forecast is None else dollars(each.forecast),
+        "budget_of": escape_unprintable(budget.title)[:28],
+        "budget": format_usd(each.usd),
+        "spent": format_usd(each.spent),
+        "running": "" if each.running is None else format_usd(each.running),
+        "used": format_used_share(each),
+        "forecast": "" if each.forecast is None else format_usd(each.forecast),
         "state": _state(each),
     }
 
 
-def _state(each: Standing) -> str:
+def _state(each: BudgetStatus) -> str:
     if each.is_over:
         return "OVER, hard" if each.budget.hard else "over"
     if each.will_be_over:

@@ -20,17 +20,17 @@ from router.cli.checkpoint_options import (
     SECONDS_HELP,
     STEP_HELP,
     URL_HELP,
-    Format,
-    line,
-    pace_of,
-    passed,
-    place,
-    said,
+    CheckpointFormat,
+    build_rate_limit,
+    describe_transfer,
+    report_skipped_step,
+    resolve_checkpoint_store,
+    translate_storage_errors,
 )
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.checkpoints.transfer import Moved
+    from router.checkpoints.transfer import TransferResult
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
@@ -40,7 +40,7 @@ Seconds = Annotated[float | None, typer.Option(metavar="S", help=SECONDS_HELP)]
 Mbps = Annotated[float | None, typer.Option("--max-mbps", metavar="N", help=MBPS_HELP)]
 Parallel = Annotated[int, typer.Option(min=1, max=64, help=PARALLEL_HELP)]
 Step = Annotated[int | None, typer.Option(min=0, metavar="N", help=STEP_HELP)]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Format.")]
+Output = Annotated[CheckpointFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def push(
@@ -54,7 +54,7 @@ def push(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
     """Copy checkpoints of a folder to durable storage.
 
@@ -67,23 +67,33 @@ def push(
 
     The exit code is 5 if the time ran out.
     """
-    from router.checkpoints.checkpoints import Journal, retire
-    from router.checkpoints.download import bring
-    from router.checkpoints.object_store import Folder
+    from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
+    from router.checkpoints.download import download_checkpoints
+    from router.checkpoints.object_store import FolderStore
 
-    pace, (target, _) = pace_of(seconds, max_mbps), place(url)
-    with said():
+    pace, (target, _) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    with translate_storage_errors():
         if not folder.is_dir():
             raise CommandError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
-        journal = Journal(folder.absolute(), target.url)
+        journal = CopyJournal(folder.absolute(), target.url)
         moved = _print_transfers(
-            bring(Folder(folder), target, pace, step=step, parallel=parallel, journal=journal, passed=passed),
+            download_checkpoints(
+                FolderStore(folder),
+                target,
+                pace,
+                step=step,
+                parallel=parallel,
+                journal=journal,
+                passed=report_skipped_step,
+            ),
             output,
             every=every,
         )
         if not moved:
             raise CommandError(f"{folder}: no checkpoint was copied")
-        for removed_step in retire(target, keep, max(one.step for one in moved)) if keep is not None else ():
+        for removed_step in (
+            remove_old_checkpoints(target, keep, max(one.step for one in moved)) if keep is not None else ()
+        ):
             console.note(f"step {removed_step}: removed there")
     return ExitCode.OK
 
@@ -96,7 +106,7 @@ def pull(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
     """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
 
@@ -107,26 +117,28 @@ def pull(
     stepfare checkpoint pull s3://bucket/run-7 /mnt/scratch/run-7
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
-    from router.checkpoints.checkpoints import steps
-    from router.checkpoints.download import bring
-    from router.checkpoints.object_store import Folder
+    from router.checkpoints.checkpoints import list_steps
+    from router.checkpoints.download import download_checkpoints
+    from router.checkpoints.object_store import FolderStore
 
-    pace, (source, named_step) = pace_of(seconds, max_mbps), place(url)
+    pace, (source, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
-    other, newer = place(or_newer) if or_newer is not None else (source, None)
+    other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
     if or_newer is not None and (newer is None or wanted_step is not None):
         raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
-    fetch = partial(bring, target=Folder(folder), pace=pace, parallel=parallel, passed=passed)
-    with said():
+    fetch = partial(
+        download_checkpoints, target=FolderStore(folder), pace=pace, parallel=parallel, passed=report_skipped_step
+    )
+    with translate_storage_errors():
         transfers = fetch(source, step=wanted_step)
         if newer is not None:
             transfers = chain(fetch(source, least=newer), fetch(other, step=newer), transfers)
         moved = _print_transfers(transfers, output, every=False)
-        if not moved and (wanted_step is not None or steps(source)):
+        if not moved and (wanted_step is not None or list_steps(source)):
             raise CommandError(f"{url}: no good checkpoint{'' if wanted_step is None else f' of step {wanted_step}'}")
         if not moved:
             console.note(f"{url}: no checkpoint there yet")
-            if output is Format.JSON:
+            if output is CheckpointFormat.JSON:
                 console.out(_json([]))
     return ExitCode.OK
 
@@ -138,7 +150,7 @@ def copy(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
     """Copy the newest good checkpoint to another region or cloud, through this machine.
 
@@ -149,32 +161,42 @@ def copy(
 
     The exit code is 5 if the time ran out; running it again resumes the copy.
     """
-    from router.checkpoints.download import bring
+    from router.checkpoints.download import download_checkpoints
 
-    pace, (origin, named_step), (destination, _) = pace_of(seconds, max_mbps), place(source), place(target)
+    pace, (origin, named_step), (destination, _) = (
+        build_rate_limit(seconds, max_mbps),
+        resolve_checkpoint_store(source),
+        resolve_checkpoint_store(target),
+    )
     wanted_step = named_step if step is None else step
-    with said():
+    with translate_storage_errors():
         moved = _print_transfers(
-            bring(origin, destination, pace, step=wanted_step, parallel=parallel, passed=passed), output, every=False
+            download_checkpoints(
+                origin, destination, pace, step=wanted_step, parallel=parallel, passed=report_skipped_step
+            ),
+            output,
+            every=False,
         )
         if not moved:
             raise CommandError(f"{source}: no good checkpoint")
     return ExitCode.OK
 
 
-def _print_transfers(transfers: Iterator[Moved], output: Format, *, every: bool) -> list[Moved]:
-    moved: list[Moved] = []
+def _print_transfers(
+    transfers: Iterator[TransferResult], output: CheckpointFormat, *, every: bool
+) -> list[TransferResult]:
+    moved: list[TransferResult] = []
     for one in transfers:
         moved.append(one)
-        if output is Format.TABLE:
-            console.out(line(one))
+        if output is CheckpointFormat.TABLE:
+            console.out(describe_transfer(one))
         if not every:
             break
-    if moved and output is Format.JSON:
+    if moved and output is CheckpointFormat.JSON:
         console.out(_json(moved))
     return moved
 
 
-def _json(moved: list[Moved]) -> str:
+def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
     return json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": rows}, indent=2)

@@ -9,37 +9,44 @@ import typer
 
 from router.cli import console
 from router.cli.checkpoint import Mbps, Output, Parallel, Seconds
-from router.cli.checkpoint_options import URL_HELP, Format, pace_of, place, said, size
+from router.cli.checkpoint_options import (
+    URL_HELP,
+    CheckpointFormat,
+    build_rate_limit,
+    format_bytes,
+    resolve_checkpoint_store,
+    translate_storage_errors,
+)
 from router.cli.console import CommandError, ExitCode
-from router.render.tables import columns
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
-    from router.checkpoints.manifest import Manifest
+    from router.checkpoints.manifest import CheckpointManifest
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
 _HEADER = ("STEP", "ATTEMPT", "CREATED", "FILES", "SIZE", "")
-Row = tuple[int, "Manifest | None", str]
+Row = tuple[int, "CheckpointManifest | None", str]
 
 
 def list_checkpoints(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
     """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
 
     \b
     stepfare checkpoint list s3://bucket/run-7
     """
-    from router.checkpoints.checkpoints import good, manifest_at, steps
+    from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest
 
-    store, _ = place(url)
-    with said():
+    store, _ = resolve_checkpoint_store(url)
+    with translate_storage_errors():
         faults: dict[int, str] = {}
-        complete = {manifest.step for manifest in good(store, faults.__setitem__)}
+        complete = {manifest.step for manifest in find_complete_checkpoints(store, faults.__setitem__)}
         rows = [
-            (step, manifest_at(store, step), "" if step in complete else faults.get(step, "gone"))
-            for step in steps(store)
+            (step, read_manifest(store, step), "" if step in complete else faults.get(step, "gone"))
+            for step in list_steps(store)
         ]
     _show(rows, output, "whole")
     return ExitCode.OK
@@ -53,7 +60,7 @@ def verify(
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
     """Read every byte of the checkpoints of a store and verify it against the manifest.
 
@@ -63,21 +70,21 @@ def verify(
 
     Exit codes: 1 a checkpoint was changed or is incomplete; 5 the time ran out before all were read.
     """
-    from router.checkpoints.checkpoints import manifest_at, steps
-    from router.checkpoints.errors import NotWholeError
-    from router.checkpoints.transfer import verify as read
+    from router.checkpoints.checkpoints import list_steps, read_manifest
+    from router.checkpoints.errors import IncompleteCheckpointError
+    from router.checkpoints.transfer import verify_checkpoint as read
 
-    pace, (store, named_step) = pace_of(seconds, max_mbps), place(url)
+    pace, (store, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
     rows: list[Row] = []
-    with said():
-        for number in steps(store) if wanted_step is None else [wanted_step]:
-            manifest, fault = manifest_at(store, number), ""
+    with translate_storage_errors():
+        for number in list_steps(store) if wanted_step is None else [wanted_step]:
+            manifest, fault = read_manifest(store, number), ""
             try:
                 if manifest is None:
-                    raise NotWholeError("its manifest cannot be read")
+                    raise IncompleteCheckpointError("its manifest cannot be read")
                 read(store, manifest, pace, parallel=parallel)
-            except NotWholeError as error:
+            except IncompleteCheckpointError as error:
                 fault = str(error)
             rows.append((number, manifest, fault))
     if not rows:
@@ -86,8 +93,8 @@ def verify(
     return ExitCode.FAILURE if any(fault for _, _, fault in rows) else ExitCode.OK
 
 
-def _show(rows: list[Row], output: Format, intact: str) -> None:
-    if output is Format.JSON:
+def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
+    if output is CheckpointFormat.JSON:
         checkpoints = [
             {
                 "step": step,
@@ -108,9 +115,9 @@ def _show(rows: list[Row], output: Format, intact: str) -> None:
             m.attempt if m else "",
             m.created if m else "",
             str(len(m.files)) if m else "",
-            size(m.bytes) if m else "",
+            format_bytes(m.bytes) if m else "",
             fault or intact,
         )
         for step, m, fault in rows
     ]
-    console.out(columns(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")
+    console.out(format_table(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")

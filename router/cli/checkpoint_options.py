@@ -13,9 +13,9 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.checkpoints.object_store import Depot
-    from router.checkpoints.rate_limit import Pace
-    from router.checkpoints.transfer import Moved
+    from router.checkpoints.object_store import CheckpointStore
+    from router.checkpoints.rate_limit import TransferLimits
+    from router.checkpoints.transfer import TransferResult
 
 URL_HELP = "s3://, gs://, abfs(s):// or file:// URL of a store, or of a manifest in it."
 SECONDS_HELP = "Time limit; a transfer that cannot end by then is not started."
@@ -26,47 +26,49 @@ _MEGABIT = 1_000_000 / 8
 _MANIFEST_ENDS = ".manifest.json"
 
 
-class Format(StrEnum):
+class CheckpointFormat(StrEnum):
     """Output format of the checkpoint commands."""
 
     TABLE = "table"
     JSON = "json"
 
 
-def place(url: str) -> tuple[Depot, int | None]:
+def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
     """Open the store that a URL names; the second value is the step if the URL is a manifest's, else None.
 
     Raises InvalidInputError if the URL names no store, or a file that is no manifest.
     """
-    from router.checkpoints.arrow_store import open_store
+    from router.checkpoints.arrow_store import open_arrow_store
     from router.checkpoints.errors import StorageError
-    from router.checkpoints.manifest import step_of
-    from router.checkpoints.object_store import opened
+    from router.checkpoints.manifest import parse_step
+    from router.checkpoints.object_store import open_checkpoint_store
 
     root, _, name = url.rpartition("/")
-    step = step_of(name)
+    step = parse_step(name)
     if step is None and name.endswith(_MANIFEST_ENDS):
         raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
     try:
         environment = os.environ  # noqa: TID251
-        return opened(url if step is None else root, lambda text: open_store(text, environment)), step
+        return open_checkpoint_store(
+            url if step is None else root, lambda text: open_arrow_store(text, environment)
+        ), step
     except StorageError as error:
         raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
 
 
-def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
+def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
     """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
-    from router.checkpoints.rate_limit import Pace
+    from router.checkpoints.rate_limit import TransferLimits
 
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInputError.single(f"{value} is not above zero", field=option)
     most = None if max_mbps is None else max_mbps * _MEGABIT
-    return Pace(seconds=seconds, bytes_per_second=most, rate=most)
+    return TransferLimits(seconds=seconds, bytes_per_second=most, rate=most)
 
 
 @contextmanager
-def said() -> Iterator[None]:
+def translate_storage_errors() -> Iterator[None]:
     """Translate errors of durable storage into CommandError: exit code 5 if the time ran out, else 1."""
     from router.checkpoints.errors import OutOfTimeError, StorageError
 
@@ -80,12 +82,12 @@ def said() -> Iterator[None]:
         raise CommandError(str(error)) from None
 
 
-def passed(step: int, why: str) -> None:
+def report_skipped_step(step: int, why: str) -> None:
     """Report a checkpoint that was skipped, and why."""
     console.note(f"step {step}: passed over: {why}", "warning")
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Return a byte count in decimal units, such as ``81.2 GB``."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= unit:
@@ -93,8 +95,8 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def line(moved: Moved) -> str:
+def describe_transfer(moved: TransferResult) -> str:
     """Return one line of text about a finished transfer."""
-    skipped = f", {size(moved.kept)} were there" if moved.kept else ""
-    speed = f", {size(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
-    return f"step {moved.step}: {size(moved.bytes)} in {moved.seconds:.1f} s{speed}{skipped}: {moved.manifest}"
+    skipped = f", {format_bytes(moved.kept)} were there" if moved.kept else ""
+    speed = f", {format_bytes(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
+    return f"step {moved.step}: {format_bytes(moved.bytes)} in {moved.seconds:.1f} s{speed}{skipped}: {moved.manifest}"

@@ -15,8 +15,8 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.checkpoint import Mbps, Parallel
-from router.cli.checkpoint_options import URL_HELP, pace_of, place
-from router.cli.console import BEHIND, CommandError, ExitCode
+from router.cli.checkpoint_options import URL_HELP, build_rate_limit, resolve_checkpoint_store
+from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 
 CONTROL, RANK = "STEPFARE_CONTROL", "NODE_RANK"
 STORE, RESUME = "STEPFARE_CHECKPOINT_STORE", "STEPFARE_RESUME_MANIFEST"
@@ -52,19 +52,19 @@ def watch(
 
     The exit code is 5 if the newest checkpoint could not be copied within --grace.
     """
-    from router.checkpoints.control_folder import Answers
-    from router.checkpoints.uploader import How, Uploader
+    from router.checkpoints.control_folder import UploaderControlFolder
+    from router.checkpoints.uploader import Uploader, UploadSettings
 
-    pace_of(None, max_mbps)
+    build_rate_limit(None, max_mbps)
     environment = os.environ  # noqa: TID251
-    target, _ = place(_store(url, environment))
+    target, _ = resolve_checkpoint_store(_store(url, environment))
     control = environment.get(CONTROL)
     most = None if max_mbps is None else max_mbps * _MEGABIT
     uploader = Uploader(
         target,
         folder=folder,
-        answers=Answers(Path(control)) if control else None,
-        how=How(environment.get(RANK, "0") == "0", keep, parallel, most),
+        answers=UploaderControlFolder(Path(control)) if control else None,
+        how=UploadSettings(environment.get(RANK, "0") == "0", keep, parallel, most),
         tell=console.note,
     )
     if uploader.run(_watch_stdin() if until_eof else _watch_signals(), grace):
@@ -101,11 +101,11 @@ def run(
     """
     import subprocess
 
-    from router.checkpoints.trainer_process import URL, beside
+    from router.checkpoints.trainer_process import URL, run_with_uploader
 
-    pace_of(None, max_mbps)
+    build_rate_limit(None, max_mbps)
     arguments = [word for word in (url, *(command or ())) if word is not None]
-    count = context.meta.get(BEHIND)
+    count = context.meta.get(WORDS_AFTER_DASHES)
     urls = arguments[: len(arguments) - count] if count is not None else arguments[:1]
     url, command = _store(urls[0] if urls else None, os.environ), arguments[len(urls[:1]) :]  # noqa: TID251
     if not command:
@@ -124,7 +124,7 @@ def run(
     arguments = [*own_command, "watch", str(folder), url, "--until-eof", f"--keep={keep}", f"--parallel={parallel}"]
     arguments += [f"--grace={grace}", *([] if max_mbps is None else [f"--max-mbps={max_mbps}"])]
     try:
-        return beside(command, arguments, environment, console.note)
+        return run_with_uploader(command, arguments, environment, console.note)
     except OSError as error:
         console.note(f"{command[0]}: {error.strerror}", "error")
         return _NOT_FOUND
@@ -144,11 +144,11 @@ def _store(url: str | None, environment: Mapping[str, str]) -> str:
 
 def _is_elsewhere(manifest: str, url: str) -> bool:
     """Return whether a URL names a manifest that is not in this store."""
-    from router.checkpoints.manifest import step_of
+    from router.checkpoints.manifest import parse_step
 
     folder, _, name = manifest.rpartition("/")
     here = url.partition("?")[0].removeprefix("file://").rstrip("/")
-    return step_of(name) is not None and folder.removeprefix("file://") != here
+    return parse_step(name) is not None and folder.removeprefix("file://") != here
 
 
 def _check_store_url(url: str) -> None:

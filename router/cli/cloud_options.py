@@ -7,11 +7,11 @@ from pathlib import Path
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
 from router.config.clouds_file import LoadedClouds, load_clouds
-from router.config.validation import suggestion
-from router.prices.home import clouds_file
+from router.config.validation import suggest
+from router.prices.data_folders import clouds_file
 
 
-def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
+def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
     """Return the clouds file, and for each cloud to query whether it must answer.
 
     Raises InvalidInputError for errors in the file and for unknown cloud names.
@@ -27,5 +27,5 @@ def _refuse_unknown(names: list[str]) -> None:
         raise InvalidInputError.single(
             f"{unknown[0]!r} is no cloud that this program knows",
             field="--cloud",
-            remedy=suggestion(unknown[0], CLOUDS),
+            remedy=suggest(unknown[0], CLOUDS),
         )

@@ -38,7 +38,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
 
 def enable_completion() -> None:
     """Let the command line answer a shell that asks it to complete a line."""
-    from typer.completion import completion_init
+    from typer._completion_classes import completion_init
 
     completion_init()
 
@@ -46,7 +46,7 @@ def enable_completion() -> None:
 def complete_books(incomplete: str) -> list[str]:
     """Return the names of price books that begin with a text: the fixed ones and the digests of stored ones."""
     from router.prices.bookstore import BookStore
-    from router.prices.home import books_folder
+    from router.prices.data_folders import books_folder
 
     names = ["latest", "sandbox", "embedded"]
     with contextlib.suppress(Exception):
@@ -69,11 +69,11 @@ def complete_plan_paths(incomplete: str) -> list[str]:
 
 def complete_jobs(incomplete: str) -> list[str]:
     """Return jobs and attempts of the state that begin with a text; nothing where the state cannot be read."""
-    from router.cli.site_options import opened_store
+    from router.cli.site_options import open_state_store
 
     names: list[str] = []
     # A line that is being typed is no place for errors: the command itself reports them.
-    with contextlib.suppress(Exception), opened_store(None, None, makes=False) as (_, store):
+    with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
         attempts = store.attempts()
         names = [*{attempt.job: None for attempt in attempts}, *(attempt.id for attempt in attempts)]
     return _beginning(names, incomplete)
@@ -81,10 +81,10 @@ def complete_jobs(incomplete: str) -> list[str]:
 
 def complete_plans(incomplete: str) -> list[str]:
     """Return accepted plans, then jobs and attempts, that begin with a text."""
-    from router.cli.site_options import opened_store
+    from router.cli.site_options import open_state_store
 
     names: list[str] = []
-    with contextlib.suppress(Exception), opened_store(None, None, makes=False) as (_, store):
+    with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
         names = list({attempt.plan: None for attempt in store.attempts()})
     return [*complete_jobs(incomplete), *_beginning(names, incomplete)]
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from pricing.problems import InvalidInputError, Problem
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
-BEHIND = "stepfare.behind"
+WORDS_AFTER_DASHES = "stepfare.behind"
 _MOST_PROBLEMS = 50
 _STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
 
@@ -41,7 +41,7 @@ class CommandError(Exception):
         self.remedy = remedy
 
 
-class Stopped(Exception):  # noqa: N818  the end of a command, not always an error
+class CommandExitError(Exception):
     """Ends the process with ``code`` after all messages were printed."""
 
     def __init__(self, code: ExitCode) -> None:
@@ -56,7 +56,7 @@ def out(text: str) -> None:
 
 def note(text: str, style: str = "") -> None:
     """Print a line that is not data to stderr."""
-    print(styled(text, style, sys.stderr), file=sys.stderr)
+    print(style_text(text, style, sys.stderr), file=sys.stderr)
 
 
 def write(text: str, file: Path | None) -> None:
@@ -80,19 +80,19 @@ def write(text: str, file: Path | None) -> None:
         part.unlink(missing_ok=True)
 
 
-def styled(text: str, style: str, stream: TextIO | None = None) -> str:
+def style_text(text: str, style: str, stream: TextIO | None = None) -> str:
     """Return ``text`` in a style (error, warning, good, dim, bold) if ``stream`` (stdout by default) shows colours."""
     target = sys.stdout if stream is None else stream
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and shows_colour(target) else text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and supports_colour(target) else text
 
 
-def shows_colour(stream: TextIO) -> bool:
+def supports_colour(stream: TextIO) -> bool:
     """Return whether the stream is a terminal with colours and NO_COLOR (no-color.org) is not set."""
     environment = os.environ  # noqa: TID251  this module may read the environment
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
-def agreed(question: str) -> bool:
+def ask_confirmation(question: str) -> bool:
     """Ask a question on stderr and return True only if the answer is yes; the end of input counts as no.
 
     Stdin must be a terminal. Ctrl-C raises KeyboardInterrupt.
@@ -139,37 +139,37 @@ def warn(problem: Problem) -> None:
 def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
     place = f"{problem.where}: " if problem.where else ""
     field = f"{problem.field}: " if problem.field else ""
-    yield f"{place}{styled(kind, kind, sys.stderr)}: {field}{problem.what}"
+    yield f"{place}{style_text(kind, kind, sys.stderr)}: {field}{problem.what}"
     if problem.remedy:
-        yield f"    {styled(problem.remedy, 'dim', sys.stderr)}"
+        yield f"    {style_text(problem.remedy, 'dim', sys.stderr)}"
 
 
 @contextmanager
-def guard() -> Iterator[None]:
+def handle_command_errors() -> Iterator[None]:
     """Turn every expected error of a command into a message and :class:`CommandExitError` with its exit code."""
     try:
         yield
         sys.stdout.flush()
     except InvalidInputError as error:
         show_problems(error)
-        raise Stopped(ExitCode.INVALID_INPUT) from None
+        raise CommandExitError(ExitCode.INVALID_INPUT) from None
     except CommandError as error:
         show_problems(InvalidInputError([Problem("", "", str(error), error.remedy)]))
-        raise Stopped(error.code) from None
+        raise CommandExitError(error.code) from None
     except KeyboardInterrupt:
         note("\ninterrupted")
-        raise Stopped(ExitCode.INTERRUPTED) from None
+        raise CommandExitError(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
         # The reader of the output has closed the pipe. The interpreter flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Stopped(ExitCode.OK) from None
+        raise CommandExitError(ExitCode.OK) from None
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         show_problems(InvalidInputError.single(f"{name}{error.strerror or error}"))
-        raise Stopped(ExitCode.FAILURE) from None
+        raise CommandExitError(ExitCode.FAILURE) from None
 
 
-class Bars:
+class ProgressBars:
     """Progress of several tasks on stderr: bars on a terminal, else one line per finished task."""
 
     def __init__(self, display: Any) -> None:
@@ -189,10 +189,10 @@ class Bars:
 
 
 @contextmanager
-def bars() -> Iterator[Bars]:
+def bars() -> Iterator[ProgressBars]:
     """Show :class:`Bars` while the block runs."""
     if not sys.stderr.isatty():
-        yield Bars(None)
+        yield ProgressBars(None)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -200,9 +200,9 @@ def bars() -> Iterator[Bars]:
 
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*parts, console=Console(stderr=True), transient=True) as display:
-        yield Bars(display)
+        yield ProgressBars(display)
 
 
-def cleared(text: str) -> str:
+def replace_screen(text: str) -> str:
     """Return ``text`` preceded by a command that clears the screen if stdout is a terminal, else unchanged."""
     return f"\x1b[2J\x1b[H{text}" if sys.stdout.isatty() else text

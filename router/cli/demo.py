@@ -22,8 +22,8 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.cli.demo_commands import Beside, Commands
-    from router.demo.stage import Trained
+    from router.cli.demo_commands import DemoCommands, SideCommand
+    from router.demo.stage import TrainingResult
 
 _JOB = "letters"
 _APPLY = "stepfare apply plan.json --book sandbox --limits limits.yaml --jobs job.yaml --yes --follow"
@@ -61,11 +61,11 @@ def demo(
     The exit code is 0 only if every step was trained with exactly the losses of an uninterrupted training, no saved
     step was repeated, the cost is in the ledger, and nothing is left running.
     """
-    from router.cli.demo_commands import Commands
+    from router.cli.demo_commands import DemoCommands
 
     began = time.monotonic()
     place = _empty_folder(folder)
-    commands = Commands(place, _environment(place, dict(os.environ)))  # noqa: TID251
+    commands = DemoCommands(place, _environment(place, dict(os.environ)))  # noqa: TID251
     with commands.listening():
         results = _run_demo(commands, steps, seed, calm=calm or steps < _LEAST_STEPS)
     console.out(results.text(time.monotonic() - began))
@@ -81,7 +81,7 @@ def demo(
 class _Results:
     """Results of the demo."""
 
-    trained: Trained
+    trained: TrainingResult
     spent: str
     machines: int
     gangs: int
@@ -92,7 +92,7 @@ class _Results:
         t = self.trained
         times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
-            f"\n{console.styled('Done', 'good')} in {seconds:.0f} s.\n"
+            f"\n{console.style_text('Done', 'good')} in {seconds:.0f} s.\n"
             f"  trained     {t.steps} steps without a gap on {self.machines} machines{times}\n"
             f"  lost        {self.lost} steps that were saved; {t.again} that were not yet, done again\n"
             f"  the same    as uninterrupted: every loss and the last checkpoint, to the last bit\n"
@@ -103,9 +103,9 @@ class _Results:
         )
 
 
-def _run_demo(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Results:
+def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
     """Play the demo and return its results. If it fails or is interrupted, release what runs."""
-    from router.cli.demo_commands import FailedError
+    from router.cli.demo_commands import DemoCommandError
     from router.demo.stage import NotTrainedError
 
     try:
@@ -114,7 +114,7 @@ def _run_demo(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Resu
         console.note("\ninterrupted: releasing what runs")
         _release(commands)
         raise
-    except (FailedError, NotTrainedError) as error:
+    except (DemoCommandError, NotTrainedError) as error:
         console.note(f"\n{error}", "error")
         _release(commands, "stepfare status", f"stepfare logs {_JOB} --tail 20")
         home = commands.folder / "home"
@@ -122,12 +122,12 @@ def _run_demo(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Resu
         raise CommandError(f"the demo failed: {error}", remedy=remedy) from None
 
 
-def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Results:
-    from router.cli.demo_commands import Beside
-    from router.demo.stage import lay_out, trained, undisturbed
+def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
+    from router.cli.demo_commands import SideCommand
+    from router.demo.stage import read_training_result, train_undisturbed, write_demo_files
 
     place = commands.folder
-    names = lay_out(place, steps, seed)
+    names = write_demo_files(place, steps, seed)
     _tell(
         f"A job, and a simulated cloud to run it on: {', '.join(names)} in {place}.",
         "The job wants two machines with one H100 each, within three hours.",
@@ -143,15 +143,17 @@ def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Results:
         "Beside it, as in another terminal, the output of rank 0.",
     )
     logs = place / "home" / "logs"
-    log = Beside(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log")))
+    log = SideCommand(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log")))
     commands.show(_APPLY, log, *(() if calm else _interruptions(place, steps)))
     _tell("5. What did it cost?")
     commands.show("stepfare status --all")
     _tell("6. Is anything left? (Resources of other installations are shown, and never touched.)")
     commands.show("stepfare sweep")
     _tell("7. The same training in one uninterrupted process, to compare.")
-    reference = undisturbed(place, steps, seed, commands.environment)
-    results = _check_results(commands, trained(place, steps), reference, gangs=1 if calm else 1 + len(_DRILLS))
+    reference = train_undisturbed(place, steps, seed, commands.environment)
+    results = _check_results(
+        commands, read_training_result(place, steps), reference, gangs=1 if calm else 1 + len(_DRILLS)
+    )
     _tell("8. What finance sees of it, by the ledger: `stepfare showback` in short, dollars.")
     console.out(_showback(place / "home"))
     return results
@@ -159,49 +161,54 @@ def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Results:
 
 def _showback(home: Path) -> str:
     from router.cli.clock import wall_clock
-    from router.cli.demo_showback import spent_by_job
+    from router.cli.demo_showback import summarize_spending
 
-    return spent_by_job(home, wall_clock())
+    return summarize_spending(home, wall_clock())
 
 
-def _interruptions(place: Path, steps: int) -> list[Beside]:
+def _interruptions(place: Path, steps: int) -> list[SideCommand]:
     """Return the drill commands, each with the condition under which it starts."""
-    from router.cli.demo_commands import Beside
-    from router.demo.stage import gangs_seen, steps_done
+    from router.cli.demo_commands import SideCommand
+    from router.demo.stage import count_gangs, read_step_count
 
     # On a slow computer the old gang may still be leaving at the next share; only a new gang is interrupted again.
     def after(share: float, previous_gangs: int) -> Callable[[], bool]:
-        return lambda: steps_done(place) >= share * steps and gangs_seen(place) > previous_gangs
+        return lambda: read_step_count(place) >= share * steps and count_gangs(place) > previous_gangs
 
     return [
-        Beside(line, after(share, previous_gangs), says) for previous_gangs, (share, line, says) in enumerate(_DRILLS)
+        SideCommand(line, after(share, previous_gangs), says)
+        for previous_gangs, (share, line, says) in enumerate(_DRILLS)
     ]
 
 
-def _check_results(commands: Commands, trained: Trained, reference: Trained, *, gangs: int) -> _Results:
+def _check_results(
+    commands: DemoCommands, trained: TrainingResult, reference: TrainingResult, *, gangs: int
+) -> _Results:
     """Return the results according to the state. Raises DemoCommandError if they are not those of a complete demo."""
-    from router.cli.demo_commands import FailedError
-    from router.demo.stage import differences
+    from router.cli.demo_commands import DemoCommandError
+    from router.demo.stage import find_differences
 
-    if changed := differences(trained, reference):
-        raise FailedError(f"other than uninterrupted: {', '.join(changed[:3])}")
+    if changed := find_differences(trained, reference):
+        raise DemoCommandError(f"other than uninterrupted: {', '.join(changed[:3])}")
     status = json.loads(commands.ask("stepfare status --all -o json"))
     gangs_made = [gang for gang in status["gangs"] if gang["job"] == _JOB]
     finished = [gang for gang in gangs_made if gang["state"] == "finished"]
     if not finished or any(gang["gone_at"] is None for gang in gangs_made):
-        raise FailedError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
+        raise DemoCommandError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
     metered = _metered(commands.folder / "home" / "state.db")
     if metered <= ZERO or status["spent_usd"] != str(metered):
-        raise FailedError(f"`stepfare status` says ${status['spent_usd']} were spent, the ledger ${metered}")
+        raise DemoCommandError(f"`stepfare status` says ${status['spent_usd']} were spent, the ledger ${metered}")
     sweep = json.loads(commands.ask("stepfare sweep -o json"))
     orphans = [orphan["what"] for orphan in sweep["orphans"] if orphan["ours"]]
     if orphans or sweep["lost"] or sweep["gaps"]:
-        raise FailedError(f"by `stepfare sweep`, not all is released: {', '.join(orphans) or sweep}")
+        raise DemoCommandError(f"by `stepfare sweep`, not all is released: {', '.join(orphans) or sweep}")
     if len(gangs_made) < gangs:
-        raise FailedError(f"machines were interrupted {gangs - 1} times, but only {len(gangs_made)} gangs were made")
+        raise DemoCommandError(
+            f"machines were interrupted {gangs - 1} times, but only {len(gangs_made)} gangs were made"
+        )
     repeated = _repeated_steps(gangs_made)
     if repeated:
-        raise FailedError(f"{repeated} steps that were saved were done again")
+        raise DemoCommandError(f"{repeated} steps that were saved were done again")
     return _Results(trained, status["spent_usd"], finished[0]["machines"], len(gangs_made), repeated)
 
 
@@ -213,16 +220,16 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 def _metered(database: Path) -> Usd:
     """Return the metered cost of released machines in the ledger."""
     from router.cli.clock import wall_clock
-    from router.ledger.entry import Kind
-    from router.state.store import Store
+    from router.ledger.entry import LedgerEntryKind
+    from router.state.store import StateStore
 
-    with Store.open(f"sqlite:///{database}", now=wall_clock()) as store:
-        return Usd.total(entry.usd for entry in store.ledger.entries(kind=Kind.METERED))
+    with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:
+        return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 
 
-def _release(commands: Commands, *first: str) -> None:
+def _release(commands: DemoCommands, *first: str) -> None:
     """Release everything, after showing the commands in ``first``. Failures are only reported."""
-    from router.cli.demo_commands import FailedError
+    from router.cli.demo_commands import DemoCommandError
 
     if not (commands.folder / "home" / "state.db").exists():
         return
@@ -230,7 +237,7 @@ def _release(commands: Commands, *first: str) -> None:
     for line in (*first, _DESTROY):
         try:
             commands.show(line)
-        except FailedError as error:
+        except DemoCommandError as error:
             console.note(str(error))
 
 

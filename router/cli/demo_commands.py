@@ -27,12 +27,12 @@ _BESIDE_S = 5.0
 _POLL_S = 0.1
 
 
-class FailedError(Exception):
+class DemoCommandError(Exception):
     """A command did not do what the demo needs; the message names the command and the failure."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideCommand:
     """A side command, run as in another terminal.
 
     It starts once ``when`` holds, after the demo has printed ``says``, and is ended soon after the main command.
@@ -44,7 +44,7 @@ class Beside:
 
 
 @dataclass
-class Commands:
+class DemoCommands:
     """Runs commands in ``folder`` with ``environment``.
 
     Once ``interrupted`` is set, running commands get SIGINT and time to finish, then KeyboardInterrupt is raised.
@@ -71,14 +71,14 @@ class Commands:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.interrupted.set()
 
-    def show(self, line: str, *side_commands: Beside) -> None:
+    def show(self, line: str, *side_commands: SideCommand) -> None:
         """Run a command and print its output as it comes.
 
         Raises DemoCommandError unless the command and all side commands that started end with exit code 0. Side
         commands that were ended by SIGTERM do not count.
         """
         first = self._start(line)
-        pending, started = list(side_commands), list[tuple[Beside, subprocess.Popen[str]]]()
+        pending, started = list(side_commands), list[tuple[SideCommand, subprocess.Popen[str]]]()
         while first.poll() is None and not self.interrupted.is_set():
             self._print_for(_POLL_S)
             if pending and pending[0].when():
@@ -95,7 +95,7 @@ class Commands:
         self._stop_if_interrupted()
         for command, process in [(line, first), *((side_command.line, other) for side_command, other in started)]:
             if process.returncode not in (0, -signal.SIGTERM):
-                raise FailedError(f"`{command}` ended with exit code {process.returncode}: see its output above")
+                raise DemoCommandError(f"`{command}` ended with exit code {process.returncode}: see its output above")
 
     def ask(self, line: str) -> str:
         """Run a command and return its standard output, which is not shown.
@@ -114,7 +114,7 @@ class Commands:
         self._stop_if_interrupted()
         if done.returncode:
             console.note(done.stdout + done.stderr)
-            raise FailedError(f"`{line}` ended with exit code {done.returncode}: see its output above")
+            raise DemoCommandError(f"`{line}` ended with exit code {done.returncode}: see its output above")
         return done.stdout
 
     def _stop_if_interrupted(self) -> None:
@@ -122,7 +122,7 @@ class Commands:
             raise KeyboardInterrupt
 
     def _start(self, line: str) -> subprocess.Popen[str]:
-        console.out(f"\n{console.styled(f'$ {line}', 'bold')}")
+        console.out(f"\n{console.style_text(f'$ {line}', 'bold')}")
         sys.stdout.flush()
         # The command gets a session of its own, so that Ctrl-C reaches only the demo.
         process = subprocess.Popen(

@@ -16,17 +16,17 @@ from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
     WAIT_HELP,
-    in_turn,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
-    who,
+    acting_user,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    lock_provisioning,
+    open_controller_session,
 )
-from router.render.tables import columns, dollars
+from router.render.tables import format_table, format_usd
 
 if TYPE_CHECKING:
-    from router.controller.attempt_history import Chain
-    from router.controller.context import Site
+    from router.controller.attempt_history import AttemptHistory
+    from router.controller.context import ControllerContext
     from router.state.errors import UnreadableError
     from router.state.records import Attempt
 
@@ -66,8 +66,8 @@ def destroy(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
     # Agents may report while their machines are released; their last reports must not be lost.
-    with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
-        now, lock = site.clock(), in_turn(site, wait)
+    with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
+        now, lock = site.clock(), lock_provisioning(site, wait)
         alive = _select_attempts(site, wanted or [])
         waiting = _select_waiting(site, wanted or [])
         if not alive and not waiting:
@@ -85,7 +85,7 @@ def destroy(
             for a in alive
         ]
         console.note(
-            columns(
+            format_table(
                 ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"), rows, frozenset({"MACHINES", "SPENT"}), {}
             )
         )
@@ -97,7 +97,7 @@ def destroy(
         with lock:
             # The previous lock owner may have moved gangs, or placed those that waited.
             alive, waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
-            site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            site.store.audit(acting_user(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
             failed = _release(site, alive)
@@ -105,17 +105,17 @@ def destroy(
         return ExitCode.PARTIAL if failed else ExitCode.OK
 
 
-def _spent(site: Site, attempt: Attempt) -> str:
-    from router.controller.metering import spent
+def _spent(site: ControllerContext, attempt: Attempt) -> str:
+    from router.controller.metering import cost_so_far
     from router.state.errors import UnreadableError
 
     try:
-        return dollars(spent(site.store.nodes(attempt.id), site.clock()))
+        return format_usd(cost_so_far(site.store.nodes(attempt.id), site.clock()))
     except UnreadableError:
         return "?"  # the release reports the error
 
 
-def _select_attempts(site: Site, wanted: list[str]) -> list[Attempt]:
+def _select_attempts(site: ControllerContext, wanted: list[str]) -> list[Attempt]:
     names = {_plan_or_name(text) for text in wanted}
     unreadable: list[UnreadableError] = []
     attempts = site.store.attempts(skipped=unreadable)
@@ -130,13 +130,13 @@ def _select_attempts(site: Site, wanted: list[str]) -> list[Attempt]:
     return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
 
 
-def _select_waiting(site: Site, wanted: list[str]) -> list[Chain]:
+def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptHistory]:
     """Return the jobs without machines that would be provisioned again."""
-    from router.controller.attempt_history import waits
+    from router.controller.attempt_history import resumable_histories
 
     timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
     ended_attempts = site.store.ended_last(site.clock() - timeouts.again)
-    jobs = waits(site.store, ended_attempts, crashes=timeouts.crashes)
+    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.crashes)
     return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 
@@ -156,10 +156,10 @@ def _confirm(count: int) -> bool:
 
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.agreed(f"Release {count} gang{'s' if count != 1 else ''}?")
+    return console.ask_confirmation(f"Release {count} gang{'s' if count != 1 else ''}?")
 
 
-def _release(site: Site, attempts: list[Attempt]) -> int:
+def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     from router.controller.errors import NotReleasedError
@@ -177,10 +177,10 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
             return False
         return True
 
-    with terminated_as_interrupted(), ThreadPoolExecutor(site.deploy.parallel) as pool:
+    with interrupt_on_sigterm(), ThreadPoolExecutor(site.deploy.parallel) as pool:
         try:
             return sum(not done for done in pool.map(one, attempts))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            leave_when_asked_again("stopping: releases under way are completed, the rest keeps running")
+            exit_on_second_interrupt("stopping: releases under way are completed, the rest keeps running")
             raise

@@ -15,8 +15,8 @@ from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
-from router.render.tables import WIDTH, stamp, wrapped
+from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import WIDTH, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
@@ -45,29 +45,31 @@ def doctor(
     stepfare doctor
     stepfare doctor --cloud aws -o json
     """
-    from router.cli.cloud_options import chosen_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import diagnose
-    from router.prices.home import books_folder, clouds_file, history_folder
-    from router.prices.refresh import all_words, standing, standing_sandbox
+    from router.prices.cloud_queries import diagnose_clouds
+    from router.prices.data_folders import books_folder, clouds_file, history_folder
+    from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
 
-    loaded, asked = chosen_clouds(cloud or [], clouds)
-    limit = length_of_time("--time-limit", time_limit)
+    loaded, asked = select_clouds(cloud or [], clouds)
+    limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
-    book, _, warnings = standing(store)
-    sandbox, _, more = standing_sandbox(store.sandbox)
+    book, _, warnings = load_base_book(store)
+    sandbox, _, more = load_sandbox_base_book(store.sandbox)
     warnings += more
-    now = moment_of_planning(None)
+    now = parse_now(None)
     with console.progress(f"asking {len(asked)} clouds"):
-        found = diagnose(tuple(asked), loaded, all_words(store), now, limit.total_seconds())
+        found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
     if output is DoctorFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"
-        lines = [f"{stamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"]
-        lines += [wrapped(f"warning: {warning}") + "\n" for warning in warnings]
+        lines = [
+            f"{format_timestamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"
+        ]
+        lines += [wrap_text(f"warning: {warning}") + "\n" for warning in warnings]
         console.out("\n".join([*lines, *(as_text(name, found[name], counts[name]) for name in asked)]))
     return _exit_code({name: found[name] for name, must in asked.items() if must})
 

@@ -15,8 +15,8 @@ from router.cli import console
 from router.cli.clock import wall_clock
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.drill_stage import DrillFormat, Stage, stage
-from router.cli.options import length_of_time
+from router.cli.drill_stage import DrillFormat, DrillSession, open_drill_session
+from router.cli.options import parse_duration_option
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP
 
 _NOTICE_S = 30.0
@@ -55,10 +55,10 @@ def kill_node(
     """
     from router.controller import drills
 
-    with stage(deploy, clouds) as at:
-        targets = drills.chosen(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+    with open_drill_session(deploy, clouds) as at:
+        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
         at.record("kill-node", targets)
-        at.note(drills.kill(at.hand, targets, at.mark))
+        at.note(drills.kill_machines(at.hand, targets, at.mark))
         return at.end("kill-node", output)
 
 
@@ -89,19 +89,19 @@ def notice(
     """
     from router.controller import drills
 
-    with stage(deploy, clouds) as at:
-        targets = drills.chosen(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+    with open_drill_session(deploy, clouds) as at:
+        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
         kind = drills.REBALANCE if rebalance else drills.INTERRUPTION
         notice_s = _NOTICE_S if seconds is None and not rebalance else _check_seconds(seconds)
         at.record("notice", targets, kind=kind, seconds=notice_s)
         if rebalance or no_kill or notice_s is None:
-            drills.hint(at.hand, targets, at.mark, seconds=notice_s, kind=kind)
+            drills.announce_to(at.hand, targets, at.mark, seconds=notice_s, kind=kind)
             at.announce(
                 targets, "was told that it may be preempted" if rebalance else f"was told that it has {notice_s:g} s"
             )
-            at.note(drills.Done(target, drills.Outcome.LEFT) for target in targets)
+            at.note(drills.DrillResult(target, drills.DrillOutcome.LEFT) for target in targets)
         else:
-            preemption = drills.Taking(at.hand, targets, at.mark, seconds=notice_s, ticks=time.monotonic)
+            preemption = drills.PreemptionDrill(at.hand, targets, at.mark, seconds=notice_s, ticks=time.monotonic)
             at.announce(targets, f"was told that it has {notice_s:g} s")
             at.wait(preemption)
         return at.end("notice", output, kind=kind, seconds=notice_s)
@@ -132,16 +132,16 @@ def zone_down(
     """
     from router.controller import drills
 
-    length = length_of_time("--for", lasts)
+    length = parse_duration_option("--for", lasts)
     _check_seconds(seconds)
-    with stage(deploy, clouds) as at:
-        where = drills.places(at.store, at.hand, wanted, at.places)
-        within = drills.within(drills.targets(at.store, at.hand), where)
+    with open_drill_session(deploy, clouds) as at:
+        where = drills.find_places(at.store, at.hand, wanted, at.places)
+        within = drills.targets_in(drills.find_targets(at.store, at.hand), where)
         began, now = time.monotonic(), wall_clock()
         until = None if length is None else now + length
         at.record("zone-down", within, places=list(where), seconds=seconds)
         with at.interruptible():
-            preemption = drills.zone_down(
+            preemption = drills.close_zones(
                 at.store,
                 at.hand,
                 at.stock,
@@ -158,7 +158,7 @@ def zone_down(
             if length is not None and not at.interrupted:
                 at.rest(max(0.0, began + length.total_seconds() - time.monotonic()), lambda: True)
         if length is not None or at.interrupted:
-            drills.zone_up(at.stock, where, at.mark)
+            drills.open_zones(at.stock, where, at.mark)
             console.note(f"open again: {', '.join(where)}")
         return at.end("zone-down", output, places=list(where), seconds=seconds)
 
@@ -179,12 +179,12 @@ def zone_up(
     """
     from router.controller import drills
 
-    with stage(deploy, clouds) as at:
+    with open_drill_session(deploy, clouds) as at:
         closed = sorted({one.place for one in at.stock.closed(wall_clock().timestamp())})
         if unknown := sorted(set(wanted or ()) - set(closed)):
             remedy = f"closed: {', '.join(closed)}" if closed else "nothing is closed"
             raise InvalidInputError.single(f"{unknown[0]} is not closed", remedy=remedy)
-        where = drills.zone_up(at.stock, wanted or closed)
+        where = drills.open_zones(at.stock, wanted or closed)
         console.note(f"open again: {', '.join(where)}" if where else "nothing was closed")
         return at.end("zone-up", output, places=list(where))
 
@@ -209,22 +209,22 @@ def slow_node(
     stepfare drill slow-node llama-7b --for 2m
     stepfare drill slow-node llama-7b --rank 1 --factor 5
     """
-    from providers.sandbox.brake import Brake
+    from providers.sandbox.throttle import TrainingThrottle
     from router.controller import drills
 
-    length = length_of_time("--for", lasts)
-    with stage(deploy, clouds) as at:
-        targets = drills.chosen(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
+    length = parse_duration_option("--for", lasts)
+    with open_drill_session(deploy, clouds) as at:
+        targets = drills.choose_targets(at.store, at.hand, wanted, _ranks(rank, everything), everything=everything)
         machines = [target.machine for target in targets]
         if not at.hand.trainings(machines)[0]:
             raise CommandError(f"no training runs there yet: {', '.join(one.id for one in machines)}")
         at.record("slow-node", targets, factor=factor)
-        with Brake(at.hand, machines, factor):
+        with TrainingThrottle(at.hand, machines, factor):
             at.announce(targets, f"is slowed down, {factor:g} times")
             at.rest(None if length is None else length.total_seconds(), _any_up(at, {one.id for one in machines}))
         up = {machine.id for machine in at.hand.up()}
         at.note(
-            drills.Done(one, drills.Outcome.LEFT if one.machine.id in up else drills.Outcome.RELEASED)
+            drills.DrillResult(one, drills.DrillOutcome.LEFT if one.machine.id in up else drills.DrillOutcome.RELEASED)
             for one in targets
         )
         return at.end("slow-node", output, factor=factor)
@@ -242,7 +242,7 @@ def _check_seconds(seconds: float | None) -> float | None:
     return seconds
 
 
-def _any_up(at: Stage, machines: set[str]) -> Callable[[], bool]:
+def _any_up(at: DrillSession, machines: set[str]) -> Callable[[], bool]:
     """Return a function that tells whether any of the machines runs, looked up once a second."""
     last_look = [time.monotonic(), True]
 

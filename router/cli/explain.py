@@ -72,8 +72,8 @@ def _quoted(plan: Plan, job: str) -> str:
     Empty if there is no such quote, or if both name the same cost.
     """
     from router.config.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
-    from router.render.quote_text import money
+    from router.prices.data_folders import quotes_folder
+    from router.render.quote_text import format_cost
 
     job_summary = next(summary for summary in plan.jobs if summary.job == job)
     matching = [
@@ -85,6 +85,7 @@ def _quoted(plan: Plan, job: str) -> str:
         return ""
     name, quote = matching[-1]
     return (
-        f"{name} expects {money(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move and go "
-        f"on demand; the plan expects {money(job_summary.cost_usd)} of the lines above"
+        f"{name} expects {format_cost(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move "
+        f"and go "
+        f"on demand; the plan expects {format_cost(job_summary.cost_usd)} of the lines above"
     )

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from router.cli.console import BEHIND
+from router.cli.console import WORDS_AFTER_DASHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Remember the words behind ``--``, then parse."""
-        ctx.meta[BEHIND] = len(args) - args.index("--") - 1 if "--" in args else None
+        ctx.meta[WORDS_AFTER_DASHES] = len(args) - args.index("--") - 1 if "--" in args else None
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 

@@ -9,9 +9,9 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.ledger_options import books_explained
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.render.tables import dollars
+from router.cli.ledger_options import translate_closed_books
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_usd
 
 
 def add(
@@ -30,20 +30,20 @@ def add(
     stepfare ledger add fees.csv --dry-run
     """
     from pricing.money import Usd
-    from router.cli.options import moment_of_planning
-    from router.config.added_file import read_added
+    from router.cli.options import parse_now
+    from router.config.added_file import read_added_entries
 
-    moment = moment_of_planning(now)
-    entries = read_added(file, who(), moment)
+    moment = parse_now(now)
+    entries = read_added_entries(file, acting_user(), moment)
     total = Usd.total(entry.usd for entry in entries)
     if dry_run:
-        console.note(f"dry run: {len(entries)} entries, {dollars(total)}; nothing was written")
+        console.note(f"dry run: {len(entries)} entries, {format_usd(total)}; nothing was written")
         return ExitCode.OK
-    with opened_store(deploy, clouds) as (_, store), books_explained():
+    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
         before = store.ledger.head()
         head = store.ledger.add(entries)
         new = head - before
         if new:
-            store.audit(who(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
+            store.audit(acting_user(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
     console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
     return ExitCode.OK

@@ -9,8 +9,8 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.ledger_options import month_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.ledger_options import parse_month
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 
 def archive(
@@ -31,9 +31,9 @@ def archive(
     from pricing.money import Usd
     from router.cli.clock import chosen_clock
 
-    month, now = month_of("--before", before), chosen_clock()()
-    with opened_store(deploy, clouds, makes=False) as (_, store):
-        archived = store.archives.archive(month, file, who=who(), at=now)
+    month, now = parse_month("--before", before), chosen_clock()()
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        archived = store.archives.archive(month, file, who=acting_user(), at=now)
         store.audit(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
         )

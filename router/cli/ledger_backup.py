@@ -9,7 +9,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 
 def backup(
@@ -25,7 +25,7 @@ def backup(
     stepfare ledger backup books-2026-11-22.gz
     stepfare ledger backup /mnt/safe/books.gz --deploy deploy.yaml
     """
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         done = store.backups.write(file)
     console.note(f"{file}: {done.entries + done.archived} entries, the last one's hash:")
     console.out(done.hash)
@@ -46,9 +46,11 @@ def restore(
     from pricing.money import Usd
     from router.cli.clock import chosen_clock
 
-    with opened_store(deploy, clouds) as (_, store):
+    with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
-        store.audit(who(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head)
+        store.audit(
+            acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
+        )
     console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK

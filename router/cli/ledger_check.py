@@ -11,11 +11,11 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills import ListFormat
+from router.cli.bills import BillFormat
 from router.cli.console import ExitCode
 
 if TYPE_CHECKING:
-    from router.showback.focus.check import Checked
+    from router.showback.focus.check import FocusCheck
 
 SCHEMA_VERSION = 1
 _DECEMBER = 12
@@ -30,7 +30,7 @@ def check(
         ),
     ] = None,
     most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
 ) -> ExitCode:
     """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
 
@@ -47,7 +47,7 @@ def check(
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
         checked = check_file(file, closed_until, keep=most)
-    console.out(_as_json(checked) if output is ListFormat.JSON else _as_text(checked, str(file)))
+    console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
 
@@ -62,13 +62,13 @@ def _after(month: str) -> datetime:
     return start.replace(month=start.month + 1)
 
 
-def _as_text(checked: Checked, path: str) -> str:
-    from router.render.bills_text import plain
+def _as_text(checked: FocusCheck, path: str) -> str:
+    from router.render.bills_text import escape_unprintable
 
     lines = []
     for each in checked.findings:
         row = f" (row {each.row:,})" if each.line is not None else ""
-        lines.append(f"{each.place(path)}{row}: {plain(each.column)} {each.what}")
+        lines.append(f"{each.place(path)}{row}: {escape_unprintable(each.column)} {each.what}")
         lines.append(f"    {each.rule}: {each.why}")
     hidden = checked.total - len(checked.findings)
     if hidden:
@@ -79,7 +79,7 @@ def _as_text(checked: Checked, path: str) -> str:
     return "\n".join(lines)
 
 
-def _as_json(checked: Checked) -> str:
+def _as_json(checked: FocusCheck) -> str:
     findings = [
         {
             "rule": f.rule,

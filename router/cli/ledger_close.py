@@ -11,13 +11,13 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import counted, month_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.ledger_options import format_count, parse_month
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
-    from router.state.periods import Closing
-    from router.state.store import Store
+    from router.state.periods import PeriodClosing
+    from router.state.store import StateStore
 
 # Attempts to seal the month, because entries may arrive while the report is made.
 _TRIES = 3
@@ -42,10 +42,10 @@ def close(
     stepfare ledger close 2026-10 --anyway --now 2026-11-04T09:00Z
     """
     from pricing.money import Usd
-    from router.cli.options import moment_of_planning
+    from router.cli.options import parse_now
 
-    period, moment = month_of("MONTH", month), moment_of_planning(now)
-    with opened_store(deploy, clouds) as (_, store):
+    period, moment = parse_month("MONTH", month), parse_now(now)
+    with open_state_store(deploy, clouds) as (_, store):
         store.periods.closable(period, moment)
         checked = store.ledger.verify()
         if checked.problems:
@@ -69,7 +69,7 @@ def close(
             seal=closing.seal_hash,
         )
     seal = closing.sealed
-    contents = f"{counted(len(seal['bills']), 'bill')} and {counted(len(seal['spent']), 'budget')}"
+    contents = f"{format_count(len(seal['bills']), 'bill')} and {format_count(len(seal['spent']), 'budget')}"
     console.note(f"{period} is closed, with {closing.head} entries, {contents}")
     for line in _sums(seal["figures"]):
         console.note(line)
@@ -79,22 +79,22 @@ def close(
     return ExitCode.OK
 
 
-def _seal_month(store: Store, period: Month, moment: datetime) -> Closing:
+def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClosing:
     """Close the month with its present contents, and retry if an entry arrived meanwhile."""
     from router.app.close_month import make_seal
-    from router.app.corrections import book_held
-    from router.prices.home import bills_folder, extract_folder
+    from router.app.corrections import book_corrections_locked
+    from router.prices.data_folders import bills_folder, extract_folder
     from router.showback.bill_store import BillStore
-    from router.state.errors import MovedError
+    from router.state.errors import ConcurrentChangeError
 
     bills, extracts = bills_folder(), extract_folder()
     with BillStore(bills).held(), console.progress("sealing"):
-        book_held(store, extracts, bills, who())
+        book_corrections_locked(store, extracts, bills, acting_user())
         for tries_left in reversed(range(_TRIES)):
             sealed = make_seal(store, extracts, bills, period, moment)
             try:
-                return store.periods.close(period, who=who(), at=moment, seal=sealed.seal, head=sealed.head)
-            except MovedError:
+                return store.periods.close(period, who=acting_user(), at=moment, seal=sealed.seal, head=sealed.head)
+            except ConcurrentChangeError:
                 if not tries_left:
                     raise
     raise AssertionError("unreachable")

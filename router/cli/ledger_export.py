@@ -10,14 +10,14 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
+from router.cli.bills_change import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import month_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import parse_month
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.config.showback_file import Showback
-    from router.showback.focus_from_ledger import Left
+    from router.showback.focus_from_ledger import UnpricedEntries
 
 _ENDINGS = (".csv", ".parquet")
 
@@ -56,22 +56,24 @@ def export(
     stepfare ledger export november.csv --accounts showback.yaml
     stepfare ledger export all.csv --focus-version 1.2
     """
-    from router.cli.options import as_of, moment_of_planning
+    from router.cli.options import parse_as_of, parse_now
 
-    moment = moment_of_planning(now)
-    period = None if month is None else month_of("--month", month)
+    moment = parse_now(now)
+    period = None if month is None else parse_month("--month", month)
     if file.suffix.lower() not in _ENDINGS:
         what = f"{file.name!r} ends neither in {' nor in '.join(_ENDINGS)}"
         raise InvalidInputError.single(what, field="FILE", remedy="the ending says which form is written")
     account_names = _read_accounts(accounts)
-    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
-        from router.app.export import Wanted, export_counted
-        from router.prices.home import bills_folder, extract_folder
+    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("writing"):
+        from router.app.export import BooksExportRequest, export_books
+        from router.prices.data_folders import bills_folder, extract_folder
 
-        say_corrections(store)
-        wanted = Wanted(path=file, version=focus_version.value, accounts=account_names, month=period, as_of=as_of(now))
+        report_corrections(store)
+        wanted = BooksExportRequest(
+            path=file, version=focus_version.value, accounts=account_names, month=period, as_of=parse_as_of(now)
+        )
         try:
-            exported = export_counted(store, wanted, extract_folder(), bills_folder())
+            exported = export_books(store, wanted, extract_folder(), bills_folder())
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise CommandError(f"{file}: cannot be written: {why}", remedy="make room, or name another file") from None
@@ -90,7 +92,7 @@ def export(
     return ExitCode.OK
 
 
-def unpriced_lines(left: Left) -> list[str]:
+def unpriced_lines(left: UnpricedEntries) -> list[str]:
     """Return a line for each kind of entry that the file leaves out for want of a price."""
     return [
         f"left out, for nobody knows its price: {what.value}, "

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.cli import console
 from router.cli.console import CommandError
-from router.cli.options import refused
-from router.render.tables import columns
+from router.cli.options import option_error
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
@@ -30,18 +30,18 @@ class LedgerFormat(StrEnum):
     CSV = "csv"
 
 
-def month_of(option: str, text: str) -> Month:
+def parse_month(option: str, text: str) -> Month:
     """Return the month of an option's text such as ``2026-11``. Raises InvalidInputError."""
     from router.ledger.month import Month
 
     try:
         return Month.parse(text)
     except ValueError as error:
-        raise refused(option, error) from None
+        raise option_error(option, error) from None
 
 
 @contextmanager
-def books_explained() -> Iterator[None]:
+def translate_closed_books() -> Iterator[None]:
     """Translate the error of closed books into CommandError."""
     from router.ledger.booking import ClosedError
 
@@ -51,7 +51,7 @@ def books_explained() -> Iterator[None]:
         raise CommandError(str(error), remedy="closed books change by corrections in open ones alone") from None
 
 
-def show(
+def print_rows(
     output: LedgerFormat,
     name: str,
     rows: Sequence[dict[str, object]],
@@ -72,15 +72,15 @@ def show(
         console.out(empty)
     else:
         cells = [[_cell(row[field]) for field in table] for row in rows]
-        console.out(columns([field.upper().replace("_", " ") for field in table], cells, right, {}))
+        console.out(format_table([field.upper().replace("_", " ") for field in table], cells, right, {}))
 
 
-def counted(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
     """Return a count with its noun, such as ``1 bill`` or ``3 bills``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def money(usd: Usd) -> str:
+def format_exact_usd(usd: Usd) -> str:
     """Return an amount as exact text for programs."""
     return str(usd)
 

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.bills_change import say_corrections
-from router.cli.budget import Basis, BasisChoice
+from router.cli.bills_change import report_corrections
+from router.cli.budget import Basis, BudgetBasisOption
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, show
-from router.cli.options import as_of, moment_of_planning
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import LedgerFormat, print_rows
+from router.cli.options import parse_as_of, parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.ledger.entry import Kind
+    from router.ledger.entry import LedgerEntryKind
     from router.ledger.month import Month
-    from router.state.periods import Closing
+    from router.state.periods import PeriodClosing
 
 _SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
 _TABLE = ("period", "state", "closed_at", "entries", "planned", "metered", "added", "spent")
@@ -37,13 +37,13 @@ class _Books:
     ``spent`` is the cost by currency, or None if it is not known.
     """
 
-    kinds: Mapping[Kind, tuple[int, int, Decimal]]
+    kinds: Mapping[LedgerEntryKind, tuple[int, int, Decimal]]
     archived: int
     spent: Mapping[str, Decimal] | None
 
 
 def periods(
-    basis: Basis = BasisChoice.EFFECTIVE,
+    basis: Basis = BudgetBasisOption.EFFECTIVE,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
@@ -70,25 +70,25 @@ def periods(
         _note_gaps(month, books)
     if rows and output is LedgerFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
-    show(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
+    print_rows(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
     return ExitCode.OK
 
 
 def _load_books(
-    deploy: Path | None, clouds: Path | None, basis: BasisChoice, now: str | None
-) -> tuple[dict[Month, _Books], dict[Month, Closing]]:
+    deploy: Path | None, clouds: Path | None, basis: BudgetBasisOption, now: str | None
+) -> tuple[dict[Month, _Books], dict[Month, PeriodClosing]]:
     """Return the contents of the books and the closings, both by month."""
     from router.app.bill_views import closings as closings_by
-    from router.app.months import months_came_to
-    from router.prices.home import bills_folder, extract_folder
+    from router.app.months import month_costs
+    from router.prices.data_folders import bills_folder, extract_folder
 
-    moment, until = moment_of_planning(now), as_of(now)
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    moment, until = parse_now(now), parse_as_of(now)
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         sums, unpriced = store.periods.sums(), store.periods.unpriced()
-        say_corrections(store)
+        report_corrections(store)
         closings = {one.period: one for one in closings_by(store, until)}
         months = sorted({one.period for one in sums})
-        figures_by_month, unread = months_came_to(
+        figures_by_month, unread = month_costs(
             store, months, extract_folder(), bills_folder(), basis=basis.value, now=moment, as_of=until
         )
     books_by_month = {}
@@ -115,10 +115,15 @@ def _load_books(
 
 
 def _row(
-    month: Month, state: str, closing: Closing | None, books: _Books, basis: BasisChoice, output: LedgerFormat
+    month: Month,
+    state: str,
+    closing: PeriodClosing | None,
+    books: _Books,
+    basis: BudgetBasisOption,
+    output: LedgerFormat,
 ) -> dict[str, object]:
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind as Cell
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind as Cell
 
     by_kind = {kind.value: usd for kind, (_, _, usd) in books.kinds.items()}
     spent = None if books.spent is None else books.spent.get(_CURRENCY, Decimal(0))
@@ -142,7 +147,7 @@ def _row(
     if output is LedgerFormat.TABLE:
 
         def cents(amount: Decimal) -> str:
-            return f"{'-' if amount < 0 else ''}${short(abs(amount), Cell.MONEY)}"
+            return f"{'-' if amount < 0 else ''}${short_text(abs(amount), Cell.MONEY)}"
 
         row["closed_at"] = "" if closing is None else f"{closing.closed_at:%Y-%m-%d}"
         for name in ("planned", "metered"):

@@ -9,12 +9,12 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import counted
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import format_count
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 
 def verify(
@@ -33,7 +33,7 @@ def verify(
     stepfare ledger verify
     stepfare ledger verify --archive books-2024.gz
     """
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         if archive is not None:
             copy = store.archives.check(archive)
             console.note(f"{archive}: {copy.entries} entries of months before {copy.before}, as they were archived")
@@ -51,19 +51,20 @@ def verify(
             console.note(note, "warning")
         contents = each.closing.sealed
         if not each.notes:
-            bills = (
-                f"{counted(len(contents['bills']), 'bill')}, {counted(len(contents['spent']), 'budget')} and the report"
+            bills, budgets = (
+                format_count(len(contents["bills"]), "bill"),
+                format_count(len(contents["spent"]), "budget"),
             )
-            console.note(f"{each.closing.period}: {bills} are those that it was closed with")
+            console.note(f"{each.closing.period}: {bills}, {budgets} and the report are those that it was closed with")
     console.out(checked.hash)
     if seals:
         console.out(seals[-1].closing.seal_hash)
     return ExitCode.OK
 
 
-def _check_seals(store: Store) -> tuple[SealCheck, ...]:
+def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:
     from router.app.close_month import check_seals
-    from router.prices.home import bills_folder, extract_folder
+    from router.prices.data_folders import bills_folder, extract_folder
 
     if not any(closing.seal for closing in store.periods.closings()):
         return ()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.controller.events import Event
+    from router.controller.events import GangEvent
 
 HELP = "Log format: text, or json with one object per line: at, level, job, attempt, event, text."
 _NAME = "stepfare"
@@ -64,7 +64,7 @@ class Log:
         found = _ATTEMPT.search(text)
         self._logger.info("%s", text, extra={"job": job, "attempt": found[0] if found else ""})
 
-    def event(self, event: Event) -> None:
+    def event(self, event: GangEvent) -> None:
         """Log an event in JSON; in text :meth:`tell` reports the same things."""
         if self._style is LogStyle.JSON:
             extra = {"job": event.job, "attempt": event.attempt, "event": event.what.value}
@@ -79,7 +79,7 @@ class Log:
 
 
 @contextmanager
-def logging_to(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | None = None) -> Iterator[Log]:
+def open_service_log(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | None = None) -> Iterator[Log]:
     """Open a log to ``stream`` (stderr by default) while the block runs.
 
     In JSON it also carries the warnings of this program's own modules.

@@ -11,11 +11,11 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.state.records import Attempt
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _SECONDS = 0.5
 
@@ -45,9 +45,9 @@ def logs(
     stepfare logs llama-7b --rank 0 --follow
     stepfare logs llama-7b --tail 50
     """
-    from router.controller.lifecycle import GOES_ON
+    from router.controller.lifecycle import RESUMABLE_REASONS
 
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)
         readers = _readers(opened.logs, attempt, rank)
         for reader in readers:
@@ -61,7 +61,7 @@ def logs(
             if newest.id != attempt.id and over:
                 console.note(f"{newest.job} continues as {newest.id}")
                 attempt, readers = newest, _readers(opened.logs, newest, rank)
-            elif over and not (wanted == newest.job and newest.reason in GOES_ON):
+            elif over and not (wanted == newest.job and newest.reason in RESUMABLE_REASONS):
                 break
             time.sleep(_SECONDS)
         if not any(reader.offset for reader in readers):
@@ -76,7 +76,7 @@ def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:
     return [_Reader(folder / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks]
 
 
-def _attempt(store: Store, wanted: str) -> Attempt:
+def _attempt(store: StateStore, wanted: str) -> Attempt:
     attempts = [a for a in store.attempts() if wanted in (a.id, a.job)]
     if not attempts:
         raise CommandError(

@@ -9,7 +9,7 @@ import typer
 from router.cli.child_signals import restore_child_interrupt
 from router.cli.commands import TABLE
 from router.cli.completion import enable_completion
-from router.cli.console import ExitCode, Stopped, guard, out
+from router.cli.console import CommandExitError, ExitCode, handle_command_errors, out
 from router.cli.groups import RootGroup
 
 
@@ -21,9 +21,9 @@ class StepfareGroup(RootGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what it returns, if an integer, is the exit code."""
         try:
-            with guard():
+            with handle_command_errors():
                 code = super().invoke(ctx)
-        except Stopped as stopped:
+        except CommandExitError as stopped:
             code = stopped.code
         if isinstance(code, int) and code:
             raise typer.Exit(int(code))

@@ -14,10 +14,10 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
 from router.render import offers_text
-from router.render.offers_rows import Filters, SortKey, select, unknown_names
+from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers, unknown_names
 
 
 class OffersFormat(StrEnum):
@@ -49,7 +49,9 @@ def offers(
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
     ] = None,
-    sort: Annotated[SortKey, typer.Option(help="Price to sort by, cheapest first.")] = SortKey.ACCELERATOR_HOUR,
+    sort: Annotated[
+        OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
+    ] = OfferSortKey.ACCELERATOR_HOUR,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -77,21 +79,21 @@ def offers(
     stepfare offers --cloud aws --cloud gcp --max-age 365d --sort hour
     stepfare offers --region eu-west-1 -o csv --out offers.csv
     """
-    moment = moment_of_planning(now)
-    filters = Filters(
+    moment = parse_now(now)
+    filters = OfferFilters(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
         accelerators=tuple(accelerator or ()),
         markets=tuple(market or ()),
         instance_types=tuple(instance_type or ()),
         provisionable=provisionable,
-        max_age=length_of_time("--max-age", max_age),
+        max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
     _refuse_unknown(source, filters)
     machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
     rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    selected = select(source, filters, sort, moment.date(), rows)
+    selected = select_offers(source, filters, sort, moment.date(), rows)
     shown = selected.rows
     if selected.too_old:
         console.note(f"{selected.too_old} offers are older than {max_age} or undated and left out")
@@ -109,7 +111,7 @@ def offers(
         console.write(writers[output](), out)
 
 
-def _refuse_unknown(book: PriceBook, filters: Filters) -> None:
+def _refuse_unknown(book: PriceBook, filters: OfferFilters) -> None:
     """Raise InvalidInputError for names that the book does not know, which are probably mistyped."""
     problems = [
         Problem("", f"--{option}", f"unknown {option.replace('-', ' ')} {value!r}", did_you_mean(value, known))

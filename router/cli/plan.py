@@ -13,7 +13,7 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.options import parse_duration_option, parse_now
 
 
 class PlanFormat(StrEnum):
@@ -67,15 +67,15 @@ def plan(
     The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
-    from router.app.budgets import Held
+    from router.app.budgets import BudgetConstraints
     from router.app.plan import PlanOptions, plan_request
-    from router.cli.site_options import remember_planned, remembered, say_budgets
+    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, store_planned_jobs
     from router.config.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
     from router.render.plan_text import table, wide
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     options = PlanOptions(
         horizon=_length("--horizon", horizon, timedelta(hours=1)),
         slot=_length("--slot", slot, timedelta(minutes=5)),
@@ -83,18 +83,18 @@ def plan(
         time_limit=_length("--time-limit", time_limit, timedelta(seconds=1)),
         solver=solver,
         advisory=advisory,
-        max_age=length_of_time("--max-age", max_age),
+        max_age=parse_duration_option("--max-age", max_age),
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
     # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
-    shortages, budgets = remembered(moment) if now is None else ((), Held())
+    shortages, budgets = load_shortages_and_budgets(moment) if now is None else ((), BudgetConstraints())
     if shortages:
         console.note(
             f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
         )
     prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
-    say_budgets(prepared.budgets if now is None else (), moment)
+    report_budget_sources(prepared.budgets if now is None else (), moment)
     for each in prepared.idle:
         console.warn(each)
     request = prepared.request
@@ -108,14 +108,14 @@ def plan(
     if out is not None:
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
-        remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), moment)
+        store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), moment)
     texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
     console.out(texts[output](placement_plan))
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 
 def _length(option: str, text: str, least: timedelta) -> timedelta:
-    length = length_of_time(option, text)
+    length = parse_duration_option(option, text)
     if length is None or length < least:
         raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
     return length

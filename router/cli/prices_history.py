@@ -16,11 +16,11 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.options import parse_duration_option, parse_now
 from router.prices import history as store
-from router.prices.history_stats import SeriesStats, bucketed, statistics
+from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets
 from router.render import history_text
-from router.render.tables import stamp
+from router.render.tables import format_timestamp
 
 
 class HistoryFormat(StrEnum):
@@ -84,7 +84,7 @@ def history(
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
-    until = moment_of_planning(now)
+    until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
     selection = store.Selection(
@@ -96,7 +96,7 @@ def history(
     )
     history_dir = _usual_folder() if folder is None else folder
     with console.progress("reading the price history"):
-        all_series = statistics(history_dir, selection, begin, until)
+        all_series = compute_statistics(history_dir, selection, begin, until)
     if not all_series:
         _explain_empty_result(history_dir, replace(selection, instance_types=tuple(instance_type or ())), begin, until)
     machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
@@ -104,10 +104,12 @@ def history(
     series = all_series[:rows] if rows else all_series
     if len(series) < len(all_series):
         console.note(f"{len(series)} of {len(all_series)} series; --limit 0 shows all")
-    view = history_text.Shown(begin, until, series, {})
+    view = history_text.HistoryView(begin, until, series, {})
     if series and not machine_readable:
-        blocks = history_text.BROAD if output is HistoryFormat.WIDE else history_text.NARROW
-        view = replace(view, trends=bucketed(history_dir, narrowed(selection, series), begin, until, blocks))
+        blocks = history_text.WIDE_BUCKETS if output is HistoryFormat.WIDE else history_text.NARROW_BUCKETS
+        view = replace(
+            view, trends=read_buckets(history_dir, narrow_selection(selection, series), begin, until, blocks)
+        )
     if series or machine_readable:
         writers = {
             HistoryFormat.TABLE: history_text.table,
@@ -120,7 +122,7 @@ def history(
         draw(history_dir, view)
 
 
-def narrowed(selection: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
+def narrow_selection(selection: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
     """Return the selection limited to the shown series, so that less is read."""
     return replace(
         selection,
@@ -131,14 +133,14 @@ def narrowed(selection: store.Selection, series: tuple[SeriesStats, ...]) -> sto
 
 
 def _length(since: str) -> timedelta:
-    length = length_of_time("--since", since)
+    length = parse_duration_option("--since", since)
     if not length:
         raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
     return length
 
 
 def _usual_folder() -> Path:
-    from router.prices.home import history_folder
+    from router.prices.data_folders import history_folder
 
     return history_folder()
 
@@ -166,7 +168,7 @@ def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> 
     return tuple(sorted(matching))
 
 
-def _drawing(file: Path) -> Callable[[Path, history_text.Shown], None]:
+def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
     """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
     from router.render import history_plot
 
@@ -175,19 +177,22 @@ def _drawing(file: Path) -> Callable[[Path, history_text.Shown], None]:
 
 
 def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:
-    summary = store.summary(folder)
+    summary = store.summarize(folder)
     if summary.first is None or summary.last is None:
         console.note(f"there is no price history in {folder} yet: `stepfare prices refresh` begins one")
         return
-    console.note(f"no series passes the filters from {stamp(since)} to {stamp(until)}")
-    console.note(f"the history has {summary.rows:,} points from {stamp(summary.first)} to {stamp(summary.last)}")
+    console.note(f"no series passes the filters from {format_timestamp(since)} to {format_timestamp(until)}")
+    console.note(
+        f"the history has {summary.rows:,} points from {format_timestamp(summary.first)} "
+        f"to {format_timestamp(summary.last)}"
+    )
     for option, value, remedy in _unknown_names(folder, selection):
         console.note(f"it knows no {option} {value!r}{f': {remedy}' if remedy else ''}")
 
 
 def _unknown_names(folder: Path, selection: store.Selection) -> list[tuple[str, str, str]]:
     """Return filter values that occur nowhere in the history, each with a suggestion."""
-    known = store.names(folder)
+    known = store.list_names(folder)
     filters = {
         "cloud": (selection.clouds, known.clouds),
         "region": (selection.regions, known.regions),

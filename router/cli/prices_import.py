@@ -10,9 +10,9 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.options import moment_of_planning
-from router.prices.import_offers import Imported
-from router.render.tables import columns, wrapped
+from router.cli.options import parse_now
+from router.prices.import_offers import OfferImport
+from router.render.tables import format_table, wrap_text
 
 _SHOWN = 5
 
@@ -46,14 +46,14 @@ def import_file(
     """
     from router.config.catalogue_files import read_catalogue
     from router.prices.bookstore import BookStore
-    from router.prices.home import books_folder
+    from router.prices.data_folders import books_folder
     from router.prices.import_offers import import_book
     from router.prices.quality_gates import GateLimits
-    from router.prices.refresh import all_words
+    from router.prices.refresh import load_all_tables
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     store = BookStore(books_folder())
-    found = read_catalogue(file, all_words(store), moment.date(), cloud=cloud, as_of=_day(as_of))
+    found = read_catalogue(file, load_all_tables(store), moment.date(), cloud=cloud, as_of=_day(as_of))
     done = import_book(found, store, moment, GateLimits(accept=accept_jumps), replacing=replacing)
     console.out(as_text(done))
 
@@ -67,7 +67,7 @@ def _day(text: str | None) -> date | None:
         raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
 
 
-def as_text(done: Imported) -> str:
+def as_text(done: OfferImport) -> str:
     """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
@@ -75,11 +75,11 @@ def as_text(done: Imported) -> str:
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
-    lines = [columns(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
-    lines += [wrapped(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
+    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
+    lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
-    lines += [wrapped(f"held back: {held}") for held in done.held[:_SHOWN]]
+    lines += [wrap_text(f"held back: {held}") for held in done.held[:_SHOWN]]
     if len(done.held) > _SHOWN:
         lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
     if done.passed_over:

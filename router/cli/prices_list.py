@@ -12,13 +12,13 @@ import typer
 from router.cli import console
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
-from router.prices.home import books_folder
-from router.render.tables import columns
+from router.prices.data_folders import books_folder
+from router.render.tables import format_table
 
 SCHEMA_VERSION = 1
 
 
-class ListFormat(StrEnum):
+class BookListFormat(StrEnum):
     """Output format of the list of price books."""
 
     TABLE = "table"
@@ -26,7 +26,7 @@ class ListFormat(StrEnum):
 
 
 def list_books(
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    output: Annotated[BookListFormat, typer.Option("--output", "-o", help="Format.")] = BookListFormat.TABLE,
 ) -> None:
     """List the stored price books, newest first; `*` marks the one that commands use.
 
@@ -41,7 +41,7 @@ def list_books(
     latest = {LATEST: store.latest(), SANDBOX: sandbox_store.latest()}
     named_books = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox_store.all()]
     stored = sorted(named_books, key=lambda named: named[1].file, reverse=True)
-    if output is ListFormat.JSON:
+    if output is BookListFormat.JSON:
         books = [{**asdict(book), "latest": book == latest[name], "name": name} for name, book in stored]
         console.out(
             json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "books": books}, indent=2)
@@ -65,7 +65,7 @@ def list_books(
     header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
     if not any(name == SANDBOX for name, _ in stored):
         rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
-    console.out(columns(header, rows, frozenset({"OFFERS"}), {}))
+    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}))
     console.note(f"in {store.folder}")
 
 

@@ -10,18 +10,18 @@ from typing import Annotated
 
 import typer
 
-from providers.collect import Progress
+from providers.collector import FetchProgress
 from router.cli import console
-from router.cli.cloud_options import chosen_clouds
+from router.cli.cloud_options import select_clouds
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.options import parse_duration_option, parse_now
 from router.prices.bookstore import BookStore
-from router.prices.home import books_folder, history_folder
+from router.prices.data_folders import books_folder, history_folder
 from router.prices.quality_gates import GateLimits
 from router.prices.report import RefreshReport
 
 
-class ReportFormat(StrEnum):
+class RefreshReportFormat(StrEnum):
     """Output format of the report."""
 
     TABLE = "table"
@@ -48,7 +48,9 @@ def refresh(
         float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
     ] = 7.0,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
-    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Format of the report.")] = ReportFormat.TABLE,
+    output: Annotated[
+        RefreshReportFormat, typer.Option("--output", "-o", help="Format of the report.")
+    ] = RefreshReportFormat.TABLE,
 ) -> ExitCode:
     """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
 
@@ -65,9 +67,9 @@ def refresh(
     from router.prices.refresh import refresh as run
     from router.render import refresh_text
 
-    loaded, _ = chosen_clouds(cloud or [], clouds)
+    loaded, _ = select_clouds(cloud or [], clouds)
     settings = loaded.clouds.refresh
-    limit = length_of_time("--time-limit", time_limit) or settings.time_limit
+    limit = parse_duration_option("--time-limit", time_limit) or settings.time_limit
     options = RefreshOptions(
         clouds=tuple(dict.fromkeys(cloud or ())),
         time_limit_s=limit.total_seconds(),
@@ -77,8 +79,8 @@ def refresh(
     )
     store = BookStore(books_folder())
     with _show_progress() as show:
-        report = run(options, loaded, store, history_folder(), moment_of_planning(now), show)
-    console.out(refresh_text.as_json(report) if output is ReportFormat.JSON else refresh_text.as_text(report))
+        report = run(options, loaded, store, history_folder(), parse_now(now), show)
+    console.out(refresh_text.as_json(report) if output is RefreshReportFormat.JSON else refresh_text.as_text(report))
     return exit_code(report)
 
 
@@ -92,11 +94,11 @@ def exit_code(report: RefreshReport) -> ExitCode:
 
 
 @contextmanager
-def _show_progress() -> Iterator[Callable[[Progress], None]]:
+def _show_progress() -> Iterator[Callable[[FetchProgress], None]]:
     """Show one progress bar per cloud on a terminal, elsewhere one line per finished cloud."""
     with console.bars() as bars:
 
-        def show(progress: Progress) -> None:
+        def show(progress: FetchProgress) -> None:
             failed = f", {progress.failed} failed" if progress.failed else ""
             bars.advance(progress.cloud, progress.done + progress.failed, progress.total, failed)
 

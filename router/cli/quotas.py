@@ -12,11 +12,11 @@ import typer
 
 from pricing.book import PriceBook
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-from providers.protocol import Allowances
+from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
-from router.render.tables import columns, wrapped
+from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import format_table, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
@@ -45,33 +45,33 @@ def quotas(
     stepfare quotas --cloud aws
     stepfare quotas -o limits --out limits.yaml
     """
-    from router.cli.cloud_options import chosen_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
-    from router.prices.cloud_queries import allowances
-    from router.prices.home import books_folder
-    from router.prices.refresh import all_words, standing
+    from router.prices.cloud_queries import query_allowances
+    from router.prices.data_folders import books_folder
+    from router.prices.refresh import load_all_tables, load_base_book
 
-    loaded, asked = chosen_clouds(cloud or [], clouds)
-    limit = length_of_time("--time-limit", time_limit)
+    loaded, asked = select_clouds(cloud or [], clouds)
+    limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
-    words = all_words(store)
+    words = load_all_tables(store)
     with console.progress(f"asking {len(asked)} clouds"):
-        answers = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
-    allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, Allowances)}
+        answers = query_allowances(tuple(asked), loaded, words, parse_now(None), limit.total_seconds())
+    allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
-    console.write(_render(allowances_by_cloud, output, standing(store)[0]), out)
+    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0]), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
-            console.note(wrapped(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
+            console.note(wrap_text(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
     missing = [error for name, _, error in errors if asked[name]]
     if any(isinstance(error, CredentialsError | PermissionDeniedError) for error in missing):
         return ExitCode.CREDENTIALS
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _render(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook) -> str:
+def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
@@ -82,9 +82,11 @@ def _render(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook)
     if output is QuotasFormat.LIMITS:
         import yaml
 
-        from router.prices.account_limits import as_limits
+        from router.prices.account_limits import build_limits_file
 
-        return _SCHEMA_HINT + yaml.safe_dump(as_limits(found, book), sort_keys=False, allow_unicode=True, width=120)
+        return _SCHEMA_HINT + yaml.safe_dump(
+            build_limits_file(found, book), sort_keys=False, allow_unicode=True, width=120
+        )
     rows = [
         (
             q.cloud,
@@ -105,4 +107,4 @@ def _render(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook)
     if not rows:
         return "no quota is known; `stepfare doctor` says what is missing\n"
     header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
-    return columns(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"
+    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"

@@ -13,10 +13,10 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning, refused, usd_of
+from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
-    from router.app.quotes import Answer
+    from router.app.quotes import QuoteAnswer
     from router.jobs.quantities import Moment
     from router.quotes.quote import Quote
 
@@ -74,37 +74,39 @@ def quote(
 
     Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     if accept is not None:
-        from router.cli.quote_accept import accepted
+        from router.cli.quote_accept import accept_stored_quote
 
         _only_with_accept(paths, by, budget, html)
-        return accepted(accept, usd_of("--ceiling", ceiling), out, book, limits, moment, tonight=now is None)
+        return accept_stored_quote(
+            accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, tonight=now is None
+        )
     for name, value in (("--ceiling", ceiling), ("--out", out)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
-    from router.app.quotes import QuoteOptions, answers, asked
-    from router.jobs.quantities import TOO_FAR, beyond_planning
+    from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
+    from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
-    from router.render.web_page import check_places
+    from router.render.web_page import check_output_folders
 
     options = QuoteOptions(
         by=_parse_deadline(by),
-        budget=usd_of("--budget", budget),
+        budget=parse_usd_option("--budget", budget),
         advisory=advisory,
-        max_age=length_of_time("--max-age", max_age),
+        max_age=parse_duration_option("--max-age", max_age),
         processes=processes,
     )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
-    if options.by is not None and beyond_planning(options.by.at(moment), moment):
+    if options.by is not None and is_beyond_planning(options.by.at(moment), moment):
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
-    check_places(html)
-    prepared = asked(paths, book, limits, moment, options, load_book)
+    check_output_folders(html)
+    prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
     with console.progress(f"quoting {len(prepared.asks)} jobs"):
-        results = list(answers(prepared))
+        results = list(make_quotes(prepared))
     names = _store_quotes(results) if keep else {}
     if html is not None:
         _write_page(results, html, names)
@@ -126,40 +128,40 @@ def _parse_deadline(text: str | None) -> Moment | None:
     try:
         return Moment.parse(text)
     except ValueError as error:
-        raise refused("--by", error) from None
+        raise option_error("--by", error) from None
 
 
-def _store_quotes(results: Sequence[Answer]) -> dict[str, str]:
+def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
     """Store the quotes and return their ids by job. A failure to store is only reported."""
-    from router.config.quote_files import keep_quotes
-    from router.prices.home import quotes_folder
+    from router.config.quote_files import store_quotes
+    from router.prices.data_folders import quotes_folder
     from router.quotes.quote import Quote
 
     quotes = [a for a in results if isinstance(a, Quote)]
     folder = quotes_folder()
     try:
-        return {q.job: name for q, name in zip(quotes, keep_quotes(folder, quotes), strict=True)}
+        return {q.job: name for q, name in zip(quotes, store_quotes(folder, quotes), strict=True)}
     except OSError as error:
         console.note(f"{folder}: quotes are not stored: {error.strerror or error}", "warning")
         return {}
 
 
-def _write_page(results: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
+def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
     from router.quotes.quote import Quote
     from router.render.quote_page import page
-    from router.render.web_page import put
+    from router.render.web_page import write_page_file
 
     quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    put(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
+    write_page_file(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
 
 
-def _show(results: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
+def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:
     from router.quotes.quote import Refused
     from router.quotes.quote_json import answers_to_json
-    from router.render.quote_text import line, refusal, table, text
+    from router.render.quote_text import line, refusal_problem, table, text
 
     chosen_format = output or (QuoteFormat.TEXT if len(results) == 1 else QuoteFormat.TABLE)
     if chosen_format is QuoteFormat.JSON:
@@ -167,7 +169,7 @@ def _show(results: Sequence[Answer], names: dict[str, str], output: QuoteFormat 
         return
     for each in results:
         if isinstance(each, Refused):
-            console.show_problems(InvalidInputError([refusal(each)]))
+            console.show_problems(InvalidInputError([refusal_problem(each)]))
     quotes = [(names.get(a.job, ""), a) for a in results if not isinstance(a, Refused)]
     if not quotes:
         return
@@ -179,7 +181,7 @@ def _show(results: Sequence[Answer], names: dict[str, str], output: QuoteFormat 
         console.out("\n".join(text(answer, name) for name, answer in quotes))
 
 
-def _is_answer(answer: Answer) -> bool:
+def _is_answer(answer: QuoteAnswer) -> bool:
     from router.quotes.quote import Refused
 
     return not isinstance(answer, Refused)

@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from pricing.money import Usd
 
 
-def accepted(
+def accept_stored_quote(
     name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
 ) -> int:
     """Write the plan of a quote and record the acceptance.
 
     ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
     """
-    from router.app.accept_quote import for_policy, plan_request_of
-    from router.app.budgets import Held
-    from router.cli.site_options import remember_planned, remembered, who
+    from router.app.accept_quote import plan_request_of, with_quoted_policy
+    from router.app.budgets import BudgetConstraints
+    from router.cli.site_options import acting_user, load_shortages_and_budgets, store_planned_jobs
     from router.config.limits_file import read_limits
-    from router.config.quote_files import Acceptance, accept, find_quote
+    from router.config.quote_files import QuoteAcceptance, find_quote, store_acceptance
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
-    from router.prices.home import quotes_folder
+    from router.prices.data_folders import quotes_folder
     from router.render.plan_text import table
 
     if out is None:
@@ -42,7 +42,7 @@ def accepted(
     if limit is None:
         what = "the quote names no upper cost: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
-    budgets = remembered(now)[1] if tonight else Held()
+    budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
     request = plan_request_of(quote, limit, book, limits, now, budgets.limits)
     with console.progress(f"planning {quote.job}"):
         plan = make_plan(request)
@@ -54,13 +54,15 @@ def accepted(
             ExitCode.UNPLACED,
             hints or "raise --ceiling, or quote again",
         )
-    plan = for_policy(plan, quote.run_policy)
+    plan = with_quoted_policy(plan, quote.run_policy)
     console.write(plan_to_json(plan), out)
     digest: str = plan_content(plan)["digest"]
-    remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), now)
-    accept(
+    store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), now)
+    store_acceptance(
         folder,
-        Acceptance(identity, now.isoformat().replace("+00:00", "Z"), who(), digest, request.jobs[0].digest, str(limit)),
+        QuoteAcceptance(
+            identity, now.isoformat().replace("+00:00", "Z"), acting_user(), digest, request.jobs[0].digest, str(limit)
+        ),
     )
     console.note(
         f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${limit.dollars():,.2f}"

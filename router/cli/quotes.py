@@ -11,14 +11,14 @@ import typer
 from router.cli import console
 
 
-class ListFormat(StrEnum):
+class QuoteListFormat(StrEnum):
     """Output format of the list of quotes."""
 
     TABLE = "table"
     JSON = "json"
 
 
-class ShowFormat(StrEnum):
+class StoredQuoteFormat(StrEnum):
     """Output format of one quote."""
 
     TEXT = "text"
@@ -28,7 +28,7 @@ class ShowFormat(StrEnum):
 
 def list_quotes(
     job: Annotated[str | None, typer.Option(metavar="NAME", help="Only quotes of this job.")] = None,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    output: Annotated[QuoteListFormat, typer.Option("--output", "-o", help="Format.")] = QuoteListFormat.TABLE,
 ) -> None:
     """List the stored quotes, the oldest first, and whether they were accepted.
 
@@ -39,13 +39,13 @@ def list_quotes(
     from dataclasses import asdict
 
     from router.config.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
+    from router.prices.data_folders import quotes_folder
     from router.quotes.quote_json import quote_content
-    from router.render.quote_text import money, sure
-    from router.render.tables import columns
+    from router.render.quote_text import format_cost, format_on_time
+    from router.render.tables import format_table
 
     quotes = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
-    if output is ListFormat.JSON:
+    if output is QuoteListFormat.JSON:
         rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in quotes]
         console.out(json.dumps({"quotes": rows}, indent=2, sort_keys=True))
         return
@@ -59,18 +59,18 @@ def list_quotes(
             f"{q.asked_at:%m-%d %H:%M}",
             q.job,
             f"{q.deadline:%m-%d %H:%M}",
-            money(q.usd.mean),
-            sure(q),
+            format_cost(q.usd.mean),
+            format_on_time(q),
             "" if a is None else f"${a.ceiling_usd}",
         )
         for name, q, a in quotes
     ]
-    console.out(columns(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
+    console.out(format_table(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
 
 
 def show(
     name: Annotated[str, typer.Argument(metavar="QUOTE", help="Id of the quote, or its first digits.")],
-    output: Annotated[ShowFormat, typer.Option("--output", "-o", help="Format.")] = ShowFormat.TEXT,
+    output: Annotated[StoredQuoteFormat, typer.Option("--output", "-o", help="Format.")] = StoredQuoteFormat.TEXT,
 ) -> None:
     """Print a stored quote again.
 
@@ -78,19 +78,19 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.config.quote_files import acceptance, find_quote
-    from router.prices.home import quotes_folder
+    from router.config.quote_files import find_quote, read_acceptance
+    from router.prices.data_folders import quotes_folder
     from router.quotes.quote_json import quote_to_json
     from router.render.quote_text import line, text
 
     folder = quotes_folder()
     identity, quote = find_quote(folder, name)
-    if output is ShowFormat.JSON:
+    if output is StoredQuoteFormat.JSON:
         console.out(quote_to_json(quote))
         return
-    console.out(text(quote, identity) if output is ShowFormat.TEXT else line(quote, identity))
-    accepted = acceptance(folder, identity)
-    if accepted is not None and output is ShowFormat.TEXT:
+    console.out(text(quote, identity) if output is StoredQuoteFormat.TEXT else line(quote, identity))
+    accepted = read_acceptance(folder, identity)
+    if accepted is not None and output is StoredQuoteFormat.TEXT:
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
         )

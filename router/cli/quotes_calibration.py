@@ -11,10 +11,10 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.quotes.outcomes import Kept
+    from router.quotes.outcomes import QuoteRecord
 
 
 class CalibrationFormat(StrEnum):
@@ -41,21 +41,23 @@ def calibration(
     Costs are the metered costs of machines. Jobs that still run or were stopped by a person are not counted; jobs that
     were given up count as late.
     """
-    from router.app.quote_outcomes import ending
+    from router.app.quote_outcomes import quote_ending
     from router.config.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
-    from router.quotes.outcomes import kept
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.outcomes import assess_quotes
     from router.render.calibration_page import calibration_page
     from router.render.calibration_text import as_csv
-    from router.render.web_page import check_places, put
+    from router.render.web_page import check_output_folders, write_page_file
 
-    check_places(html)
+    check_output_folders(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
-    with opened_store(deploy, clouds, makes=False) as (_, store):
-        pairs = [(quote, ending(quote, how, store)) for quote, how in accepted]
-    outcomes = kept([(quote, how) for quote, how in pairs if how is not None])
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
+    outcomes = assess_quotes([(quote, how) for quote, how in pairs if how is not None])
     if html is not None:
-        put(html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode())
+        write_page_file(
+            html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
+        )
     if output is CalibrationFormat.JSON:
         console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
     elif output is CalibrationFormat.CSV:
@@ -65,8 +67,8 @@ def calibration(
     return int(ExitCode.OK)
 
 
-def _text(outcomes: Kept, accepted: int) -> str:
-    from router.quotes.outcomes import LEAST
+def _text(outcomes: QuoteRecord, accepted: int) -> str:
+    from router.quotes.outcomes import LEAST_JOBS
     from router.render.calibration_text import as_table
 
     if not accepted:
@@ -79,12 +81,12 @@ def _text(outcomes: Kept, accepted: int) -> str:
         lines.append(f"{outcomes.given_up} were given up, not on time")
     if outcomes.rows:
         lines += ["", as_table(outcomes.rows)]
-    if outcomes.count < LEAST:
-        lines += ["", f"fewer than {LEAST}: these shares may be luck"]
+    if outcomes.count < LEAST_JOBS:
+        lines += ["", f"fewer than {LEAST_JOBS}: these shares may be luck"]
     return "\n".join(lines)
 
 
-def _content(outcomes: Kept, accepted: int) -> dict[str, object]:
+def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
     from dataclasses import asdict
 
     return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}

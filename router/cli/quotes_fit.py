@@ -10,7 +10,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning
+from router.cli.options import parse_now
 
 
 class FitFormat(StrEnum):
@@ -35,13 +35,13 @@ def fit(
     for 14 days, for 80 % of the time (observations at most 30 minutes apart). The fit takes about a minute, and quotes
     use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
     """
-    from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fitted, recorded
-    from router.prices.home import history_folder, weather_fit_file
-    from router.render.web_page import put
-    from router.spot.availability.fit import FRESH, fit_to_json
+    from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
+    from router.prices.data_folders import hazard_fit_file, history_folder
+    from router.render.web_page import write_page_file
+    from router.spot.availability.fit import FRESH_FOR, fit_to_json
 
-    moment = moment_of_planning(now)
-    data = recorded(history_folder(), moment)
+    moment = parse_now(now)
+    data = recorded_pools(history_folder(), moment)
     if data.ground is None:
         console.note(
             f"nothing to learn from: {data.seen} spot pools were observed, for {data.most_days:.1f} days at most; "
@@ -51,11 +51,11 @@ def fit(
         return ExitCode.FAILURE
     choices = len(data.ground.parts)
     console.note(f"{data.pools} pools since {data.since:%Y-%m-%d %H:%MZ}; quoting on {choices} choices of them ...")
-    model = fitted(data)
+    model = fit_recorded_pools(data)
     text = fit_to_json(model)
-    file = weather_fit_file()
+    file = hazard_fit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    put(file, text.encode())
+    write_page_file(file, text.encode())
     if output is FitFormat.JSON:
         console.out(text)
         return ExitCode.OK
@@ -68,7 +68,7 @@ def fit(
         f"those of its return by {back_drift:.2f}\n"
         f"of {model.outcomes:,} outcomes that quotes had not seen, their 90 % figures of the cost held"
         f" {_held(model.cost.held):.0%}, of the finish {_held(model.finish.held):.0%}\n"
-        f"stored in {file}; quotes use it until {model.until + FRESH:%Y-%m-%d}"
+        f"stored in {file}; quotes use it until {model.until + FRESH_FOR:%Y-%m-%d}"
     )
     return ExitCode.OK
 

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from router.cli.console import write
-from router.config.schemas import schema_of_file
+from router.config.schemas import build_file_schema
 from router.jobs.schema import schema_text
 
 
-class Kind(StrEnum):
+class SchemaKind(StrEnum):
     """Kinds of files that have a schema."""
 
     JOB = "job"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(help="Kind of file.")],
+    kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
     """Print the JSON Schema (draft 2020-12) of an input file, a plan, a quote or a showback report.
@@ -45,13 +45,13 @@ def schema(
       stepfare schema job --out docs/schema/job.json
       stepfare schema plan
     """
-    if kind is Kind.PLAN:
+    if kind is SchemaKind.PLAN:
         # Imported by name, because planning imports the solver.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
-    elif kind is Kind.QUOTE:
+    elif kind is SchemaKind.QUOTE:
         text = import_module("router.quotes.quote_schema").quote_schema_text()
-    elif kind is Kind.REPORT:
+    elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
     else:
-        text = schema_text(schema_of_file(kind))
+        text = schema_text(build_file_schema(kind))
     write(text, out)

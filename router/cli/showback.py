@@ -13,18 +13,18 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
+from router.cli.bills_change import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import month_of
-from router.cli.options import as_of, moment_of_planning, refused
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import parse_month
+from router.cli.options import option_error, parse_as_of, parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.app.bill_views import View
-    from router.showback.report.context import Setting
-    from router.showback.report.query import Asked, Budgeted
-    from router.showback.report.values import Report
-    from router.state.store import Store
+    from router.app.bill_views import BooksView
+    from router.showback.report.context import ReportContext
+    from router.showback.report.query import BudgetUse, ReportQuery
+    from router.showback.report.values import ShowbackReport
+    from router.state.store import StateStore
 
 
 class ShowbackFormat(StrEnum):
@@ -40,15 +40,15 @@ class ShowbackFormat(StrEnum):
     FOCUS = "focus"
 
 
-class BasisChoice(StrEnum):
-    """Cost basis, as :class:`router.showback.report.query.Basis`."""
+class ShowbackBasisOption(StrEnum):
+    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-class ShareChoice(StrEnum):
-    """Method of sharing, as :class:`router.showback.shared_costs.Method`."""
+class ShareMethodOption(StrEnum):
+    """Method of sharing, as :class:`router.showback.shared_costs.SharingMethod`."""
 
     NONE = "none"
     WEIGHTED = "weighted"
@@ -66,9 +66,11 @@ def showback(
     ] = None,
     by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, cloud, ...")] = "team",
     basis: Annotated[
-        BasisChoice, typer.Option(help="Cost as billed, or with commitments spread over use.")
-    ] = BasisChoice.EFFECTIVE,
-    share_idle: Annotated[ShareChoice, typer.Option(help="How to share costs without an owner.")] = ShareChoice.NONE,
+        ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = ShowbackBasisOption.EFFECTIVE,
+    share_idle: Annotated[
+        ShareMethodOption, typer.Option(help="How to share costs without an owner.")
+    ] = ShareMethodOption.NONE,
     share: Annotated[
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
     ] = None,
@@ -106,16 +108,16 @@ def showback(
     xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
     1 the state cannot be read; 2 invalid input.
     """
-    from router.render.web_page import check_places
+    from router.render.web_page import check_output_folders
 
-    moment = moment_of_planning(now)
-    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
+    moment = parse_now(now)
+    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
             what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}"
         )
-    check_places(out)
+    check_output_folders(out)
     if output is ShowbackFormat.FOCUS and out is not None:
         return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
     from router.showback.collector import without_collector
@@ -136,7 +138,7 @@ def showback(
 
 
 def _focus(
-    query: Asked,
+    query: ReportQuery,
     out: Path,
     from_files: bool,
     accounts: Path | None,
@@ -160,27 +162,32 @@ def _focus(
 
 
 def _parse_query(
-    month: str | None, now: datetime, by: str, basis: BasisChoice, share_idle: ShareChoice, shares: list[str]
-) -> Asked:
+    month: str | None,
+    now: datetime,
+    by: str,
+    basis: ShowbackBasisOption,
+    share_idle: ShareMethodOption,
+    shares: list[str],
+) -> ReportQuery:
     from router.ledger.month import Month
-    from router.showback.report.query import Asked, Basis
-    from router.showback.shared_costs import Method
+    from router.showback.report.query import CostBasis, ReportQuery
+    from router.showback.shared_costs import SharingMethod
 
     names = tuple(name.strip() for name in by.split(","))
-    method = Method(share_idle.value)
-    if shares and method is not Method.FIXED:
+    method = SharingMethod(share_idle.value)
+    if shares and method is not SharingMethod.FIXED:
         raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
-    if method is Method.FIXED and not shares:
+    if method is SharingMethod.FIXED and not shares:
         what = "names no parts"
         raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is Method.FIXED else None
+    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is SharingMethod.FIXED else None
     if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
         raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
-    period = Month.of(now) if month is None else month_of("--month", month)
+    period = Month.of(now) if month is None else parse_month("--month", month)
     try:
-        return Asked(month=period, now=now, by=names, basis=Basis(basis.value), share=method, fixed=fixed)
+        return ReportQuery(month=period, now=now, by=names, basis=CostBasis(basis.value), share=method, fixed=fixed)
     except ValueError as error:
-        raise refused("--by", error) from None
+        raise option_error("--by", error) from None
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
@@ -197,55 +204,57 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     return tuple(group.split("/")), amount
 
 
-def _report_of_ledger(query: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
-    from router.app.outcomes import dues, quoted
-    from router.app.showback import Told, add_archive, report_of_ledger
-    from router.prices.home import bills_folder, extract_folder, quotes_folder
+def _report_of_ledger(
+    query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
+) -> ShowbackReport:
+    from router.app.outcomes import job_deadlines, quote_results
+    from router.app.showback import ReportAdditions, add_archive, report_of_ledger
+    from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 
-    sources = Told(
-        dues=lambda store, query: dues(store, query.month, query.as_of),
-        quotes=lambda store: quoted(store, quotes_folder(), query.month, query.as_of),
+    sources = ReportAdditions(
+        dues=lambda store, query: job_deadlines(store, query.month, query.as_of),
+        quotes=lambda store: quote_results(store, quotes_folder(), query.month, query.as_of),
         budgets=_budgets,
     )
-    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
+    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
-        say_corrections(store)
+        report_corrections(store)
         return report_of_ledger(store, query, extract_folder(), bills_folder(), sources)
 
 
-def _budgets(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
+def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
     if not store.budgets.all():
         return ()
-    from router.app.budgets import budgeted  # takes a while to import
+    from router.app.budgets import budget_figures  # takes a while to import
 
-    return budgeted(store, setting, view)
+    return budget_figures(store, setting, view)
 
 
-def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.render.web_page import put
+def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
+    from router.render.web_page import write_page_file
     from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:
-        put(
+        write_page_file(
             out,
-            export_tables.as_workbook(report, now)
+            export_tables.report_to_workbook(report, now)
             if output is ShowbackFormat.XLSX
-            else export_tables.as_parquet(report),
+            else export_tables.report_to_parquet(report),
         )
     else:
         console.write(_text(report, output), out)
 
 
-def _text(report: Report, output: ShowbackFormat) -> str:
+def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
     if output is ShowbackFormat.JSON:
-        from router.showback.report.export_json import as_json
+        from router.showback.report.export_json import report_to_json
 
-        return as_json(report)
+        return report_to_json(report)
     if output is ShowbackFormat.CSV:
-        from router.showback.report.export_tables import as_csv
+        from router.showback.report.export_tables import report_to_csv
 
-        return as_csv(report)
+        return report_to_csv(report)
     if output is ShowbackFormat.HTML:
         from router.render.showback_page import page
 

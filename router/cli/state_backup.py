@@ -10,10 +10,10 @@ import typer
 from router.cli import console
 from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, explained, opened_store, who
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store, translate_errors
 
 if TYPE_CHECKING:
-    from router.app.settings import Opened
+    from router.app.settings import AppSettings
 
 
 def backup(
@@ -29,15 +29,15 @@ def backup(
     \b
     stepfare state backup /mnt/safe/state-2026-11-23.gz
     """
-    from router.controller.run_folders import backed_up
-    from router.controller.worker_pool import LOCK
-    from router.state.lock_owner import Holder
+    from router.controller.run_folders import files_to_back_up
+    from router.controller.worker_pool import APPLY_LOCK
+    from router.state.lock_owner import LockOwner
 
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
         if not opened.has_state:
             raise CommandError("there is no state to write", remedy="see `state` of the deploy file")
-        with store.lease(LOCK, Holder.of_this_process(), wall_clock):
-            written = store.whole.write(file, backed_up(opened.runs))
+        with store.lease(APPLY_LOCK, LockOwner.of_this_process(), wall_clock):
+            written = store.whole.write(file, files_to_back_up(opened.runs))
         console.note(f"{file}: state {store.id}, {written.entries + written.archived} ledger entries")
     return ExitCode.OK
 
@@ -56,12 +56,12 @@ def restore(
     """
     import os
 
-    from router.app.settings import Files, read_files
+    from router.app.settings import SettingsFiles, read_settings
     from router.app.state_identity import restore_state
 
-    with explained():
-        opened: Opened = read_files(Files(deploy, clouds), dict(os.environ))  # noqa: TID251
-        state_id, made = restore_state(opened, file, wall_clock(), chosen_clock()(), who())
+    with translate_errors():
+        opened: AppSettings = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251
+        state_id, made = restore_state(opened, file, wall_clock(), chosen_clock()(), acting_user())
     console.note(f"state {state_id} is there again, and {len(made)} run directories that were missing")
     console.note("look for what was made after the backup: `stepfare sweep`")
     return ExitCode.OK

@@ -14,12 +14,12 @@ import typer
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 from router.jobs.run_policy import RunPolicy
-from router.render.tables import columns, dollars, stamp, wrapped
+from router.render.tables import format_table, format_timestamp, format_usd, wrap_text
 
 if TYPE_CHECKING:
-    from router.controller.report import GangReport, Report
+    from router.controller.report import GangReport, StatusReport
 
 SCHEMA_VERSION = 1
 _SECONDS = 1.0
@@ -55,22 +55,22 @@ def status(
     stepfare status llama-7b -o wide
     stepfare status -o json
     """
-    from router.app.controller import is_listened_to
+    from router.app.controller import is_coordinator_reachable
     from router.cli.clock import chosen_clock
-    from router.controller.report import report
+    from router.controller.report import build_status_report
 
     clock = chosen_clock()
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
 
-        def look() -> Report:
-            return report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
+        def look() -> StatusReport:
+            return build_status_report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
 
         first = look()
         if wanted and not first.gangs:
             raise CommandError(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
-        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_listened_to(
+        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_coordinator_reachable(
             opened, store
         ):
             console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
@@ -84,17 +84,17 @@ def status(
 
 def _refresh(text: Callable[[], str]) -> None:
     while True:
-        console.out(console.cleared(text()))
+        console.out(console.replace_screen(text()))
         time.sleep(_SECONDS)
 
 
-def _table(found: Report) -> str:
+def _table(found: StatusReport) -> str:
     if not found.gangs:
         return "nothing was made yet: see `stepfare apply --help`"
     rows = []
     for gang in found.gangs:
         a = gang.attempt
-        price, spent = f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd)
+        price, spent = f"{a.usd_per_hour.dollars():.2f}", format_usd(gang.spent_usd)
         if gang.unpriced:
             price = spent = "unknown"
         rows.append(
@@ -113,15 +113,15 @@ def _table(found: Report) -> str:
         )
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
-    lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
+    lines = [format_table(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
     attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
-    lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
+    lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
     remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
-    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}{remark}")
+    lines.append(f"spent {format_usd(found.spent_usd)} as of {format_timestamp(found.now)}{remark}")
     return "\n".join(lines)
 
 
-def _wide(found: Report) -> str:
+def _wide(found: StatusReport) -> str:
     lines = [_table(found), ""]
     rows = [
         (
@@ -141,10 +141,10 @@ def _wide(found: Report) -> str:
     ]
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
-        lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
+        lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
     runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
     if runs:
-        lines += ["", columns(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
+        lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
     return "\n".join(lines)
 
 
@@ -168,10 +168,10 @@ def _silence(gang: GangReport) -> str:
     return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
 
 
-def _json(found: Report) -> str:
+def _json(found: StatusReport) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
-        "as_of": stamp(found.now),
+        "as_of": format_timestamp(found.now),
         "spent_usd": str(found.spent_usd),
         "gangs": [_gang_json(gang) for gang in found.gangs],
     }

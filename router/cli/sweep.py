@@ -15,12 +15,19 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, WAIT_HELP, in_turn, opened_site, who
-from router.render.tables import columns
+from router.cli.site_options import (
+    CLOUDS_HELP,
+    DEPLOY_HELP,
+    WAIT_HELP,
+    acting_user,
+    lock_provisioning,
+    open_controller_session,
+)
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
-    from router.controller.context import Site
-    from router.controller.sweep import Sweep
+    from router.controller.context import ControllerContext
+    from router.controller.sweep import OrphanReport
 
 SCHEMA_VERSION = 1
 
@@ -60,11 +67,11 @@ def sweep(
 
     The exit code is 5 if a cloud could not be asked or something could not be released.
     """
-    from router.controller.sweep import clean, look
+    from router.controller.sweep import find_orphans, release_orphans
 
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
-    with opened_site(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
+    with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
@@ -72,13 +79,13 @@ def sweep(
             result = _look(site, chosen, regions, state)
             console.out(_json(result, {}) if output is SweepFormat.JSON else _text(result, {}, cleaned=False))
             return ExitCode.PARTIAL if result.gaps else ExitCode.OK
-        with in_turn(site, wait):
+        with lock_provisioning(site, wait):
             # The lock keeps machines that another command is provisioning from being taken for orphans.
-            result = look(site, chosen, regions, adopted=state)
-            results = {id(orphan): trouble for orphan, trouble in clean(site, result.orphans)}
+            result = find_orphans(site, chosen, regions, adopted=state)
+            results = {id(orphan): trouble for orphan, trouble in release_orphans(site, result.orphans)}
             if results:
                 site.store.audit(
-                    who(),
+                    acting_user(),
                     "sweep",
                     "",
                     Usd(0),
@@ -90,20 +97,22 @@ def sweep(
         return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 
-def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str) -> Sweep:
-    from router.controller.sweep import look
-    from router.controller.worker_pool import one_at_a_time
-    from router.state.errors import HeldError
+def _look(
+    site: ControllerContext, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str
+) -> OrphanReport:
+    from router.controller.sweep import find_orphans
+    from router.controller.worker_pool import apply_lock
+    from router.state.errors import LeaseHeldError
 
     try:
-        with one_at_a_time(site):
-            return look(site, clouds, regions, adopted=state)
-    except HeldError as error:
+        with apply_lock(site):
+            return find_orphans(site, clouds, regions, adopted=state)
+    except LeaseHeldError as error:
         console.note(f"{error}: what it is at is left out")
-        return look(site, clouds, regions, others_work=True, adopted=state)
+        return find_orphans(site, clouds, regions, others_work=True, adopted=state)
 
 
-def _text(result: Sweep, results: dict[int, str], *, cleaned: bool) -> str:
+def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> str:
     rows = [
         (
             o.what,
@@ -113,7 +122,9 @@ def _text(result: Sweep, results: dict[int, str], *, cleaned: bool) -> str:
         )
         for o in result.orphans
     ]
-    lines = [columns(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
+    lines = (
+        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
+    )
     lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in result.lost]
     lines += [f"could not be asked: {gap}" for gap in result.gaps]
     if any(o.ours for o in result.orphans) and not cleaned:
@@ -126,7 +137,7 @@ def _outcome(results: dict[int, str], orphan: object) -> str:
     return "not looked at" if trouble is None else trouble or "released"
 
 
-def _json(result: Sweep, results: dict[int, str]) -> str:
+def _json(result: OrphanReport, results: dict[int, str]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "orphans": [

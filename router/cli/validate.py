@@ -14,7 +14,7 @@ import typer
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.cli.console import ExitCode, note, out, show_problems
-from router.cli.options import moment_of_planning
+from router.cli.options import parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.file_arguments import FoundFiles, find_files
 from router.config.job_files import LoadedJobs, load_jobs
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 _SHORT_NOTICE = timedelta(hours=1)
 
 
-class Format(StrEnum):
+class ValidateFormat(StrEnum):
     """Output format of the result."""
 
     TABLE = "table"
@@ -38,7 +38,7 @@ def validate(
         str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
     now: Annotated[str | None, typer.Option(metavar="ISO", help="Moment at which deadlines are checked.")] = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="Format.")] = Format.TABLE,
+    output: Annotated[ValidateFormat, typer.Option("--output", "-o", help="Format.")] = ValidateFormat.TABLE,
 ) -> ExitCode:
     """Check job files and the limits.yaml beside them, without planning anything.
 
@@ -51,18 +51,18 @@ def validate(
       stepfare validate 'jobs/**/*.yaml' --book embedded
       stepfare validate job.yaml --now 2026-11-21T18:00Z -o json
     """
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     found = find_files(paths, limits_will_do=True)
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
-    if output is Format.JSON:
+    if output is ValidateFormat.JSON:
         out(_as_json(jobs, problems, notes))
     elif not problems:
         out("\n".join([*map(_as_line, notes), _summary(jobs, found, prices)]))
     if not problems:
         return ExitCode.OK
-    if output is Format.TABLE:
+    if output is ValidateFormat.TABLE:
         show_problems(InvalidInputError(problems))
     else:
         note(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")

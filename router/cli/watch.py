@@ -11,18 +11,18 @@ from pricing.problems import InvalidInputError
 from router.cli.clock import chosen_clock
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.log_lines import HELP, Log, LogStyle, logging_to
+from router.cli.log_lines import HELP, Log, LogStyle, open_service_log
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    open_controller_session,
 )
 
 if TYPE_CHECKING:
-    from router.controller.context import Site
-    from router.controller.supervisor import Watcher
+    from router.controller.context import ControllerContext
+    from router.controller.supervisor import Supervisor
 
 _SECONDS = 0.5
 _HISTORY = "price history"  # stands in place of a job in messages
@@ -53,27 +53,29 @@ def watch(
     stepfare watch --log json
     """
     from router.app.controller import interruption_queues
-    from router.controller.cloud_notices import announced
-    from router.controller.notify import notifying
+    from router.controller.cloud_notices import listen_for_notices
+    from router.controller.notify import run_notifier
     from router.prices.books import load_book
 
     # A missing price book must be reported now, not when a gang is lost.
     load_book(book)
     with (
-        logging_to(log, chosen_clock()) as service_log,
-        opened_site(deploy, clouds, listen=True, tell=service_log.tell) as (opened, site),
-        notifying(site, service_log.event),
-        announced(site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell),
-        terminated_as_interrupted(),
+        open_service_log(log, chosen_clock()) as service_log,
+        open_controller_session(deploy, clouds, listen=True, tell=service_log.tell) as (opened, site),
+        run_notifier(site, service_log.event),
+        listen_for_notices(
+            site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell
+        ),
+        interrupt_on_sigterm(),
     ):
         service_log.note(f"listening at {site.home.url}")
-        watcher = watcher_of(site, book)
+        watcher = build_supervisor(site, book)
         try:
             _reconcile(site, watcher, service_log)
         except BaseException:
             site.stop.set()
             if not watcher.idle:
-                leave_when_asked_again(
+                exit_on_second_interrupt(
                     "stopping: half provisioned gangs are being released; the next `watch` provisions them again"
                 )
             raise
@@ -82,7 +84,7 @@ def watch(
     return ExitCode.OK
 
 
-def _reconcile(site: Site, watcher: Watcher, service_log: Log) -> None:
+def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -> None:
     """Reconcile until the context is stopped.
 
     Errors of the state or the price book are reported, and the next round tries again, because a disk may get room, a
@@ -101,21 +103,21 @@ def _reconcile(site: Site, watcher: Watcher, service_log: Log) -> None:
                 service_log.note(f"trying again: {failure}", "error")
 
 
-def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
+def build_supervisor(site: ControllerContext, book: str, plan: str | None = None) -> Supervisor:
     """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
-    from router.app.quotes import PoolsOfNow
+    from router.app.quotes import HourlyWatchedPools
     from router.controller.policy_runner import Adviser
     from router.controller.replanner import Replanner
     from router.controller.run_policies import RecordedPolicies
-    from router.controller.supervisor import Watcher
-    from router.controller.worker_pool import one_at_a_time
+    from router.controller.supervisor import Supervisor
+    from router.controller.worker_pool import apply_lock
     from router.prices.books import CurrentBook
-    from router.prices.home import history_folder
-    from router.spot.live.selection import policy_named, policy_of
+    from router.prices.data_folders import history_folder
+    from router.spot.live.selection import build_named_policy, build_policy
 
-    observed_pools = PoolsOfNow(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
+    observed_pools = HourlyWatchedPools(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
     hints = site.deploy.heed_hints
-    policy = policy_named(site.deploy.policy, heeds_hints=hints, watched=observed_pools)
-    recorded = RecordedPolicies(lambda one: policy_of(one, heeds_hints=hints, watched=observed_pools), site.tell)
+    policy = build_named_policy(site.deploy.policy, heeds_hints=hints, watched=observed_pools)
+    recorded = RecordedPolicies(lambda one: build_policy(one, heeds_hints=hints, watched=observed_pools), site.tell)
     replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded)
-    return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)
+    return Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site), plan)

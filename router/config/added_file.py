@@ -18,10 +18,10 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
-from router.config.document_file import read_one
-from router.jobs.fields import RefusedError, Spec, Text, shown
+from router.config.document_file import read_single_document
+from router.jobs.fields import RefusedError, Spec, Text, show_value
 from router.jobs.quantities import UtcTime
-from router.ledger.entry import Entry, Kind, Use, What, utc
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
 
 _MOST_BYTES = 10_000_000
@@ -39,7 +39,7 @@ def _month(value: object) -> Month:
 
 def _usd(value: object) -> Usd:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise RefusedError(f"{shown(value)} is no amount", "write dollars such as 1250.50 or -99.90")
+        raise RefusedError(f"{show_value(value)} is no amount", "write dollars such as 1250.50 or -99.90")
     try:
         return Usd.parse(str(value).strip().replace(",", "").replace("$", "", 1))
     except ValueError as error:
@@ -48,15 +48,15 @@ def _usd(value: object) -> Usd:
 
 def _quantity(value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise RefusedError(f"{shown(value)} is no quantity", "write a number such as 12 or 0.5")
+        raise RefusedError(f"{show_value(value)} is no quantity", "write a number such as 12 or 0.5")
     try:
         amount = Decimal(str(value).strip())
         return Fraction(amount)
     except (ArithmeticError, ValueError):
-        raise RefusedError(f"{shown(value)} is no quantity", "write a number such as 12 or 0.5") from None
+        raise RefusedError(f"{show_value(value)} is no quantity", "write a number such as 12 or 0.5") from None
 
 
-class Added(Spec):
+class AddedEntry(Spec):
     """One entry. Its time is ``start`` until ``end``, else the whole of ``period``."""
 
     kind: Literal["fee", "credit", "tax", "adjustment"] = Field(description="A credit is not above 0, a fee not below.")
@@ -83,7 +83,7 @@ class Added(Spec):
     instance_type: Text | None = None
 
     @model_validator(mode="after")
-    def _check_times(self) -> Added:
+    def _check_times(self) -> AddedEntry:
         if self.period is None and self.start is None:
             raise RefusedError("needs `period`, or `start` and `end`", at=("period",))
         if (self.start is None) != (self.end is None):
@@ -102,15 +102,15 @@ class Added(Spec):
 class Ledger(Spec):
     """A file of entries to add to the ledger."""
 
-    entries: tuple[Added, ...]
+    entries: tuple[AddedEntry, ...]
 
 
-def read_added(path: Path, who: str, at: datetime) -> tuple[Entry, ...]:
+def read_added_entries(path: Path, who: str, at: datetime) -> tuple[LedgerEntry, ...]:
     """Return the entries of a file, each added by ``who`` at that time. The same row again has the same key.
 
     InvalidInputError carries everything that is wrong, each with file and line.
     """
-    rows = _read_csv(path) if path.suffix.lower() == _CSV else read_one(path, Ledger).entries
+    rows = _read_csv(path) if path.suffix.lower() == _CSV else read_single_document(path, Ledger).entries
     entries = tuple(_entry(row, who, at) for row in rows)
     duplicates = [key for key, count in Counter(entry.key for entry in entries).items() if count > 1]
     if duplicates:
@@ -119,7 +119,7 @@ def read_added(path: Path, who: str, at: datetime) -> tuple[Entry, ...]:
     return entries
 
 
-def _read_csv(path: Path) -> tuple[Added, ...]:
+def _read_csv(path: Path) -> tuple[AddedEntry, ...]:
     try:
         content = path.read_bytes()[: _MOST_BYTES + 1]
         text = content.decode("utf-8-sig")
@@ -133,7 +133,7 @@ def _read_csv(path: Path) -> tuple[Added, ...]:
         raise InvalidInputError.single("is larger than 10 MB", where=str(path), remedy="split it")
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     problems: list[Problem] = []
-    entries: list[Added] = []
+    entries: list[AddedEntry] = []
     try:
         for cells in reader:
             where = f"{path}:{reader.line_num}"
@@ -141,7 +141,7 @@ def _read_csv(path: Path) -> tuple[Added, ...]:
                 problems.append(Problem(where, "", "has not as many values as the first line has names"))
                 continue
             try:
-                entries.append(Added.model_validate({k.strip(): v for k, v in cells.items() if v.strip()}))
+                entries.append(AddedEntry.model_validate({k.strip(): v for k, v in cells.items() if v.strip()}))
             except ValidationError as error:
                 problems += _problems(where, error)
     except csv.Error as error:
@@ -158,11 +158,11 @@ def _problems(where: str, error: ValidationError) -> Iterator[Problem]:
         place = (*details["loc"], *cause.at) if isinstance(cause, RefusedError) else details["loc"]
         what = cause.what if isinstance(cause, RefusedError) else details["msg"]
         if details["type"] == "extra_forbidden":
-            what = f"is no column; known: {', '.join(Added.model_fields)}"
+            what = f"is no column; known: {', '.join(AddedEntry.model_fields)}"
         yield Problem(where, ".".join(map(str, place)), what, getattr(cause, "remedy", "") if refused else "")
 
 
-def _entry(row: Added, who: str, at: datetime) -> Entry:
+def _entry(row: AddedEntry, who: str, at: datetime) -> LedgerEntry:
     month = row.period if row.start is None else Month.of(row.start)
     assert month is not None  # The model checks that it has a time.
     start, end = (row.start, row.end) if row.start is not None and row.end is not None else (month.begins, month.ends)
@@ -170,11 +170,11 @@ def _entry(row: Added, who: str, at: datetime) -> Entry:
         name: getattr(row, name) or ""
         for name in ("corrects", "reference", "team", "job", "cloud", "region", "instance_type")
     }
-    return Entry(
+    return LedgerEntry(
         key=_key(row),
-        kind=Kind(row.kind),
-        what=What(row.what),
-        use=None if row.use is None else Use(row.use),
+        kind=LedgerEntryKind(row.kind),
+        what=CostItem(row.what),
+        use=None if row.use is None else MachineUse(row.use),
         recorded_at=utc(at),
         period=row.period or month,
         start=utc(start),
@@ -190,8 +190,8 @@ def _entry(row: Added, who: str, at: datetime) -> Entry:
     )
 
 
-def _key(row: Added) -> str:
+def _key(row: AddedEntry) -> str:
     if row.id is not None:
         return f"added {row.id}"
-    fields = {name: str(value) for name in sorted(Added.model_fields) if (value := getattr(row, name)) is not None}
+    fields = {name: str(value) for name in sorted(AddedEntry.model_fields) if (value := getattr(row, name)) is not None}
     return f"added {hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:_DIGITS_OF_A_KEY]}"

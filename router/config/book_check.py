@@ -15,18 +15,18 @@ from pricing.places import RegionId
 from pricing.problems import InvalidInputError, Problem
 from router.config.job_files import LoadedJobs
 from router.config.limits_file import LoadedLimits
-from router.config.validation import dotted, suggestion
-from router.config.yamlfile import Document, FieldPath
+from router.config.validation import dotted_path, suggest
+from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError
 from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
 
-Finding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
+BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 
 
 def _suggest(word: str, known: Collection[str]) -> str:
-    return suggestion(word, known, most=40) or "`stepfare offers` lists what there is"
+    return suggest(word, known, most=40) or "`stepfare offers` lists what there is"
 
 
 @dataclass(frozen=True)
@@ -51,15 +51,15 @@ class _Names:
             sizes.setdefault(machine.accelerator, set()).add(machine.accelerator_count)
         return {name: frozenset(counts) for name, counts in sizes.items()}
 
-    def accelerator(self, path: tuple[str | int, ...], name: str) -> Iterator[Finding]:
+    def accelerator(self, path: tuple[str | int, ...], name: str) -> Iterator[BookFinding]:
         if name not in self.accelerators:
             yield path, f"no accelerator of the price book is called {name!r}", _suggest(name, self.accelerators)
 
-    def cloud(self, path: tuple[str | int, ...], name: str) -> Iterator[Finding]:
+    def cloud(self, path: tuple[str | int, ...], name: str) -> Iterator[BookFinding]:
         if name not in self.clouds:
             yield path, f"no cloud of the price book is called {name!r}", _suggest(name, self.clouds)
 
-    def region(self, path: tuple[str | int, ...], region: RegionId) -> Iterator[Finding]:
+    def region(self, path: tuple[str | int, ...], region: RegionId) -> Iterator[BookFinding]:
         if self.book.region(region) is not None:
             return
         if region.cloud not in self.clouds:
@@ -68,7 +68,7 @@ class _Names:
         known = {str(r.id) for r in self.book.regions if r.id.cloud == region.cloud}
         yield path, f"the price book knows no region {region}", _suggest(str(region), known)
 
-    def machine(self, path: tuple[str | int, ...], cloud: str | None, name: str) -> Iterator[Finding]:
+    def machine(self, path: tuple[str | int, ...], cloud: str | None, name: str) -> Iterator[BookFinding]:
         known = {m.instance_type for m in self.book.machines if cloud in (None, m.cloud)}
         if name not in known:
             owner = f" of {cloud}" if cloud else ""
@@ -101,12 +101,12 @@ def check_limits_against_book(loaded: LoadedLimits, book: PriceBook) -> None:
         raise InvalidInputError(problems)
 
 
-def _problem(document: Document, finding: Finding) -> Problem:
+def _problem(document: YamlDocument, finding: BookFinding) -> Problem:
     path, what, remedy = finding
-    return Problem(document.where(path), dotted(path), what, remedy)
+    return Problem(document.where(path), dotted_path(path), what, remedy)
 
 
-def _job_findings(job: Job, document: Document, names: _Names) -> Iterator[Finding]:
+def _job_findings(job: Job, document: YamlDocument, names: _Names) -> Iterator[BookFinding]:
     for path, option in _options_with_places(document):
         yield from names.accelerator(path, option.accelerator)
         sold = names.sizes.get(option.accelerator)
@@ -130,7 +130,7 @@ def _job_findings(job: Job, document: Document, names: _Names) -> Iterator[Findi
     yield from _residency_findings(job, names)
 
 
-def _residency_findings(job: Job, names: _Names) -> Iterator[Finding]:
+def _residency_findings(job: Job, names: _Names) -> Iterator[BookFinding]:
     unknown = dict(unknown_tokens(job.residency, names.book.regions))
     for side, rules in (("allow", job.residency.allow), ("deny", job.residency.deny)):
         for index, rule in enumerate(rules):
@@ -144,7 +144,7 @@ def _residency_findings(job: Job, names: _Names) -> Iterator[Finding]:
                 yield ("residency", side, index), f"the price book knows no place {str(rule)!r}", remedy
 
 
-def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
+def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFinding]:
     limits = loaded.limits
     for index, cloud in enumerate(limits.clouds or ()):
         yield from names.cloud(("clouds", index), cloud)
@@ -172,13 +172,17 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[Finding]:
         yield from names.cloud(("egress_month_to_date_gb", cloud), cloud)
 
 
-def _region_findings(path: tuple[str | int, ...], cloud: str | None, region: str, names: _Names) -> Iterator[Finding]:
+def _region_findings(
+    path: tuple[str | int, ...], cloud: str | None, region: str, names: _Names
+) -> Iterator[BookFinding]:
     known = {r.id.region for r in names.book.regions if cloud in (None, r.id.cloud)}
     if region not in known and (cloud is None or cloud in names.clouds):
         yield path, f"the price book knows no region {region!r}", _suggest(region, known)
 
 
-def _family_findings(path: tuple[str | int, ...], cloud: str | None, family: str, names: _Names) -> Iterator[Finding]:
+def _family_findings(
+    path: tuple[str | int, ...], cloud: str | None, family: str, names: _Names
+) -> Iterator[BookFinding]:
     known = {m.family for m in names.book.machines if cloud in (None, m.cloud)}
     if family not in known and (cloud is None or cloud in names.clouds):
         yield path, f"no machine of the price book is of family {family!r}", _suggest(family, known)
@@ -189,7 +193,7 @@ def _next_size(count: int, sold: Iterable[int]) -> int:
     return min(-(-count // size) * size for size in sold)
 
 
-def _options_with_places(document: Document) -> Iterator[tuple[tuple[str | int, ...], GangOption]]:
+def _options_with_places(document: YamlDocument) -> Iterator[tuple[tuple[str | int, ...], GangOption]]:
     """Yield the gang's options as written, each with its path; the model has sorted them and lost it."""
     gang = document.plain().get("gang")
     for word in ("accelerators", "any_of", "options"):

@@ -18,12 +18,12 @@ from pricing.book_file import read_book
 from pricing.offer_csv import COLUMNS
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from providers.neoclouds.clouds import GPUHUNT, SKYPILOT, catalogued, cloud_of
+from providers.neoclouds.clouds import GPUHUNT, SKYPILOT, find_cloud_name, load_catalogue_entries
 from providers.neoclouds.parse import catalogue, skypilot
-from providers.neoclouds.parse.listing import Terms, harvest_of
-from providers.neoclouds.parse.naming import Naming
-from providers.neoclouds.parse.reading import NotACatalogueError, Reading
-from providers.protocol import Dropped, Harvest
+from providers.neoclouds.parse.catalogue_rows import CatalogueContent, NotACatalogueError
+from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
+from providers.neoclouds.parse.machine_names import NamingRule
+from providers.protocol import DroppedRow, FetchResult
 from providers.registry import CLOUDS
 
 OTHER_CLOUD = "of a cloud that was not asked for"
@@ -34,7 +34,7 @@ _FORMS = "SkyPilot's vms.csv, gpuhunt's catalogue or offers in our own columns"
 
 def read_catalogue(
     path: Path, book: PriceBook, today: date, *, cloud: str | None = None, as_of: date | None = None
-) -> Mapping[str, Harvest]:
+) -> Mapping[str, FetchResult]:
     """Return the file's offers, by cloud; ``book`` knows the words (machines, accelerators, regions).
 
     The owner of the prices is ``cloud`` (a key of the registry), else the one that a column names, else the file's or
@@ -66,8 +66,8 @@ def _check_cloud(cloud: str, where: str) -> None:
 
 def _cloud_of_path(path: Path) -> str:
     for name in (path.stem, path.absolute().parent.name):
-        if cloud_of(name) in CLOUDS:
-            return cloud_of(name)
+        if find_cloud_name(name) in CLOUDS:
+            return find_cloud_name(name)
     raise InvalidInputError.single(
         "does not say of which cloud it is",
         where=str(path),
@@ -88,7 +88,7 @@ def _read_text(path: Path) -> str:
 
 def _read_vms(
     path: Path, text: str, book: PriceBook, cloud: str, today: date, as_of: date | None
-) -> Mapping[str, Harvest]:
+) -> Mapping[str, FetchResult]:
     machines = frozenset(m.instance_type for m in book.machines if m.cloud == cloud)
     try:
         reading = skypilot.read_vms(io.StringIO(text, newline=""), machines)
@@ -99,21 +99,21 @@ def _read_vms(
 
 def _read_gpuhunt(
     path: Path, text: str, book: PriceBook, cloud: str | None, today: date, as_of: date | None
-) -> Mapping[str, Harvest]:
-    def naming_of(provider: str) -> Naming:
-        entry = catalogued().get(cloud_of(provider) if provider else cloud or _cloud_of_path(path))
-        return entry.naming if entry else Naming()
+) -> Mapping[str, FetchResult]:
+    def naming_of(provider: str) -> NamingRule:
+        entry = load_catalogue_entries().get(find_cloud_name(provider) if provider else cloud or _cloud_of_path(path))
+        return entry.naming if entry else NamingRule()
 
     try:
         readings_by_provider = catalogue.read_catalogue(io.StringIO(text, newline=""), naming_of)
     except NotACatalogueError as error:
         raise _table_error(path, error) from None
-    readings: dict[str, Reading] = {}
-    left_out: list[Dropped] = []
+    readings: dict[str, CatalogueContent] = {}
+    left_out: list[DroppedRow] = []
     for provider, reading in readings_by_provider.items():
-        name = cloud_of(provider) if provider else cloud or _cloud_of_path(path)
+        name = find_cloud_name(provider) if provider else cloud or _cloud_of_path(path)
         if name not in CLOUDS or cloud not in {None, name}:
-            left_out += [Dropped(f"{x.instance_type} of {provider}", OTHER_CLOUD) for x in reading.listings]
+            left_out += [DroppedRow(f"{x.instance_type} of {provider}", OTHER_CLOUD) for x in reading.listings]
         else:
             readings[name] = reading
     for reading in list(readings.values())[:1]:
@@ -122,8 +122,8 @@ def _read_gpuhunt(
 
 
 def _fetch_results(
-    path: Path, readings: Mapping[str, Reading], book: PriceBook, form: str, today: date, as_of: date | None
-) -> Mapping[str, Harvest]:
+    path: Path, readings: Mapping[str, CatalogueContent], book: PriceBook, form: str, today: date, as_of: date | None
+) -> Mapping[str, FetchResult]:
     problems = [
         Problem(
             f"{path}:{faulty.line}", faulty.column, f"{faulty.cell!r} {faulty.what}" if faulty.column else faulty.what
@@ -138,8 +138,8 @@ def _fetch_results(
         raise InvalidInputError(problems)
     results = {}
     for cloud, reading in readings.items():
-        entry = catalogued().get(cloud)
-        terms = Terms(
+        entry = load_catalogue_entries().get(cloud)
+        terms = CatalogueTerms(
             cloud=cloud,
             source=f"{form} catalogue {path.name}",
             as_of=as_of,
@@ -147,7 +147,7 @@ def _fetch_results(
             list_all=entry is not None and form in entry.list_all_in,
             markets=entry.markets if entry is not None and form == GPUHUNT else _BOTH,
         )
-        results[cloud] = harvest_of(reading, book, terms)
+        results[cloud] = build_fetch_result(reading, book, terms)
     if not any(harvest.offers for harvest in results.values()):
         why = "; ".join(sorted({d.why for h in results.values() for d in h.dropped})[:3])
         raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
@@ -158,7 +158,7 @@ def _table_error(path: Path, error: NotACatalogueError) -> InvalidInputError:
     return InvalidInputError.single(error.what, where=f"{path}:{error.line}", field=error.column)
 
 
-def _read_own(path: Path, book: PriceBook, cloud: str | None, as_of: date | None) -> Mapping[str, Harvest]:
+def _read_own(path: Path, book: PriceBook, cloud: str | None, as_of: date | None) -> Mapping[str, FetchResult]:
     if as_of is not None:
         raise InvalidInputError.single(
             "is for public catalogues", field="as-of", remedy="this form has a column as_of; write the date there"
@@ -168,7 +168,7 @@ def _read_own(path: Path, book: PriceBook, cloud: str | None, as_of: date | None
     if not clouds:
         raise InvalidInputError.single(f"holds no offer of {cloud}", where=str(path))
     return {
-        name: Harvest(
+        name: FetchResult(
             offers=tuple(offer for offer in offers_file.offers if offer.cloud == name),
             machines=tuple(
                 m for m in offers_file.machines if m.cloud == name and book.machine(name, m.instance_type) is None

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
 from providers.session import Settings
-from router.config.validation import problems_of, suggestion
+from router.config.validation import problems_of, suggest
 from router.config.yamlfile import read_documents
 from router.jobs.fields import Flag, Positive, RefusedError, Spec, Text, as_many
 from router.jobs.quantities import Duration
@@ -68,7 +68,7 @@ class Clouds(Spec):
             raise RefusedError("is not a mapping of clouds", "write `clouds:` and below it `NAME: {}` lines")
         for name in value:
             if name not in CLOUDS:
-                raise RefusedError("is no cloud that this program knows", suggestion(name, CLOUDS), at=(str(name),))
+                raise RefusedError("is no cloud that this program knows", suggest(name, CLOUDS), at=(str(name),))
         return {name: entry if entry is not None else {} for name, entry in value.items()}
 
 

@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from pricing.places import ANNOUNCING_CLOUDS, PROVISIONABLE_CLOUDS
+from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.agent.config import LOOPBACK
 from router.config.notify_entry import NotifyEntry, Reference
 from router.config.secrets_entry import SecretsEntry
-from router.config.store_url import a_store, below
-from router.config.validation import problems_of, suggestion
+from router.config.store_url import join_store_url, validate_store_url
+from router.config.validation import problems_of, suggest
 from router.config.yamlfile import read_documents
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, shown
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value
 from router.jobs.quantities import Duration
 from router.spot.policies.interface import QUOTED_RULE, Rule
 from terraform.backend import Backend
@@ -69,7 +69,7 @@ def _check_queue_url(value: str) -> str:
 
 
 PublicKey = Annotated[Text, AfterValidator(_check_public_key)]
-StoreUrl = Annotated[Text, AfterValidator(a_store)]
+StoreUrl = Annotated[Text, AfterValidator(validate_store_url)]
 
 
 def _check_absolute_path(value: str) -> str:
@@ -231,7 +231,7 @@ class CloudDeploy(Spec):
 
     def store_of(self, job: str) -> str | None:
         """Return the URL below which the checkpoints of a job are stored; None where the training says that itself."""
-        return None if self.checkpoint_url is None else below(self.checkpoint_url, job)
+        return None if self.checkpoint_url is None else join_store_url(self.checkpoint_url, job)
 
     def in_region(self, region: str) -> CloudDeploy:
         """Return the settings with those of the region in place of those for all."""
@@ -333,7 +333,7 @@ class Deploy(Spec):
     def _check_policy(cls, value: Any) -> Any:
         names = [rule.value for rule in Rule]
         if isinstance(value, str) and value not in names:
-            raise RefusedError("is no policy", suggestion(value, names))
+            raise RefusedError("is no policy", suggest(value, names))
         return value
 
     @model_validator(mode="before")
@@ -346,19 +346,19 @@ class Deploy(Spec):
     @classmethod
     def _check_clouds(cls, value: Any) -> Any:
         if not isinstance(value, dict):
-            raise RefusedError(f"{shown(value)} is not a mapping of clouds", "write e.g. `clouds: {aws: {}}`")
+            raise RefusedError(f"{show_value(value)} is not a mapping of clouds", "write e.g. `clouds: {aws: {}}`")
         for name in value:
             if name not in PROVISIONABLE_CLOUDS:
                 raise RefusedError(
-                    "no machines can be made there", suggestion(name, PROVISIONABLE_CLOUDS), at=(str(name),)
+                    "no machines can be made there", suggest(name, PROVISIONABLE_CLOUDS), at=(str(name),)
                 )
         return {name: entry if entry is not None else {} for name, entry in value.items()}
 
     @model_validator(mode="after")
     def _check_queues(self) -> Deploy:
         for name, entry in self.clouds.items():
-            if entry.queues and name not in ANNOUNCING_CLOUDS:
-                those = ", ".join(sorted(ANNOUNCING_CLOUDS))
+            if entry.queues and name not in NOTICE_QUEUE_CLOUDS:
+                those = ", ".join(sorted(NOTICE_QUEUE_CLOUDS))
                 raise RefusedError(f"only {those} has queues of interruptions", "remove it", at=("clouds", name))
         return self
 
@@ -408,7 +408,7 @@ def load_deploy(path: Path, *, named: bool) -> Deploy:
     fields: Any = document.plain()
     if not isinstance(fields, dict):
         raise InvalidInputError.single(
-            f"a deploy file is a mapping of fields, not {shown(fields)}",
+            f"a deploy file is a mapping of fields, not {show_value(fields)}",
             where=document.where(),
             remedy="see `stepfare schema deploy`",
         )

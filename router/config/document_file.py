@@ -9,13 +9,13 @@ from pydantic import BaseModel, ValidationError
 
 from pricing.problems import InvalidInputError, Problem
 from providers.user_files import MisplacedError
-from router.config.validation import dotted, problems_of
-from router.config.yamlfile import Document, read_documents
+from router.config.validation import dotted_path, problems_of
+from router.config.yamlfile import YamlDocument, read_documents
 
 M = TypeVar("M", bound=BaseModel)
 
 
-def read_one(path: Path, model: type[M]) -> M:
+def read_single_document(path: Path, model: type[M]) -> M:
     """Read the value in the file.
 
     InvalidInputError: no such file, not YAML, no or several documents, what the model refuses; each problem with file,
@@ -40,10 +40,10 @@ def read_one(path: Path, model: type[M]) -> M:
         raise InvalidInputError(_problems(error, documents[0], model)) from None
 
 
-def _problems(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+def _problems(error: ValidationError, document: YamlDocument, model: type[BaseModel]) -> list[Problem]:
     details = error.errors(include_url=False)
     causes = [(entry["loc"], entry.get("ctx", {}).get("error")) for entry in details]
     misplaced = [((*loc, *cause.at), cause) for loc, cause in causes if isinstance(cause, MisplacedError)]
     if len(misplaced) < len(causes):
         return problems_of(error, document, model)
-    return [Problem(document.where(place), dotted(place), str(cause)) for place, cause in misplaced]
+    return [Problem(document.where(place), dotted_path(place), str(cause)) for place, cause in misplaced]

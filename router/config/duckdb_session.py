@@ -62,12 +62,12 @@ def _moments(column: pa.ChunkedArray) -> list[datetime | None]:
     return [None if us is None else _EPOCH + timedelta(microseconds=us) for us in since]
 
 
-def parquet(paths: Sequence[Path]) -> str:
+def parquet_relation(paths: Sequence[Path]) -> str:
     """Return the files as one relation for a FROM; each must be there, at least one."""
-    names = ", ".join(text(glob.escape(str(path))) for path in paths)
+    names = ", ".join(sql_text(glob.escape(str(path))) for path in paths)
     return f"read_parquet([{names}], hive_partitioning = false, union_by_name = true)"
 
 
-def text(value: str) -> str:
+def sql_text(value: str) -> str:
     """Return a text within SQL, where no parameter can stand."""
     return "'" + value.replace("'", "''") + "'"

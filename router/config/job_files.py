@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from pricing.problems import InvalidInputError, Problem
 from router.config.file_arguments import find_files
 from router.config.validation import problems_of
-from router.config.yamlfile import Document, FieldPath, read_documents
+from router.config.yamlfile import FieldPath, YamlDocument, read_documents
 from router.jobs.limits import Limits
-from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, beyond_planning, format_duration
+from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
 from router.jobs.spec import Job
 
 
@@ -24,9 +24,9 @@ class LoadedJobs:
     """Jobs in the order they were found; ``documents[i]`` is where ``jobs[i]`` was written."""
 
     jobs: tuple[Job, ...]
-    documents: tuple[Document, ...]
+    documents: tuple[YamlDocument, ...]
 
-    def __iter__(self) -> Iterator[tuple[Job, Document]]:
+    def __iter__(self) -> Iterator[tuple[Job, YamlDocument]]:
         return zip(self.jobs, self.documents, strict=True)
 
     def where(self, name: str, path: FieldPath = ()) -> str:
@@ -52,7 +52,7 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
     """
     files = find_files(paths)
     problems: list[Problem] = []
-    loaded: list[tuple[Job, Document]] = []
+    loaded: list[tuple[Job, YamlDocument]] = []
     for file in files.jobs:
         try:
             documents = read_documents(file)
@@ -75,7 +75,7 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
     return LoadedJobs(tuple(job for job, _ in loaded), tuple(document for _, document in loaded))
 
 
-def _read_job(document: Document) -> Job:
+def _read_job(document: YamlDocument) -> Job:
     """Return the job of one document; InvalidInputError with everything wrong in it."""
     fields: Any = document.plain()
     if not isinstance(fields, dict):
@@ -90,7 +90,7 @@ def _read_job(document: Document) -> Job:
         raise InvalidInputError(problems_of(error, document, Job)) from None
 
 
-def _foreign_problem(fields: dict[str, Any], document: Document) -> Problem | None:
+def _foreign_problem(fields: dict[str, Any], document: YamlDocument) -> Problem | None:
     """Return one problem instead of twenty for a file that is something else."""
     if "resources" in fields and not {"gang", "workload"} & set(fields):
         remedy = f"turn it into a job: stepfare import sky {document.file}"
@@ -101,7 +101,7 @@ def _foreign_problem(fields: dict[str, Any], document: Document) -> Problem | No
     return None
 
 
-def _deadline_problems(loaded: Sequence[tuple[Job, Document]], now: datetime) -> Iterator[Problem]:
+def _deadline_problems(loaded: Sequence[tuple[Job, YamlDocument]], now: datetime) -> Iterator[Problem]:
     for job, document in loaded:
         if job.deadline is None:
             continue
@@ -118,22 +118,22 @@ def _deadline_problems(loaded: Sequence[tuple[Job, Document]], now: datetime) ->
 
 
 def _horizon_problems(
-    loaded: Sequence[tuple[Job, Document]], now: datetime, *, own_deadlines: bool
+    loaded: Sequence[tuple[Job, YamlDocument]], now: datetime, *, own_deadlines: bool
 ) -> Iterator[Problem]:
     """Yield a problem for each time beyond what is planned: with them a plan would have slots without end."""
     for job, document in loaded:
         for field, moment in (("earliest_start", job.earliest_start), ("deadline", job.deadline)):
             if moment is None or (field == "deadline" and not own_deadlines):
                 continue
-            if beyond_planning(moment.at(now), now):
+            if is_beyond_planning(moment.at(now), now):
                 yield Problem(document.where((field,)), field, TOO_FAR.format(_utc(moment.at(now))), TOO_FAR_REMEDY)
         if own_deadlines and job.deadline is None and job.max_wait > PLANNING_SPAN:
             what = f"{format_duration(job.max_wait)} is more than {PLANNING_SPAN.days} days"
             yield Problem(document.where(("max_wait",)), "max_wait", what, f"write {PLANNING_SPAN.days}d or less")
 
 
-def _name_problems(loaded: Sequence[tuple[Job, Document]]) -> Iterator[Problem]:
-    first: dict[str, Document] = {}
+def _name_problems(loaded: Sequence[tuple[Job, YamlDocument]]) -> Iterator[Problem]:
+    first: dict[str, YamlDocument] = {}
     for job, document in loaded:
         if job.name in first:
             what = f"{job.name!r} is the name of another job, at {first[job.name].where(('name',))}"

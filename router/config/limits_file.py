@@ -11,9 +11,9 @@ from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError, Problem
 from router.config.validation import problems_of
-from router.config.yamlfile import Document, read_documents
+from router.config.yamlfile import YamlDocument, read_documents
 from router.jobs.limits import Limits
-from router.jobs.residency import nearest
+from router.jobs.residency import nearest_word
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LoadedLimits:
     """Limits and where they were written; ``document`` is None for an empty file."""
 
     limits: Limits
-    document: Document | None
+    document: YamlDocument | None
 
 
 def read_limits(path: Path) -> Limits:
@@ -73,7 +73,7 @@ def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Pr
     for index, entry in enumerate(loaded.limits.teams):
         if entry.team in teams:
             continue
-        near = nearest(entry.team, set(teams) - budgeted)
+        near = nearest_word(entry.team, set(teams) - budgeted)
         if near is None:
             unknown.append((index, entry.team))
             continue

@@ -26,7 +26,7 @@ def _check_reference(value: str) -> str:
 Reference = Annotated[Text, AfterValidator(_check_reference)]
 
 
-def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str:
+def resolve_reference(reference: str, environment: Mapping[str, str], field: str) -> str:
     """Return the value that ``env:NAME`` refers to.
 
     InvalidInputError, without any value, when it is not set or empty.
@@ -40,7 +40,7 @@ def looked_up(reference: str, environment: Mapping[str, str], field: str) -> str
     return value
 
 
-class Happening(StrEnum):
+class EventKind(StrEnum):
     """The kinds of events that people can be notified of."""
 
     FAILED = "failed"
@@ -59,10 +59,10 @@ class NotifyEntry(Spec):
         description="Addresses as the library apprise writes them (slack://..., mailto://..., json://...).",
         examples=[["env:SLACK_URL", "env:MAIL_URL"]],
     )
-    events: Annotated[tuple[Happening, ...], BeforeValidator(as_many)] = Field(
-        default=tuple(Happening), description="Events to report; left out: all."
+    events: Annotated[tuple[EventKind, ...], BeforeValidator(as_many)] = Field(
+        default=tuple(EventKind), description="Events to report; left out: all."
     )
 
     def addresses(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         """Return the addresses themselves. InvalidInputError for one that is not set."""
-        return tuple(looked_up(url, environment, f"notify.urls[{i}]") for i, url in enumerate(self.urls))
+        return tuple(resolve_reference(url, environment, f"notify.urls[{i}]") for i, url in enumerate(self.urls))

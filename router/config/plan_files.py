@@ -11,10 +11,10 @@ from router.planning.plan_json import plan_from_json
 
 def read_plan(path: Path) -> Plan:
     """Return the plan in a file. InvalidInputError when it cannot be read, is no plan, or was edited."""
-    return plan_from_json(text_of(path), str(path))
+    return plan_from_json(read_text(path), str(path))
 
 
-def text_of(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Return the text of a file. InvalidInputError when it cannot be read, or is no text."""
     try:
         return path.read_text(encoding="utf-8")

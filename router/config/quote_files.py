@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
-from router.config.plan_files import text_of
+from router.config.plan_files import read_text
 from router.quotes.quote import Quote
 from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 
@@ -20,7 +20,7 @@ _LEAST_PREFIX = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Acceptance:
+class QuoteAcceptance:
     """The acceptance of a quote as a plan.
 
     ``at`` (UTC, ISO) is when, ``who`` by whom; ``plan`` is the plan's digest, ``job_digest`` that of the job in it, and
@@ -35,7 +35,7 @@ class Acceptance:
     ceiling_usd: str
 
 
-def keep_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
+def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
     """Store the quotes, and return their ids. OSError where the folder cannot be written."""
     ids = []
     for quote in quotes:
@@ -45,10 +45,10 @@ def keep_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
     return tuple(ids)
 
 
-def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, Acceptance | None], ...]:
+def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, QuoteAcceptance | None], ...]:
     """Return all quotes by the moment at which they were asked, then id. InvalidInputError for a damaged file."""
     paths = [p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED)]
-    quotes = [(path.stem, read_quote(path), acceptance(folder, path.stem)) for path in paths]
+    quotes = [(path.stem, read_quote(path), read_acceptance(folder, path.stem)) for path in paths]
     return tuple(sorted(quotes, key=lambda each: (each[1].asked_at, each[0])))
 
 
@@ -67,22 +67,22 @@ def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
 
 def read_quote(path: Path) -> Quote:
     """Return the quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
-    return quote_from_json(text_of(path), str(path))
+    return quote_from_json(read_text(path), str(path))
 
 
-def accept(folder: Path, acceptance: Acceptance) -> None:
+def store_acceptance(folder: Path, acceptance: QuoteAcceptance) -> None:
     """Store that a quote was accepted; a later acceptance replaces an earlier one."""
     _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(asdict(acceptance), indent=2, sort_keys=True) + "\n")
 
 
-def acceptance(folder: Path, name: str) -> Acceptance | None:
+def read_acceptance(folder: Path, name: str) -> QuoteAcceptance | None:
     """Return the acceptance of the quote of that id; None where it was not accepted.
 
     InvalidInputError for a damaged file.
     """
     path = folder / f"{name}{_ACCEPTED}"
     try:
-        return Acceptance(**json.loads(path.read_text(encoding="utf-8")))
+        return QuoteAcceptance(**json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:

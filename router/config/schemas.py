@@ -13,7 +13,7 @@ from router.config.clouds_file import Clouds
 from router.config.deploy_file import Deploy
 from router.config.showback_file import Showback
 from router.jobs.schema import KINDS as JOB_KINDS
-from router.jobs.schema import Schema, or_one, schema_for, schema_of
+from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
 
 _MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
     {
@@ -27,16 +27,16 @@ _MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
 KINDS = (*JOB_KINDS, *_MODELS)
 
 
-def schema_of_file(kind: str) -> Schema:
+def build_file_schema(kind: str) -> Schema:
     """Return the schema of a file of this kind (one of ``KINDS``); KeyError for another."""
     if kind in JOB_KINDS:
         return schema_of(kind)
     model, title = _MODELS[kind]
     schema = schema_for(model, kind, title)
     if model is Clouds:
-        or_one(schema["$defs"]["CloudEntry"]["properties"], "regions")
+        allow_single_item(schema["$defs"]["CloudEntry"]["properties"], "regions")
     if model is Deploy:
-        or_one(schema["properties"], "pass_environment")
+        allow_single_item(schema["properties"], "pass_environment")
         for name in ("urls", "events"):
-            or_one(schema["$defs"]["NotifyEntry"]["properties"], name)
+            allow_single_item(schema["$defs"]["NotifyEntry"]["properties"], name)
     return schema

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from router.jobs.fields import RefusedError, Spec, Text, as_many
 
 # Every team may name these variables: whoever applies exported them for jobs.
-FOR_JOBS = "STEPFARE_JOB_"
+JOB_VARIABLE_PREFIX = "STEPFARE_JOB_"
 
 
 def _check_variable(value: str) -> str:
@@ -42,7 +42,7 @@ class SecretsEntry(Spec):
 
     def allows_variable(self, name: str) -> bool:
         """Return whether a job may refer to the variable."""
-        if name.startswith(FOR_JOBS):
+        if name.startswith(JOB_VARIABLE_PREFIX):
             return True
         return any(
             name.startswith(known.removesuffix("*")) if known.endswith("*") else name == known for known in self.env

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from router.config.document_file import read_one
+from router.config.document_file import read_single_document
 from router.jobs.fields import Spec, Text
 
 # The value of a field that a FOCUS file must have and nobody gave.
@@ -77,4 +77,4 @@ class Showback(Spec):
 
 def read_showback(path: Path) -> Showback:
     """Read the file. InvalidInputError carries everything that is wrong, each with file and line."""
-    return read_one(path, Showback)
+    return read_single_document(path, Showback)

@@ -11,7 +11,7 @@ SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 _WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
 
 
-def a_store(value: str) -> str:
+def validate_store_url(value: str) -> str:
     """Return the URL without a slash at its end.
 
     RefusedError for a value that is no such URL, or holds credentials; it shows nothing of them.
@@ -37,7 +37,7 @@ def a_store(value: str) -> str:
     return f"{path.rstrip('/')}{mark}{query}"
 
 
-def below(url: str, name: str) -> str:
+def join_store_url(url: str, name: str) -> str:
     """Return the URL of that name below another URL."""
     path, mark, query = url.partition("?")
     return f"{path}/{name}{mark}{query}"

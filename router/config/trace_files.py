@@ -17,7 +17,7 @@ import numpy as np
 
 from pricing.problems import InvalidInputError
 from router.config.trace_table import ZONES, read_table
-from router.config.trace_values import Found, Holes, ListPrices, held, on_one_clock, region_of
+from router.config.trace_values import Holes, ListPrices, TraceProblems, align_clocks, hold_prices, region_of
 from router.spot.simulator.traces import Floats, Series, ZoneSeries
 
 
@@ -37,13 +37,13 @@ def read_traces(
     as, clocks that do not agree.
     """
     if (path / ZONES).is_file():
-        return on_one_clock(read_table(path, holes=holes, listed=listed), tick_s)
+        return align_clocks(read_table(path, holes=holes, listed=listed), tick_s)
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise InvalidInputError.single(
             "there is no trace", where=str(path), remedy=f"a folder with *.json, or with {ZONES} and tables"
         )
-    problems, parts, first = Found(), [], dict[str, int]()
+    problems, parts, first = TraceProblems(), [], dict[str, int]()
     for file in files:
         content = _read(file, problems)
         priced = prices / file.name if prices is not None else None
@@ -57,10 +57,10 @@ def read_traces(
                 name, "metadata.first_tick", f"begins at tick {tick}, others at {other}", "cut them to one time"
             )
     problems.check()
-    return on_one_clock(parts, tick_s)
+    return align_clocks(parts, tick_s)
 
 
-def _read(file: Path, problems: Found) -> dict[str, Any] | None:
+def _read(file: Path, problems: TraceProblems) -> dict[str, Any] | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -79,7 +79,12 @@ def _read(file: Path, problems: Found) -> dict[str, Any] | None:
 
 
 def _zone(
-    file: Path, content: dict[str, Any], priced: Path | None, listed: ListPrices | None, holes: Holes, problems: Found
+    file: Path,
+    content: dict[str, Any],
+    priced: Path | None,
+    listed: ListPrices | None,
+    holes: Holes,
+    problems: TraceProblems,
 ) -> tuple[int, ZoneSeries] | None:
     where, metadata, before = str(file), content["metadata"], len(problems.problems)
     tick = _tick(where, metadata, problems)
@@ -97,7 +102,7 @@ def _zone(
     return tick, ZoneSeries(name, region_of(name), counts, spot, demand)
 
 
-def _tick(where: str, metadata: Mapping[str, Any], problems: Found) -> int:
+def _tick(where: str, metadata: Mapping[str, Any], problems: TraceProblems) -> int:
     value = metadata.get("gap_seconds")
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 1 or value != int(value):
         problems.add(where, "metadata.gap_seconds", f"{value!r} is not a whole number of seconds", "e.g. 600")
@@ -112,7 +117,7 @@ def _prices(
     listed: ListPrices | None,
     ticks: int,
     tick: int,
-    problems: Found,
+    problems: TraceProblems,
 ) -> tuple[Floats, float]:
     no_prices = np.full(ticks, np.nan), float("nan")
     if priced is not None:
@@ -131,7 +136,9 @@ def _prices(
     return np.full(ticks, spot), problems.price("", "on-demand price", listed.on_demand_usd_per_hour)
 
 
-def _changes(where: str, content: dict[str, Any], ticks: int, tick: int, problems: Found) -> tuple[Floats, float]:
+def _changes(
+    where: str, content: dict[str, Any], ticks: int, tick: int, problems: TraceProblems
+) -> tuple[Floats, float]:
     metadata, changes = content["metadata"], content.get("changes")
     demand = problems.price(where, "metadata.on_demand_price_per_hour", metadata.get("on_demand_price_per_hour"))
     if (own_tick := _tick(where, metadata, problems)) != tick:
@@ -142,7 +149,7 @@ def _changes(where: str, content: dict[str, Any], ticks: int, tick: int, problem
         problems.add(where, "changes", "is not a list of [tick, dollars an hour]", "e.g. [[0, 0.918], [599, 0.9184]]")
         return np.full(ticks, np.nan), demand
     pairs = [(int(at), problems.price(where, f"changes[{i}]", usd)) for i, (at, usd) in enumerate(changes)]
-    return held(pairs, ticks), demand
+    return hold_prices(pairs, ticks), demand
 
 
 def _is_change(entry: object) -> bool:

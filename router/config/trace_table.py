@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from pricing.problems import InvalidInputError
-from router.config.trace_values import Found, Holes, ListPrices, held
+from router.config.trace_values import Holes, ListPrices, TraceProblems, hold_prices
 from router.spot.simulator.traces import ZoneSeries
 
 ZONES = "zones.csv"
 _CHANGES = "spot_price_changes.csv"
-Row = dict[str, str]
+TableRow = dict[str, str]
 
 
 def read_table(folder: Path, *, holes: Holes, listed: ListPrices | None) -> list[tuple[str, int, ZoneSeries]]:
@@ -29,7 +29,7 @@ def read_table(folder: Path, *, holes: Holes, listed: ListPrices | None) -> list
 
     InvalidInputError as :func:`router.config.trace_files.read_traces` says.
     """
-    problems = Found()
+    problems = TraceProblems()
     zones = _rows(folder / ZONES, ("zone", "region", "on_demand_usd_per_hour"))
     tables = [p for p in sorted(folder.glob("*.csv")) if p.name not in (ZONES, _CHANGES)]
     if len(tables) != 1:
@@ -47,7 +47,7 @@ def read_table(folder: Path, *, holes: Holes, listed: ListPrices | None) -> list
         counts = problems.counts(where, name, [row.get(name) for row in rows], holes)
         demand = problems.price(at, "on_demand_usd_per_hour", zone["on_demand_usd_per_hour"])
         if name in changes:
-            spot = held(changes[name], len(rows))
+            spot = hold_prices(changes[name], len(rows))
         elif zone.get("spot_usd_per_hour"):
             spot = np.full(len(rows), problems.price(at, "spot_usd_per_hour", zone["spot_usd_per_hour"]))
         elif listed is not None:
@@ -61,7 +61,7 @@ def read_table(folder: Path, *, holes: Holes, listed: ListPrices | None) -> list
     return parts
 
 
-def _rows(path: Path, required: tuple[str, ...]) -> list[Row]:
+def _rows(path: Path, required: tuple[str, ...]) -> list[TableRow]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -77,9 +77,9 @@ def _rows(path: Path, required: tuple[str, ...]) -> list[Row]:
     return rows
 
 
-def _clock(where: str, rows: list[Row], holes: Holes, problems: Found) -> tuple[int, list[Row]]:
+def _clock(where: str, rows: list[TableRow], holes: Holes, problems: TraceProblems) -> tuple[int, list[TableRow]]:
     """Return the seconds of a tick, and a row for each tick from the first: missing ones are holes."""
-    by_tick: dict[int, Row] = {}
+    by_tick: dict[int, TableRow] = {}
     for line, row in enumerate(rows, start=2):
         try:
             tick = int(row["tick"])
@@ -108,7 +108,7 @@ def _clock(where: str, rows: list[Row], holes: Holes, problems: Found) -> tuple[
     return round(seconds), [by_tick.get(tick, {}) for tick in range(first, last + 1)]
 
 
-def _read_changes(path: Path, problems: Found) -> dict[str, list[tuple[int, float]]]:
+def _read_changes(path: Path, problems: TraceProblems) -> dict[str, list[tuple[int, float]]]:
     changes: dict[str, list[tuple[int, float]]] = {}
     if not path.is_file():
         return changes

@@ -35,7 +35,7 @@ class ListPrices:
 
 
 @dataclass(slots=True)
-class Found:
+class TraceProblems:
     """Every problem found so far."""
 
     problems: list[Problem] = field(default_factory=list)
@@ -100,19 +100,19 @@ def region_of(zone: str) -> str:
     return zone if match is None else match["region"] or match["google"]
 
 
-def held(changes: Iterable[tuple[int, float]], ticks: int) -> Floats:
+def hold_prices(changes: Iterable[tuple[int, float]], ticks: int) -> Floats:
     """Return [tick]: prices that hold from their tick to the next change; the first one from the beginning."""
     at, prices = zip(*sorted(changes), strict=True)
     return np.array(prices)[np.maximum(np.searchsorted(np.array(at), np.arange(ticks), side="right") - 1, 0)]
 
 
-def on_one_clock(parts: Sequence[tuple[str, int, ZoneSeries]], tick_s: int | None) -> Series:
+def align_clocks(parts: Sequence[tuple[str, int, ZoneSeries]], tick_s: int | None) -> Series:
     """Return the series on one clock. With ``tick_s`` a faster clock is read at every N-th tick.
 
     ``parts`` has file, seconds of its tick, and series. InvalidInputError: ticks that are not the same, or do not
     divide ``tick_s``; different lengths; a zone twice.
     """
-    problems, zones, seen = Found(), [], dict[str, str]()
+    problems, zones, seen = TraceProblems(), [], dict[str, str]()
     ticks = sorted({tick for _, tick, _ in parts})
     if tick_s is None and len(ticks) > 1:
         shown = ", ".join(f"{where} ({tick} s)" for where, tick, _ in parts[:_SHOWN])

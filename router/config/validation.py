@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from pricing.problems import Problem
-from router.config.yamlfile import Document, FieldPath
-from router.jobs.fields import RefusedError, shown
-from router.jobs.residency import nearest
+from router.config.yamlfile import FieldPath, YamlDocument
+from router.jobs.fields import RefusedError, show_value
+from router.jobs.residency import nearest_word
 from router.jobs.sky import FILL_IN
 
 # Values below these fields may be secrets: they never appear in a message.
@@ -45,21 +45,21 @@ _KINDS = {
 }
 
 
-def suggestion(word: object, known: Iterable[str], *, most: int = 12) -> str:
+def suggest(word: object, known: Iterable[str], *, most: int = 12) -> str:
     """Return ``did you mean X?``; else the known words, when there are few; else nothing."""
     names = sorted(known)
-    if near := nearest(str(word), names):
+    if near := nearest_word(str(word), names):
         return f"did you mean {near}?"
     return f"known: {', '.join(names)}" if 0 < len(names) <= most else ""
 
 
-def dotted(path: FieldPath) -> str:
+def dotted_path(path: FieldPath) -> str:
     """Return the path as ``gang.accelerators.H100[1]``; entries of lists count from 0."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
-def problems_of(error: ValidationError, document: Document, model: type[BaseModel]) -> list[Problem]:
+def problems_of(error: ValidationError, document: YamlDocument, model: type[BaseModel]) -> list[Problem]:
     """Return a problem for each thing that ``model`` refused in ``document``, in the order of the file's fields."""
     problems: list[Problem] = []
     for details in error.errors(include_url=False):
@@ -69,7 +69,7 @@ def problems_of(error: ValidationError, document: Document, model: type[BaseMode
     return problems
 
 
-def _misspelt_problems(details: ErrorDetails, document: Document, model: type[BaseModel]) -> Iterator[Problem]:
+def _misspelt_problems(details: ErrorDetails, document: YamlDocument, model: type[BaseModel]) -> Iterator[Problem]:
     path, fields = details["loc"], details["input"]
     owner = model_at(model, path)
     if details["type"] != "value_error" or owner is None or not isinstance(fields, dict):
@@ -83,7 +83,7 @@ def _names_in(model: type[BaseModel]) -> set[str]:
     return set(model.model_fields) | set(getattr(model, "words", ()))
 
 
-def _problem(details: ErrorDetails, document: Document, model: type[BaseModel]) -> Problem:
+def _problem(details: ErrorDetails, document: YamlDocument, model: type[BaseModel]) -> Problem:
     path: tuple[str | int, ...] = tuple(step for step in details["loc"] if step != "[key]")
     cause = details.get("ctx", {}).get("error")
     if isinstance(cause, RefusedError):
@@ -91,15 +91,15 @@ def _problem(details: ErrorDetails, document: Document, model: type[BaseModel]) 
             path = (*path[:-1], cause.word)
         path = (*path, *cause.at)
     if isinstance(hint := _hint_to_fill_in(document.value(path)), str):
-        return Problem(document.where(path), dotted(path), "is still to be filled in", hint)
+        return Problem(document.where(path), dotted_path(path), "is still to be filled in", hint)
     if isinstance(cause, RefusedError):
-        return Problem(document.where(path), dotted(path), cause.what, cause.remedy)
+        return Problem(document.where(path), dotted_path(path), cause.what, cause.remedy)
     if details["type"] == "extra_forbidden":
         return _unknown_field(path, document, model)
     if details["type"] == "missing":
-        return Problem(document.where(path), dotted(path), "is missing", _example(path, model))
+        return Problem(document.where(path), dotted_path(path), "is missing", _example(path, model))
     what, remedy = _explain(details, secret=bool(_SECRET & set(path)))
-    return Problem(document.where(path), dotted(path), what, remedy)
+    return Problem(document.where(path), dotted_path(path), what, remedy)
 
 
 def _hint_to_fill_in(value: Any) -> object:
@@ -107,21 +107,21 @@ def _hint_to_fill_in(value: Any) -> object:
     return value.get(FILL_IN) if isinstance(value, dict) and len(value) == 1 else None
 
 
-def _unknown_field(path: tuple[str | int, ...], document: Document, model: type[BaseModel]) -> Problem:
+def _unknown_field(path: tuple[str | int, ...], document: YamlDocument, model: type[BaseModel]) -> Problem:
     owner = model_at(model, path[:-1])
     names = set() if owner is None else _names_in(owner)
     kind = model.__name__.lower()
-    what = f"{dotted(path[:-1])} has no such field" if path[:-1] else f"is no field of a {kind} file"
-    remedy = suggestion(path[-1], names) or f"`stepfare schema {kind}` lists the fields"
-    return Problem(document.where(path, key=True), dotted(path), what, remedy)
+    what = f"{dotted_path(path[:-1])} has no such field" if path[:-1] else f"is no field of a {kind} file"
+    remedy = suggest(path[-1], names) or f"`stepfare schema {kind}` lists the fields"
+    return Problem(document.where(path, key=True), dotted_path(path), what, remedy)
 
 
 def _explain(details: ErrorDetails, *, secret: bool) -> tuple[str, str]:
     kind, context, value = details["type"], details.get("ctx", {}), details["input"]
-    shown_value = "the value" if secret else shown(value)
+    shown_value = "the value" if secret else show_value(value)
     if kind in {"literal_error", "enum"}:
         known = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-        return f"{shown_value} is not one of {', '.join(known)}", suggestion(value, known, most=0)
+        return f"{shown_value} is not one of {', '.join(known)}", suggest(value, known, most=0)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
         return f"must be {words} {context[key]}, not {shown_value}", ""

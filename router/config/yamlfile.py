@@ -37,7 +37,7 @@ _REMEDIES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class YamlNode:
     """A value at its place (``line`` and ``column`` from 1).
 
     ``size`` counts the nodes in it with aliases expanded, and a long text once for every hundred characters.
@@ -45,7 +45,7 @@ class Node:
 
     line: int
     column: int
-    content: Scalar | tuple[Node, ...] | dict[str, tuple[Node, Node]]
+    content: Scalar | tuple[YamlNode, ...] | dict[str, tuple[YamlNode, YamlNode]]
     size: int = 1
 
     def plain(self) -> Any:
@@ -58,11 +58,11 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument:
     """One YAML document of a file; ``file`` is the name that messages show."""
 
     file: str
-    root: Node
+    root: YamlNode
 
     def plain(self) -> Any:
         """Return the value as dicts, lists and scalars."""
@@ -99,7 +99,7 @@ class Document:
         return f"{self.file}:{shown.line}:{shown.column}"
 
 
-def read_documents(path: Path) -> tuple[Document, ...]:
+def read_documents(path: Path) -> tuple[YamlDocument, ...]:
     """Return the documents of a file that are not empty.
 
     InvalidInputError: no such file, not text, over 2 MB, not YAML, a key twice in one mapping, too deep, or over
@@ -130,7 +130,7 @@ def read_documents(path: Path) -> tuple[Document, ...]:
     return parse_documents(text, file)
 
 
-def parse_documents(text: str, file: str) -> tuple[Document, ...]:
+def parse_documents(text: str, file: str) -> tuple[YamlDocument, ...]:
     """Parse text as :func:`read_documents` does; ``file`` is the name that messages show."""
     builder = _Builder(file)
     try:
@@ -142,7 +142,7 @@ def parse_documents(text: str, file: str) -> tuple[Document, ...]:
         raise InvalidInputError([*builder.problems, _character_problem(error, text, file)]) from None
     if builder.problems:
         raise InvalidInputError(builder.problems)
-    return tuple(Document(file, root) for root in builder.roots if root.content is not None)
+    return tuple(YamlDocument(file, root) for root in builder.roots if root.content is not None)
 
 
 def _syntax_problem(error: yaml.MarkedYAMLError, file: str) -> Problem:
@@ -175,9 +175,9 @@ class _Open:
         self.line, self.column = event.start_mark.line + 1, event.start_mark.column + 1
         self.anchor: str | None = event.anchor
         self.is_mapping = isinstance(event, yaml.MappingStartEvent)
-        self.items: list[Node] = []
+        self.items: list[YamlNode] = []
 
-    def pairs(self) -> Iterator[tuple[Node, Node]]:
+    def pairs(self) -> Iterator[tuple[YamlNode, YamlNode]]:
         return zip(self.items[::2], self.items[1::2], strict=True)
 
 
@@ -185,12 +185,12 @@ class _Builder:
     """Build nodes of parser events without recursion; an alias is the node of its anchor once more."""
 
     def __init__(self, file: str) -> None:
-        self.roots: list[Node] = []
+        self.roots: list[YamlNode] = []
         self.problems: list[Problem] = []
         self._file = file
         self._size = 0  # The size of the documents so far.
         self._open: list[_Open] = []
-        self._anchors: dict[str, Node] = {}
+        self._anchors: dict[str, YamlNode] = {}
 
     def take(self, event: Any) -> None:
         """Process one event of the parser, in order."""
@@ -215,7 +215,7 @@ class _Builder:
             )
         self._open.append(_Open(event))
 
-    def _scalar(self, event: Any) -> Node:
+    def _scalar(self, event: Any) -> YamlNode:
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         content: Scalar = event.value
         if event.tag not in {None, "!", _TEXT_TAG}:
@@ -226,9 +226,9 @@ class _Builder:
             except ValueError as error:
                 self._complain(event.start_mark, str(error))
         in_key = bool(self._open) and self._open[-1].is_mapping and len(self._open[-1].items) % 2 == 0
-        return Node(line, column, event.value if in_key else content, 1 + len(event.value) // 100)
+        return YamlNode(line, column, event.value if in_key else content, 1 + len(event.value) // 100)
 
-    def _alias(self, event: Any) -> Node:
+    def _alias(self, event: Any) -> YamlNode:
         anchored = self._anchors.get(event.anchor)
         if anchored is None:
             within = any(opened.anchor == event.anchor for opened in self._open)
@@ -236,7 +236,7 @@ class _Builder:
             raise InvalidInputError([*self.problems, self._problem(event.start_mark, what)])
         return anchored
 
-    def _collection(self, opened: _Open) -> Node:
+    def _collection(self, opened: _Open) -> YamlNode:
         size = 1 + sum(item.size for item in opened.items)
         if self._size + size > MAX_NODES:
             what = f"brings the file over {MAX_NODES:,} values, aliases expanded"
@@ -244,12 +244,12 @@ class _Builder:
             where = f"{self._file}:{opened.line}:{opened.column}"
             raise InvalidInputError([*self.problems, Problem(where, "", what, remedy)])
         if not opened.is_mapping:
-            return Node(opened.line, opened.column, tuple(opened.items), size)
-        return Node(opened.line, opened.column, self._mapping(opened), size)
+            return YamlNode(opened.line, opened.column, tuple(opened.items), size)
+        return YamlNode(opened.line, opened.column, self._mapping(opened), size)
 
-    def _mapping(self, opened: _Open) -> dict[str, tuple[Node, Node]]:
-        fields: dict[str, tuple[Node, Node]] = {}
-        merged: list[Node] = []
+    def _mapping(self, opened: _Open) -> dict[str, tuple[YamlNode, YamlNode]]:
+        fields: dict[str, tuple[YamlNode, YamlNode]] = {}
+        merged: list[YamlNode] = []
         for name, value in opened.pairs():
             key = name.content
             if not isinstance(key, str):
@@ -269,7 +269,7 @@ class _Builder:
                 self.problems.append(Problem(self._at(source), "", "<< needs a mapping, e.g. <<: *name"))
         return fields
 
-    def _add(self, node: Node, anchor: str | None) -> None:
+    def _add(self, node: YamlNode, anchor: str | None) -> None:
         if anchor:
             self._anchors[anchor] = node
         if self._open:
@@ -278,7 +278,7 @@ class _Builder:
             self.roots.append(node)
             self._size += node.size
 
-    def _at(self, node: Node) -> str:
+    def _at(self, node: YamlNode) -> str:
         return f"{self._file}:{node.line}:{node.column}"
 
     def _problem(self, mark: Any, what: str, remedy: str = "") -> Problem:

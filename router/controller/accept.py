@@ -9,19 +9,19 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
-from router.controller.accepted_limits import has_limits, keep_limits
-from router.controller.budgets import with_hard
-from router.controller.context import Site
-from router.controller.guardrails import Cause, Refusal
+from router.controller.accepted_limits import has_limits, store_limits
+from router.controller.budgets import apply_hard_budgets
+from router.controller.context import ControllerContext
+from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.metering import planned_entries
 from router.controller.orders import Order
-from router.controller.placement_options import choices_of, most_at_risk
-from router.controller.provision_order import Errand
-from router.controller.run_policies import Assigned
+from router.controller.placement_options import maximum_cost, placements_of
+from router.controller.provision_order import ProvisionRequest
+from router.controller.run_policies import AssignedPolicy
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import Budget, Scope
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.listings import listings_by_accelerator
 from router.planning.plan import Plan
@@ -31,17 +31,17 @@ APPLY = "apply"  # The name of the action in the audit log.
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class AcceptedOrders:
     """Provision requests that somebody accepted, with their expected cost and the most they may cost.
 
     The amount at risk includes the fallback placements. ``policies``: the policy that runs each job, where one was
     asked for.
     """
 
-    errands: tuple[Errand, ...]
+    errands: tuple[ProvisionRequest, ...]
     expected_usd: Usd
     at_risk_usd: Usd
-    policies: Mapping[str, Assigned] = field(default_factory=dict)
+    policies: Mapping[str, AssignedPolicy] = field(default_factory=dict)
 
     @property
     def secrets(self) -> tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...]:
@@ -57,7 +57,7 @@ class Accepted:
         )
 
 
-def errands_of(
+def requests_of(
     plan: Plan,
     digest: str,
     orders: Sequence[Order],
@@ -65,8 +65,8 @@ def errands_of(
     book: PriceBook,
     tries: int,
     limits: Limits | None = None,
-    assign: Callable[[Order, Job], Assigned] | None = None,
-) -> Accepted:
+    assign: Callable[[Order, Job], AssignedPolicy] | None = None,
+) -> AcceptedOrders:
     """Return one provision request per gang, with the totals of what they cost and put at risk.
 
     Raises InvalidInputError when a job's specification is missing, differs from the one that was planned, or starts
@@ -92,10 +92,10 @@ def errands_of(
     market = listings_by_accelerator(book, limits or Limits.none())
     policies = {} if assign is None else {order.job: assign(order, jobs[order.job]) for order in orders}
     requests = tuple(
-        Errand(
+        ProvisionRequest(
             digest,
             order,
-            choices_of(order, plan, jobs[order.job], market, tries),
+            placements_of(order, plan, jobs[order.job], market, tries),
             jobs[order.job],
             planned_digests[order.job],
             book,
@@ -103,26 +103,26 @@ def errands_of(
         )
         for order in orders
     )
-    return Accepted(
+    return AcceptedOrders(
         requests,
         Usd.total(order.expected_usd for order in orders),
-        Usd.total(most_at_risk(request.choices) for request in requests),
+        Usd.total(maximum_cost(request.choices) for request in requests),
         policies,
     )
 
 
-def _recorded_texts(assigned_policy: Assigned | None) -> tuple[str, str]:
+def _recorded_texts(assigned_policy: AssignedPolicy | None) -> tuple[str, str]:
     if assigned_policy is None:
         return "", ""
     return assigned_policy.policy.text, "" if assigned_policy.overridden is None else assigned_policy.overridden.text
 
 
-def over_budget(
+def budget_refusals(
     orders: Sequence[Order],
     plan: Plan,
     jobs: Mapping[str, Job],
     limits: Limits,
-    ledger: Iterable[Entry],
+    ledger: Iterable[LedgerEntry],
     running: Iterable[Attempt],
     month: datetime,
     budgets: Iterable[Budget] = (),
@@ -140,9 +140,9 @@ def over_budget(
     order_keys = {(order.job, order.gang, order.start) for order in orders}
     others = [a for a in running if (a.job, a.gang, a.start) not in order_keys]
     refusals = []
-    entries = [e for e in ledger if e.kind is Kind.METERED]
+    entries = [e for e in ledger if e.kind is LedgerEntryKind.METERED]
     budgets_held = tuple(budgets)
-    for budget in with_hard(limits, budgets_held).teams:
+    for budget in apply_hard_budgets(limits, budgets_held).teams:
         metered = Usd.total(e.usd_in(Month.of(month)) for e in entries if e.team == budget.team)
         committed = Usd.total(a.at_risk_usd for a in others if a.team == budget.team)
         expected = Usd.total(order.expected_usd for order in orders if teams.get(order.job) == budget.team)
@@ -174,11 +174,17 @@ def _team_and_project(order: Order, teams: Mapping[str, str], jobs: Mapping[str,
 
 def _refusal(job: str, whose: str, total: Usd, budget: Usd) -> Refusal:
     what = f"{whose} would come to ${total.dollars():,.2f} of a budget of ${budget.dollars():,.2f}"
-    return Refusal(Cause.BUDGET, job, what, "raise the budget, or plan again with less")
+    return Refusal(RefusalReason.BUDGET, job, what, "raise the budget, or plan again with less")
 
 
-def record(
-    site: Site, accepted: Accepted, plan_text: str, who: str, approved_by: str, specs: Mapping[str, str], limits: Limits
+def record_acceptance(
+    site: ControllerContext,
+    accepted: AcceptedOrders,
+    plan_text: str,
+    who: str,
+    approved_by: str,
+    specs: Mapping[str, str],
+    limits: Limits,
 ) -> None:
     """Record the acceptance: the plan, the jobs, their limits, planned ledger entries and an audit log line.
 
@@ -194,7 +200,7 @@ def record(
     if given or not has_limits(site.store, digest):
         # Without limits, a job must not move to a cloud that its owner was never shown.
         clouds = tuple(sorted({choice.cloud for request in requests for choice in request.choices}))
-        keep_limits(site.store, digest, limits if given else limits.model_copy(update={"clouds": clouds}))
+        store_limits(site.store, digest, limits if given else limits.model_copy(update={"clouds": clouds}))
     site.store.ledger.add(
         planned_entries(
             digest,

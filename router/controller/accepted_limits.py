@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from router.jobs.limits import Limits
-from router.state.store import Store
+from router.state.store import StateStore
 
 
-def keep_limits(store: Store, plan: str, limits: Limits) -> None:
+def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
     """Store the limits of a plan; a later acceptance of the same plan replaces them."""
     store.set_value(_store_key(plan), limits.model_dump_json())
 
 
-def has_limits(store: Store, plan: str) -> bool:
+def has_limits(store: StateStore, plan: str) -> bool:
     """Return whether limits are stored for the plan."""
     return store.value(_store_key(plan)) is not None
 
 
-def limits_text(store: Store, plan: str) -> str:
+def limits_json(store: StateStore, plan: str) -> str:
     """Return the stored limits as JSON, or empty limits where none are stored.
 
     The same limits always give the same text.

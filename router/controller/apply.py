@@ -12,41 +12,41 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
 from router.agent import states
-from router.controller.attempt_history import chain_of
-from router.controller.causes import Cause
-from router.controller.context import Site
+from router.controller.attempt_history import history_of
+from router.controller.causes import FailureCause
+from router.controller.context import ControllerContext
 from router.controller.errors import NotReleasedError
-from router.controller.lifecycle import Reason, how_it_ended
+from router.controller.lifecycle import ReleaseReason, describe_end
 from router.controller.provision_order import (
-    Errand,
-    Outcome,
-    Result,
-    carry_out,
-    is_interrupted,
-    release_interrupted,
-    standing,
+    ProvisionRequest,
+    ProvisionResult,
+    ProvisionStatus,
+    existing_result,
+    fulfil_order,
+    is_half_done,
+    release_half_done,
 )
 from router.controller.release import release
-from router.controller.supervisor import Watcher
-from router.controller.worker_pool import one_at_a_time
-from router.state.errors import HeldError, StateError
+from router.controller.supervisor import Supervisor
+from router.controller.worker_pool import apply_lock
+from router.state.errors import LeaseHeldError, StateError
 from router.state.records import Attempt
 
 _POLL_S = 0.25
 
 
 @dataclass(slots=True)
-class Applying:
+class PlanExecution:
     """One command's work on one plan."""
 
-    site: Site
-    errands: Sequence[Errand]
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    site: ControllerContext
+    errands: Sequence[ProvisionRequest]
+    outcomes: dict[int, ProvisionResult] = field(default_factory=dict)
     _unreleasable: set[str] = field(default_factory=set)
 
     def now(
         self, lock: AbstractContextManager[object], accept: Callable[[], None], interrupted: Callable[[], None]
-    ) -> tuple[Outcome, ...]:
+    ) -> tuple[ProvisionResult, ...]:
         """Apply all due orders together under the ``lock`` and return their results.
 
         ``accept`` is called once the lock is held: it records that the plan is to be applied, or raises.
@@ -59,7 +59,7 @@ class Applying:
             self._provision_due(range(len(self.errands)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
-    def stay(self, watcher: Watcher, interrupted: Callable[[], None]) -> tuple[Outcome, ...]:
+    def stay(self, watcher: Supervisor, interrupted: Callable[[], None]) -> tuple[ProvisionResult, ...]:
         """Watch the gangs of the plan until all are over, and return the final results.
 
         Releases gangs that end, replaces lost ones, provisions orders that fall due, and waits for what other commands
@@ -69,15 +69,19 @@ class Applying:
         try:
             while not self.site.stop.is_set():
                 alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
-                waiting = [n for n, outcome in self.outcomes.items() if outcome.result is Result.NOT_DUE]
+                waiting = [n for n, outcome in self.outcomes.items() if outcome.result is ProvisionStatus.NOT_DUE]
                 if not watcher.look(besides=self._unreleasable) and not waiting:
                     break
                 for attempt in alive:
-                    if is_interrupted(attempt) and not watcher.is_busy(attempt):
+                    if is_half_done(attempt) and not watcher.is_busy(attempt):
                         self._release_half_done(attempt)
-                due = [n for n in waiting if standing(self.site, self.errands[n].plan, self.errands[n].order) is None]
+                due = [
+                    n
+                    for n in waiting
+                    if existing_result(self.site, self.errands[n].plan, self.errands[n].order) is None
+                ]
                 if due and watcher.idle:
-                    with one_at_a_time(self.site, within_s=math.inf):
+                    with apply_lock(self.site, within_s=math.inf):
                         self._provision_due(due, interrupted)
                 self.site.stop.wait(_POLL_S)
         except BaseException:
@@ -89,11 +93,11 @@ class Applying:
             watcher.close()
         return tuple(self._with_newest_attempt(self.outcomes[number]) for number in sorted(self.outcomes))
 
-    def _with_newest_attempt(self, outcome: Outcome) -> Outcome:
+    def _with_newest_attempt(self, outcome: ProvisionResult) -> ProvisionResult:
         """Return the result with the newest attempt of its order."""
         if outcome.attempt is None:
             return outcome
-        return replace(outcome, attempt=chain_of(self.site.store, outcome.attempt).last)
+        return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
 
     def _alive_attempts(self) -> list[Attempt]:
         return list(self.site.store.attempts(plan=self.errands[0].plan, alive=True))
@@ -103,12 +107,12 @@ class Applying:
 
         If another process holds the lock, leave the attempt alone.
         """
-        with suppress(HeldError), one_at_a_time(self.site):
+        with suppress(LeaseHeldError), apply_lock(self.site):
             now = self.site.store.attempt(attempt.id)
-            if now is None or not is_interrupted(now):
+            if now is None or not is_half_done(now):
                 return
             try:
-                release_interrupted(self.site, now)
+                release_half_done(self.site, now)
             except NotReleasedError as error:
                 self.site.tell(attempt.job, f"not released: {error}")
                 self._unreleasable.add(attempt.id)
@@ -122,20 +126,20 @@ class Applying:
         own_jobs = {(e.plan, e.order.job) for e in self.errands}
         jobs = {e.order.job for e in self.errands}
         for attempt in alive:
-            if is_interrupted(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs:
+            if is_half_done(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs:
                 self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
                 try:
-                    release_interrupted(self.site, attempt)
+                    release_half_done(self.site, attempt)
                 except (NotReleasedError, StateError) as error:
                     self.site.tell(attempt.job, f"not released: {error}")
 
     def _release_ended(self, attempt: Attempt) -> None:
         finished = attempt.result == states.FINISHED
-        reason = Reason.FINISHED if finished else Reason.FAILED
+        reason = ReleaseReason.FINISHED if finished else ReleaseReason.FAILED
         self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
         try:
             nodes = self.site.store.nodes(attempt.id)
-            release(self.site, attempt, reason.value, how_it_ended(nodes, attempt.result))
+            release(self.site, attempt, reason.value, describe_end(nodes, attempt.result))
         except (NotReleasedError, StateError) as error:
             self.site.tell(attempt.job, f"not released: {error}")
 
@@ -161,8 +165,8 @@ class Applying:
         for number in numbers:
             request = self.errands[number]
             try:
-                self.outcomes[number] = carry_out(self.site, request)
+                self.outcomes[number] = fulfil_order(self.site, request)
             except NotReleasedError as error:
-                self.outcomes[number] = Outcome(
-                    request.order, Result.FAILED, None, f"not released: {error}", Cause.HERE
+                self.outcomes[number] = ProvisionResult(
+                    request.order, ProvisionStatus.FAILED, None, f"not released: {error}", FailureCause.HERE
                 )

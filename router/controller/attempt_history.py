@@ -6,21 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from router.controller.causes import Cause
-from router.controller.lifecycle import GAVE_UP, GOES_ON, Reason, is_transient, kept_step, manifest_of
-from router.controller.workspaces import Before
+from router.controller.causes import FailureCause
+from router.controller.lifecycle import (
+    GAVE_UP,
+    RESUMABLE_REASONS,
+    ReleaseReason,
+    confirmed_manifest,
+    confirmed_step,
+    is_transient,
+)
+from router.controller.workspaces import ResumePoint
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 _LONGEST_PAUSE = timedelta(minutes=15)
 _FIRST_PAUSE = timedelta(seconds=15)
 # A shorter checkpoint interval would leave no time for training, however short the notices are.
-LEAST_INTERVAL_S = 10.0
-_REFUSED = frozenset({Cause.SHORT.value, Cause.QUOTA.value, Cause.PRICE.value})
+MIN_CHECKPOINT_INTERVAL_S = 10.0
+_REFUSED = frozenset({FailureCause.SHORT.value, FailureCause.QUOTA.value, FailureCause.PRICE.value})
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class AttemptHistory:
     """The attempts of one order, sorted by number; there is at least one.
 
     ``steps`` and ``manifests`` hold the last checkpoint that the machines of each attempt confirmed. ``transient``: the
@@ -40,13 +47,13 @@ class Chain:
         return self.attempts[-1]
 
     @property
-    def before(self) -> Before:
+    def before(self) -> ResumePoint:
         """Return what the next attempt resumes from.
 
         That is the last confirmed step of any attempt, with the id of the attempt that may still be training.
         """
         alive = next((attempt for attempt in reversed(self.attempts) if not attempt.phase.is_over), self.last)
-        return Before(alive.id, max(self.steps), self._manifest)
+        return ResumePoint(alive.id, max(self.steps), self._manifest)
 
     @property
     def saved_by(self) -> Attempt:
@@ -83,7 +90,7 @@ class Chain:
 
         Lost machines say nothing about the training and do not count.
         """
-        return sum(attempt.reason == Reason.FAILED for attempt in self._attempts_without_save)
+        return sum(attempt.reason == ReleaseReason.FAILED for attempt in self._attempts_without_save)
 
     @property
     def _attempts_without_save(self) -> tuple[Attempt, ...]:
@@ -101,14 +108,14 @@ class Chain:
         return gone + min(_LONGEST_PAUSE, _FIRST_PAUSE * (1 << min(self.in_vain - 2, 10)))
 
 
-def chain_of(store: Store, attempt: Attempt) -> Chain:
+def history_of(store: StateStore, attempt: Attempt) -> AttemptHistory:
     """Return the history that an attempt belongs to."""
-    history = order_chain(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
+    history = order_history(store, attempt.plan, attempt.job, attempt.gang, attempt.start)
     assert history is not None
     return history
 
 
-def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -> Chain | None:
+def order_history(store: StateStore, plan: str, job: str, gang: str, start: datetime) -> AttemptHistory | None:
     """Return the history of an order; None before its first attempt."""
     attempts = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
     if not attempts:
@@ -116,7 +123,7 @@ def order_chain(store: Store, plan: str, job: str, gang: str, start: datetime) -
     return _chain(attempts, {attempt.id: store.nodes(attempt.id) for attempt in attempts})
 
 
-def chains_of(store: Store, attempts: Iterable[Attempt]) -> dict[str, Chain]:
+def histories_of(store: StateStore, attempts: Iterable[Attempt]) -> dict[str, AttemptHistory]:
     """Return the histories of these attempts, by attempt id.
 
     A job with an attempt that cannot be read has no history.
@@ -140,31 +147,31 @@ def _order_key(attempt: Attempt) -> tuple[str, str, str, datetime]:
     return attempt.plan, attempt.job, attempt.gang, attempt.start
 
 
-def _chain(attempts_unsorted: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> Chain:
+def _chain(attempts_unsorted: Iterable[Attempt], nodes: Mapping[str, Sequence[NodeRecord]]) -> AttemptHistory:
     attempts = tuple(sorted(attempts_unsorted, key=lambda a: a.number))
     steps, manifests = [], []
     for attempt in attempts:
         attempt_nodes = nodes.get(attempt.id, ())
-        steps.append(kept_step(attempt, attempt_nodes) if attempt.kept_step is None else attempt.kept_step)
-        manifests.append(manifest_of(attempt, attempt_nodes))
+        steps.append(confirmed_step(attempt, attempt_nodes) if attempt.kept_step is None else attempt.kept_step)
+        manifests.append(confirmed_manifest(attempt, attempt_nodes))
     last = attempts[-1]
     machines = tuple(tuple(nodes.get(attempt.id, ())) for attempt in attempts)
-    return Chain(attempts, tuple(steps), tuple(manifests), is_transient(last, machines[-1]), machines)
+    return AttemptHistory(attempts, tuple(steps), tuple(manifests), is_transient(last, machines[-1]), machines)
 
 
-def waits(store: Store, attempts: Sequence[Attempt], *, crashes: int) -> tuple[Chain, ...]:
+def resumable_histories(store: StateStore, attempts: Sequence[Attempt], *, crashes: int) -> tuple[AttemptHistory, ...]:
     """Return the histories, among those whose newest attempt is in ``attempts`` and over, that are to resume.
 
     A job resumes when machines were lost, when none could be obtained, or when its training crashed in a way that need
     not happen again, fewer than ``crashes`` times without progress.
     """
-    chains = chains_of(store, attempts)
+    chains = histories_of(store, attempts)
     return tuple(
         chain for attempt_id, chain in chains.items() if chain.last.id == attempt_id and _is_resumable(chain, crashes)
     )
 
 
-def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> None:
+def give_up(store: StateStore, chain: AttemptHistory, reason: str, why: str, at: datetime) -> None:
     """Mark the job of a history as given up; attempts that are not over stay as they are."""
 
     def marked(attempt: Attempt) -> Attempt | None:
@@ -174,14 +181,14 @@ def give_up(store: Store, chain: Chain, reason: str, why: str, at: datetime) -> 
     store.update(chain.last.id, marked)
 
 
-def _is_resumable(chain: Chain, crashes: int) -> bool:
+def _is_resumable(chain: AttemptHistory, crashes: int) -> bool:
     last = chain.last
     if last.phase is not Phase.FAILED or not all(attempt.phase.is_over for attempt in chain.attempts):
         return False
     # A gang that never came up is left to the command that applied the plan.
     if all(attempt.met_at is None for attempt in chain.attempts):
         return False
-    if last.reason == Reason.FAILED and last.met_at is not None:
+    if last.reason == ReleaseReason.FAILED and last.met_at is not None:
         return chain.transient and chain.crashed_in_vain < crashes
     # A gang that failed before all ranks met says nothing about the training.
-    return last.reason in GOES_ON or last.reason == Reason.FAILED
+    return last.reason in RESUMABLE_REASONS or last.reason == ReleaseReason.FAILED

@@ -12,21 +12,21 @@ from typing import Any
 
 import yaml
 
-from router.agent.config import Config, parse
+from router.agent.config import AgentConfig, parse_config
 from router.controller.scripts import FETCH_AGENT, MOUNT_NVME, UNIT
 
 # The smallest user data limit of any cloud, in bytes before encoding for transport.
-LARGEST = 16 * 1024
+MAX_USER_DATA_BYTES = 16 * 1024
 
 ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
 
 
-class TooLarge(ValueError):  # noqa: N818
+class UserDataTooLargeError(ValueError):
     """The user data exceeds the limit of the clouds; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class AgentAt:
+class AgentDownload:
     """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
 
     Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/011-node-agent.md).
@@ -36,7 +36,7 @@ class AgentAt:
     sha256: str
 
     @classmethod
-    def of(cls, coordinator: str, agent: bytes) -> AgentAt:
+    def of(cls, coordinator: str, agent: bytes) -> AgentDownload:
         """Return the download at the coordinator with that base URL."""
         digest = hashlib.sha256(agent).hexdigest()
         return cls(f"{coordinator.rstrip('/')}/v1/agents/{digest}", digest)
@@ -52,8 +52,8 @@ class Bootstrap:
     certificate.
     """
 
-    config: Config
-    agent: bytes | AgentAt = field(repr=False)
+    config: AgentConfig
+    agent: bytes | AgentDownload = field(repr=False)
     token: str = field(repr=False)
     plain: Mapping[str, str] = field(default_factory=dict)
     secret: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -61,7 +61,7 @@ class Bootstrap:
     ca: str | None = None
 
 
-def cloud_init(spec: Bootstrap) -> str:
+def render_cloud_init(spec: Bootstrap) -> str:
     """Return the user data; the same spec always gives the same text.
 
     Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
@@ -80,7 +80,7 @@ def cloud_init(spec: Bootstrap) -> str:
     if spec.local_nvme is not None:
         files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
         commands.append([f"{OPT}/mount-nvme.sh", spec.local_nvme])
-    if isinstance(spec.agent, AgentAt):
+    if isinstance(spec.agent, AgentDownload):
         files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
         authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
         fetch = [f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority]
@@ -99,16 +99,16 @@ def cloud_init(spec: Bootstrap) -> str:
         width=10_000,
         allow_unicode=True,
     )
-    if len(text.encode()) > LARGEST:
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
         inline = isinstance(spec.agent, bytes)
-        raise TooLarge(
-            f"user data of {len(text.encode()):,} bytes, at most {LARGEST:,} fit: "
+        raise UserDataTooLargeError(
+            f"user data of {len(text.encode()):,} bytes, at most {MAX_USER_DATA_BYTES:,} fit: "
             + ("let the machine fetch the agent" if inline else "shorten the command and the environment of the job")
         )
     return text
 
 
-def _machine_config(spec: Bootstrap) -> Config:
+def _machine_config(spec: Bootstrap) -> AgentConfig:
     work = f"{spec.local_nvme}/work" if spec.local_nvme is not None else f"{VAR}/work"
     mounts = spec.config.mounts
     if spec.local_nvme is not None and spec.config.code.kind == "image":
@@ -123,12 +123,12 @@ def _machine_config(spec: Bootstrap) -> Config:
         log_folder=LOGS,
         spool_folder=f"{VAR}/spool",
     )
-    return parse(json.loads(json.dumps(asdict(config))))
+    return parse_config(json.loads(json.dumps(asdict(config))))
 
 
-def _non_default_settings(config: Config) -> dict[str, Any]:
+def _non_default_settings(config: AgentConfig) -> dict[str, Any]:
     """Return the configuration without its default values, because user data is limited in size."""
-    plain = Config(
+    plain = AgentConfig(
         attempt="",
         job="",
         rank=-1,
@@ -144,7 +144,7 @@ def _non_default_settings(config: Config) -> dict[str, Any]:
     return {name: value for name, value in asdict(config).items() if value != default[name]}
 
 
-def _systemd_unit(config: Config) -> str:
+def _systemd_unit(config: AgentConfig) -> str:
     clean_up = f"-/usr/bin/env docker rm --force stepfare-{config.attempt}-{config.rank}"
     return UNIT.format(
         description=f"stepfare rank {config.rank} of {config.attempt}",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pricing.money import ZERO, Usd
 from router.jobs.limits import Limits, TeamBudget
-from router.ledger.budget import Budget, Scope, Spent
+from router.ledger.budget import Budget, Scope, SpentByOwner
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BudgetSource:
     """The origin of a team's budget and spending.
 
     ``hard``: the budget is a hard one (`stepfare budget`) and not the limits file's. ``counted``: the spending was
@@ -25,7 +25,7 @@ class Source:
     counted: bool
 
 
-def with_hard(limits: Limits, budgets: Iterable[Budget]) -> Limits:
+def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:
     """Return the limits with the hard budgets of teams; where the file has one too, the lower wins.
 
     ``budgets`` are those that hold in the month.
@@ -38,13 +38,13 @@ def with_hard(limits: Limits, budgets: Iterable[Budget]) -> Limits:
     return limits.model_copy(update={"teams": (*known, *new)})
 
 
-def with_spent(limits: Limits, spent: Spent) -> Limits:
+def fill_spending(limits: Limits, spent: SpentByOwner) -> Limits:
     """Return the limits with the spending of teams filled in where the file does not state it."""
     teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
     return limits.model_copy(update={"teams": teams})
 
 
-def sources(before: Limits, after: Limits) -> tuple[Source, ...]:
+def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:
     """Return the source of every team budget or spending that does not come from the limits file alone.
 
     ``before``: the limits file; ``after``: the limits after :func:`apply_hard_budgets` and :func:`fill_spending`.
@@ -58,7 +58,7 @@ def sources(before: Limits, after: Limits) -> tuple[Source, ...]:
         hard = file is None or team.budget != file.budget
         counted = file is None or "spent" not in file.model_fields_set
         if hard or counted:
-            changed.append(Source(team.team, team.budget, team.spent, hard, counted))
+            changed.append(BudgetSource(team.team, team.budget, team.spent, hard, counted))
     return tuple(changed)
 
 
@@ -66,7 +66,7 @@ def _with_lower_budget(team: TeamBudget, hard: Usd | None) -> TeamBudget:
     return team if hard is None or hard >= team.budget else team.model_copy(update={"budget": hard})
 
 
-def _with_counted_spending(team: TeamBudget, spent: Spent) -> TeamBudget:
+def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:
     if "spent" in team.model_fields_set:
         return team
     usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)

@@ -12,21 +12,21 @@ from collections.abc import Callable
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 
-from router.checkpoints.arrow_store import open_store
-from router.checkpoints.checkpoints import good, is_sized, manifest_at
+from router.checkpoints.arrow_store import open_arrow_store
+from router.checkpoints.checkpoints import find_complete_checkpoints, has_expected_sizes, read_manifest
 from router.checkpoints.errors import StorageError
-from router.checkpoints.manifest import name_of
-from router.checkpoints.object_store import Depot, opened
-from router.controller.attempt_history import Chain
-from router.controller.context import Site
-from router.controller.workspaces import Before
+from router.checkpoints.manifest import manifest_name
+from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
+from router.controller.attempt_history import AttemptHistory
+from router.controller.context import ControllerContext
+from router.controller.workspaces import ResumePoint
 from router.state.records import Attempt
 
 NOT_WHOLE, NOT_CONFIRMED = "checkpoint not whole", "checkpoint not confirmed"
 # A store that does not answer within this time is no longer waited for.
 _TIMEOUT_S, _POLL_S = 60.0, 0.05
 
-Opens = Callable[[str], Depot]
+OpenStore = Callable[[str], CheckpointStore]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,9 @@ class _StoreCheck:
     manifest: str = ""
 
 
-def confirmed(site: Site, attempt: Attempt, chain: Chain, opens: Opens | None = None) -> Before:
+def confirm_checkpoint(
+    site: ControllerContext, attempt: Attempt, chain: AttemptHistory, opens: OpenStore | None = None
+) -> ResumePoint:
     """Return what the attempt resumes from, checked against the store if one of the deploy file holds it.
 
     The manifest and the sizes of its files are checked. A false claim is removed from the attempts that made it, so
@@ -52,7 +54,7 @@ def confirmed(site: Site, attempt: Attempt, chain: Chain, opens: Opens | None = 
     store = next((url for url in sorted(site.deploy.stores_of(attempt.job)) if _is_named_by_store(before, url)), None)
     if store is None:
         return before
-    open_one = opens or (lambda url: opened(url, lambda text: open_store(text, site.environment)))
+    open_one = opens or (lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment)))
     result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
     if isinstance(result, str):
         site.store.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result)
@@ -69,29 +71,29 @@ def confirmed(site: Site, attempt: Attempt, chain: Chain, opens: Opens | None = 
         if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
             site.store.update(earlier.id, lambda old: replace(old, kept_step=step))
     site.store.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
-    return Before(before.attempt, step, manifest)
+    return ResumePoint(before.attempt, step, manifest)
 
 
-def _is_named_by_store(before: Before, store: str) -> bool:
+def _is_named_by_store(before: ResumePoint, store: str) -> bool:
     """Return whether the manifest's path is the one that the store would use for the step.
 
     Other layouts are the training's own matter.
     """
     path = store.partition("?")[0].removeprefix("file://")
-    return before.manifest.removeprefix("file://") == f"{path}/{name_of(before.step)}"
+    return before.manifest.removeprefix("file://") == f"{path}/{manifest_name(before.step)}"
 
 
-def _check_store(store: Depot, step: int) -> _StoreCheck:
-    claimed = manifest_at(store, step)
-    if claimed is not None and is_sized(store, claimed):
+def _check_store(store: CheckpointStore, step: int) -> _StoreCheck:
+    claimed = read_manifest(store, step)
+    if claimed is not None and has_expected_sizes(store, claimed):
         return _StoreCheck(whole=True)
-    for other in good(store):
+    for other in find_complete_checkpoints(store):
         if other.step < step:
             return _StoreCheck(False, other.step, store.where(other.name))
     return _StoreCheck(whole=False)
 
 
-def _ask_store(site: Site, check: Callable[[], _StoreCheck]) -> _StoreCheck | str:
+def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | str:
     """Return what was found, or why nothing could be found."""
     answer: Future[_StoreCheck] = Future()
 

@@ -12,27 +12,27 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from providers.errors import ProviderError
-from providers.notices import Announcements, CloudNotice
+from providers.notices import CloudNotice, NoticeQueue
 from providers.protocol import NoticeKind
-from router.controller.context import Tell
-from router.coordinator.ordering import after_notice
+from router.controller.context import Reporter
+from router.coordinator.ordering import order_after_notice
 from router.state.errors import StateError
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 # Reports of an agent and of its cloud within this time are the same notice.
-WINDOW = timedelta(minutes=5)
+DUPLICATE_WINDOW = timedelta(minutes=5)
 # An unknown machine may be one that is being provisioned: its notices stay in the queue this long.
 _UNKNOWN_FOR = timedelta(minutes=2)
 WAIT_S = 10.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
 _JOIN_S = 1.0
 
-Open = Callable[[], Announcements]
+OpenQueue = Callable[[], NoticeQueue]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class QueuePoll:
     """The counts of one read of a queue.
 
     ``kept`` notices were stored; ``known`` ones were stored before; ``others`` are about machines that are not ours, or
@@ -45,7 +45,7 @@ class Taken:
     unreadable: int = 0
 
 
-class Hearing:
+class CloudQueueListener:
     """Reads one queue and stores the notices about machines of attempts that are not over. For one thread.
 
     ``clock`` dates what is stored; ``wall_clock`` says how much of a machine's time is left. A queue belongs to one
@@ -54,16 +54,16 @@ class Hearing:
 
     def __init__(
         self,
-        store: Store,
-        queue: Announcements,
+        store: StateStore,
+        queue: NoticeQueue,
         clock: Callable[[], datetime],
         wall_clock: Callable[[], datetime],
-        tell: Tell,
+        tell: Reporter,
     ) -> None:
         self._store, self._queue = store, queue
         self._clock, self._wall_clock, self._tell = clock, wall_clock, tell
 
-    def poll(self, wait_s: float) -> Taken:
+    def poll(self, wait_s: float) -> QueuePoll:
         """Read the queue once, waiting at most ``wait_s`` seconds, and return the counts.
 
         ProviderError, StateError: notices that were not stored stay in the queue.
@@ -71,7 +71,7 @@ class Hearing:
         batch = self._queue.receive(wait_s)
         if not any(letter.notice for letter in batch.letters):
             self._queue.done(batch.letters)
-            return Taken(others=len(batch.letters), unreadable=batch.unreadable)
+            return QueuePoll(others=len(batch.letters), unreadable=batch.unreadable)
         attempts, nodes = self._store.overview.alive()
         machines = _by_machine(attempts, nodes)
         done, kept, known, others = [], 0, 0, 0
@@ -87,12 +87,12 @@ class Hearing:
                 others += 1
             done.append(letter)
         self._queue.done(done)
-        return Taken(kept, known, others, batch.unreadable)
+        return QueuePoll(kept, known, others, batch.unreadable)
 
     def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
         """Store the notice, and return whether it was new."""
         now = self._clock()
-        before = self._store.notices(attempt.id, now - WINDOW)
+        before = self._store.notices(attempt.id, now - DUPLICATE_WINDOW)
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):
             return False
         notice = NoticeRecord(
@@ -106,7 +106,7 @@ class Hearing:
             heard_at=now,
         )
         if said.kind is NoticeKind.INTERRUPTION and not said.is_going:
-            self._store.add_notice_with(notice, after_notice(notice, self._wall_clock()))
+            self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
         else:
             self._store.add_notice(notice)
         self._tell(attempt.job, f"{attempt.id}: {said.cloud} says of rank {node.rank}: {said.what}")
@@ -135,12 +135,12 @@ def _by_machine(
 
 
 @contextmanager
-def announced(
-    store: Store,
-    queues: Mapping[str, Open],
+def listen_for_notices(
+    store: StateStore,
+    queues: Mapping[str, OpenQueue],
     clock: Callable[[], datetime],
     wall_clock: Callable[[], datetime],
-    tell: Tell,
+    tell: Reporter,
 ) -> Iterator[None]:
     """Read these queues while the block runs, each in a thread of its own.
 
@@ -164,20 +164,20 @@ def announced(
 
 
 def _listen(
-    store: Store,
+    store: StateStore,
     name: str,
-    queue: Open,
+    queue: OpenQueue,
     clock: Callable[[], datetime],
     wall_clock: Callable[[], datetime],
-    tell: Tell,
+    tell: Reporter,
     stop: threading.Event,
 ) -> None:
-    listener: Hearing | None = None
+    listener: CloudQueueListener | None = None
     pause, is_failing = _FIRST_PAUSE_S, False
     while not stop.is_set():
         try:
             # The queue is opened anew after an error, because a failed cloud client stays unusable.
-            listener = listener or Hearing(store, queue(), clock, wall_clock, tell)
+            listener = listener or CloudQueueListener(store, queue(), clock, wall_clock, tell)
             result = listener.poll(WAIT_S)
         except Exception as error:
             if not is_failing and not stop.is_set():

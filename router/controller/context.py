@@ -10,17 +10,17 @@ from pathlib import Path
 
 from providers.fleet import Fleet
 from router.config.deploy_file import Deploy
-from router.controller.workspaces import Home
-from router.state.store import Store
-from terraform.cli_config import Plugins
+from router.controller.workspaces import CoordinatorEndpoint
+from router.state.store import StateStore
+from terraform.cli_config import PluginSources
 from terraform.runner import Runner
 from terraform.spec import Host
 
-Tell = Callable[[str, str], None]
+Reporter = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class ControllerContext:
     """Everything that provisioning and releasing machines needs.
 
     ``runs`` holds a run directory for each attempt. ``fleet`` opens a cloud's machines by tag, None where a cloud has
@@ -30,16 +30,16 @@ class Site:
     hosts are assigned to an attempt.
     """
 
-    store: Store
+    store: StateStore
     runner: Runner
     runs: Path
     deploy: Deploy
-    home: Home
+    home: CoordinatorEndpoint
     clock: Callable[[], datetime]
     wall_clock: Callable[[], datetime]
     fleet: Callable[[str], Fleet | None]
-    tell: Tell
-    plugins: Plugins = field(default_factory=Plugins)
+    tell: Reporter
+    plugins: PluginSources = field(default_factory=PluginSources)
     pool: Mapping[tuple[str, str], tuple[Host, ...]] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     stop: threading.Event = field(default_factory=threading.Event)

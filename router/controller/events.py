@@ -9,16 +9,16 @@ from enum import StrEnum
 
 from pricing.places import Market
 from router.agent import states
-from router.config.notify_entry import Happening
+from router.config.notify_entry import EventKind
 from router.controller.lifecycle import GAVE_UP
-from router.controller.metering import spent
+from router.controller.metering import cost_so_far
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 
 # The share of a gang's permitted cost at which people are warned, in percent.
 BUDGET_PERCENT = 90
 
 
-class Level(StrEnum):
+class EventLevel(StrEnum):
     """The severity of an event."""
 
     INFO = "info"
@@ -27,13 +27,13 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class GangEvent:
     """Something that people may want to hear of, reported once for each ``attempt`` and ``what``."""
 
     attempt: str
     job: str
-    what: Happening
-    level: Level
+    what: EventKind
+    level: EventLevel
     text: str
 
     @property
@@ -45,22 +45,22 @@ class Event:
 _FAILED = ("failed", "credentials", "job", "here", "given_up")
 _INTERRUPTED = ("interrupted", "lost")
 _LEVELS = {
-    Happening.FAILED: Level.ERROR,
-    Happening.INTERRUPTED: Level.WARNING,
-    Happening.MOVED: Level.INFO,
-    Happening.LATE: Level.WARNING,
-    Happening.BUDGET: Level.WARNING,
-    Happening.UNHEALTHY: Level.WARNING,
+    EventKind.FAILED: EventLevel.ERROR,
+    EventKind.INTERRUPTED: EventLevel.WARNING,
+    EventKind.MOVED: EventLevel.INFO,
+    EventKind.LATE: EventLevel.WARNING,
+    EventKind.BUDGET: EventLevel.WARNING,
+    EventKind.UNHEALTHY: EventLevel.WARNING,
 }
 
 
-def happenings(
+def find_events(
     attempts: Iterable[Attempt],
     nodes: Mapping[str, Sequence[NodeRecord]],
     notices: Iterable[NoticeRecord],
     notes: Iterable[JournalEntry],
     now: datetime,
-) -> tuple[Event, ...]:
+) -> tuple[GangEvent, ...]:
     """Return all events that are true now, reported before or not, in the order of ``attempts``.
 
     ``attempts``: those alive and those that ended recently. ``nodes``: the machines of those alive, by attempt.
@@ -72,24 +72,24 @@ def happenings(
     for notice in notices:
         notices_by_attempt.setdefault(notice.attempt, []).append(notice)
     gave_up = {note.attempt: str(note.details.get("why") or "") for note in notes if note.what == GAVE_UP}
-    events: list[Event] = []
+    events: list[GangEvent] = []
     for attempt in by_id.values():
         attempt_notices = notices_by_attempt.get(attempt.id, [])
         texts = {
-            Happening.INTERRUPTED: _interrupted(attempt, attempt_notices),
-            Happening.UNHEALTHY: _unhealthy(attempt, attempt_notices),
-            Happening.MOVED: _moved(attempt, by_id.get(attempt.resumes)),
-            Happening.FAILED: _failed(attempt, gave_up),
-            Happening.LATE: _late(attempt, now),
-            Happening.BUDGET: _budget(attempt, nodes.get(attempt.id, ()), now),
+            EventKind.INTERRUPTED: _interrupted(attempt, attempt_notices),
+            EventKind.UNHEALTHY: _unhealthy(attempt, attempt_notices),
+            EventKind.MOVED: _moved(attempt, by_id.get(attempt.resumes)),
+            EventKind.FAILED: _failed(attempt, gave_up),
+            EventKind.LATE: _late(attempt, now),
+            EventKind.BUDGET: _budget(attempt, nodes.get(attempt.id, ()), now),
         }
         events += [_event(attempt, what, text) for what, text in texts.items() if text]
     return tuple(events)
 
 
-def message(events: Sequence[Event], most: int) -> tuple[str, str, Level]:
+def render_message(events: Sequence[GangEvent], most: int) -> tuple[str, str, EventLevel]:
     """Return (title, text, level) of one message about one or more events; it names at most ``most`` of them."""
-    level = max((event.level for event in events), key=list(Level).index)
+    level = max((event.level for event in events), key=list(EventLevel).index)
     jobs = sorted({event.job for event in events})
     if len(events) == 1:
         return f"stepfare: {jobs[0]}: {events[0].what.value}", events[0].text, level
@@ -97,16 +97,16 @@ def message(events: Sequence[Event], most: int) -> tuple[str, str, Level]:
     return f"stepfare: {whose}: {len(events)} events", "\n".join(_lines(events, most)), level
 
 
-def _lines(events: Sequence[Event], most: int) -> Iterator[str]:
+def _lines(events: Sequence[GangEvent], most: int) -> Iterator[str]:
     # The worst events are named first, so that they are never the ones left out.
-    ranked = sorted(events, key=lambda event: -list(Level).index(event.level))
+    ranked = sorted(events, key=lambda event: -list(EventLevel).index(event.level))
     yield from (f"- {event.text}" for event in ranked[:most])
     if len(events) > most:
         yield f"- and {len(events) - most} more; see `stepfare status`"
 
 
-def _event(attempt: Attempt, what: Happening, text: str) -> Event:
-    return Event(attempt.id, attempt.job, what, _LEVELS[what], f"{attempt.job} ({attempt.id}) {text}")
+def _event(attempt: Attempt, what: EventKind, text: str) -> GangEvent:
+    return GangEvent(attempt.id, attempt.job, what, _LEVELS[what], f"{attempt.job} ({attempt.id}) {text}")
 
 
 def _ended_for(attempt: Attempt, reasons: Sequence[str]) -> bool:
@@ -158,7 +158,7 @@ def _late(attempt: Attempt, now: datetime) -> str:
 
 def _budget(attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> str:
     # Reserved machines are paid for already and need no agreement.
-    cost = spent([node for node in nodes if node.market is not Market.RESERVED], now)
+    cost = cost_so_far([node for node in nodes if node.market is not Market.RESERVED], now)
     limit = attempt.at_risk_usd
     if attempt.phase.is_over or limit.nanos <= 0 or 100 * cost.nanos < BUDGET_PERCENT * limit.nanos:
         return ""

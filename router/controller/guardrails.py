@@ -13,14 +13,14 @@ from enum import StrEnum
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import is_stale
-from pricing.places import MADE_UP_CLOUDS
+from pricing.places import SIMULATED_CLOUDS
 from router.controller.orders import Order
 from router.jobs.limits import Limits
-from router.planning.listings import Listing, listings_by_accelerator
+from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.plan import Line, Plan
 
 
-class Cause(StrEnum):
+class RefusalReason(StrEnum):
     """Why an order is refused."""
 
     EXPIRED = "expired"
@@ -34,7 +34,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class CostLimits:
     """Money limits for one command; None is no limit. Above ``approve_above``, ``approved_by`` must name somebody."""
 
     max_cost: Usd | None = None
@@ -46,7 +46,7 @@ class Guard:
 class Refusal:
     """One reason why an order is refused; with ``job`` "" it concerns all orders together."""
 
-    cause: Cause
+    cause: RefusalReason
     job: str
     what: str
     remedy: str = ""
@@ -54,11 +54,11 @@ class Refusal:
     @property
     def is_age(self) -> bool:
         """Return whether the refusal is about the plan's age alone."""
-        return self.cause is Cause.EXPIRED
+        return self.cause is RefusalReason.EXPIRED
 
 
 @dataclass(frozen=True, slots=True)
-class PriceNow:
+class CurrentPrice:
     """The current price of a line, in dollars an hour for all its machines.
 
     It is None when the line is no longer sold. ``unsure`` says that the book could not be refreshed there.
@@ -69,12 +69,12 @@ class PriceNow:
     unsure: bool
 
 
-def prices_now(orders: Iterable[Order], book: PriceBook, limits: Limits) -> tuple[PriceNow, ...]:
+def current_prices(orders: Iterable[Order], book: PriceBook, limits: Limits) -> tuple[CurrentPrice, ...]:
     """Return the current price of each line in ``book``, with the discounts and reservations of ``limits``.
 
     Where the line leaves the zone open, the cheapest zone counts. Raises InvalidInputError as a plan does.
     """
-    by_place: dict[tuple[str, str, str, str], list[Listing]] = {}
+    by_place: dict[tuple[str, str, str, str], list[OfferListing]] = {}
     for listings in listings_by_accelerator(book, limits).values():
         for listing in listings:
             offer = listing.offer
@@ -84,7 +84,7 @@ def prices_now(orders: Iterable[Order], book: PriceBook, limits: Limits) -> tupl
     return tuple(_price_now(line, by_place) for order in orders for line in order.lines)
 
 
-def _price_now(line: Line, by_place: dict[tuple[str, str, str, str], list[Listing]]) -> PriceNow:
+def _price_now(line: Line, by_place: dict[tuple[str, str, str, str], list[OfferListing]]) -> CurrentPrice:
     place = (line.cloud, line.region, line.instance_type, line.market)
     fitting = [
         listing.offer
@@ -92,13 +92,13 @@ def _price_now(line: Line, by_place: dict[tuple[str, str, str, str], list[Listin
         if line.zone is None or listing.offer.zone in (None, line.zone)
     ]
     if not fitting:
-        return PriceNow(line, None, unsure=False)
+        return CurrentPrice(line, None, unsure=False)
     cheapest = min(fitting, key=lambda offer: (offer.usd_per_hour, offer.key))
-    return PriceNow(line, cheapest.usd_per_hour.times(line.machines), is_stale(cheapest))
+    return CurrentPrice(line, cheapest.usd_per_hour.times(line.machines), is_stale(cheapest))
 
 
-def refusals(
-    plan: Plan, prices: Sequence[PriceNow], guard: Guard, now: datetime, *, at_risk: Usd, book: PriceBook
+def find_refusals(
+    plan: Plan, prices: Sequence[CurrentPrice], guard: CostLimits, now: datetime, *, at_risk: Usd, book: PriceBook
 ) -> tuple[Refusal, ...]:
     """Return every reason against applying orders now that put ``at_risk`` at stake; empty when there is none.
 
@@ -115,43 +115,43 @@ def refusals(
 def _expired(plan: Plan, now: datetime) -> Iterator[Refusal]:
     if now > plan.expires_at:
         what = f"the plan was good until {plan.expires_at:%Y-%m-%d %H:%MZ}"
-        yield Refusal(Cause.EXPIRED, "", what, "plan again on today's prices")
+        yield Refusal(RefusalReason.EXPIRED, "", what, "plan again on today's prices")
 
 
 def _outdated_book(plan: Plan, book: PriceBook) -> Iterator[Refusal]:
     if book.as_of < plan.book_as_of:
         current, planned = (f"{moment:%Y-%m-%d %H:%MZ}" for moment in (book.as_of, plan.book_as_of))
         what = f"the price book is of {current}, the plan was made with one of {planned}"
-        yield Refusal(Cause.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
+        yield Refusal(RefusalReason.BOOK, "", what, "check with the book it was made with, or a newer one (--book)")
 
 
-def _price_refusals(prices: Sequence[PriceNow], book: PriceBook) -> Iterator[Refusal]:
+def _price_refusals(prices: Sequence[CurrentPrice], book: PriceBook) -> Iterator[Refusal]:
     known = {region.id.cloud for region in book.regions}
     for price in prices:
         line = price.line
         place = "/".join(filter(None, (line.cloud, line.region, line.zone, line.instance_type, line.market)))
         if price.usd_per_hour is None:
-            elsewhere = line.cloud in MADE_UP_CLOUDS - known
+            elsewhere = line.cloud in SIMULATED_CLOUDS - known
             remedy = f"prices of {line.cloud}, a made-up cloud, are in --book sandbox" if elsewhere else "plan again"
-            yield Refusal(Cause.GONE, line.job, f"{place} is no longer in the price book", remedy)
+            yield Refusal(RefusalReason.GONE, line.job, f"{place} is no longer in the price book", remedy)
         elif price.usd_per_hour > line.max_usd_per_hour:
             what = (
                 f"{place} costs ${price.usd_per_hour} an hour now, above the plan's ceiling of ${line.max_usd_per_hour}"
             )
-            yield Refusal(Cause.PRICE, line.job, what, "plan again")
+            yield Refusal(RefusalReason.PRICE, line.job, what, "plan again")
 
 
-def _cost_refusals(at_risk: Usd, guard: Guard) -> Iterator[Refusal]:
+def _cost_refusals(at_risk: Usd, guard: CostLimits) -> Iterator[Refusal]:
     if guard.max_cost is not None and at_risk > guard.max_cost:
         yield Refusal(
-            Cause.COST,
+            RefusalReason.COST,
             "",
             f"up to {_cents(at_risk)} is at risk, {_cents(guard.max_cost)} is allowed",
             "raise --max-cost",
         )
     if guard.approve_above is not None and at_risk > guard.approve_above and not guard.approved_by:
         what = f"up to {_cents(at_risk)} is at risk, and above {_cents(guard.approve_above)} somebody must approve"
-        yield Refusal(Cause.APPROVAL, "", what, "name them with --approved-by")
+        yield Refusal(RefusalReason.APPROVAL, "", what, "name them with --approved-by")
 
 
 def _cents(amount: Usd) -> str:

@@ -13,11 +13,11 @@ from functools import partial
 
 from pricing.book import PriceBook
 from router.agent import control
-from router.controller.attempt_history import chain_of
-from router.controller.checkpoint_transfer import goes_on_from, told
-from router.controller.context import Site
+from router.controller.attempt_history import history_of
+from router.controller.checkpoint_transfer import prepare_resume_point, with_resume_point
+from router.controller.context import ControllerContext
 from router.controller.release import release
-from router.coordinator.saves import saved_for
+from router.coordinator.saves import save_answers
 from router.state.records import Attempt, Phase
 
 # The time limit for a checkpoint without time pressure.
@@ -25,7 +25,7 @@ SAVES_WITHIN_S = 300.0
 _POLL_S = 0.2
 
 
-def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phase | None = None) -> bool:
+def order_save(site: ControllerContext, attempt: Attempt, name: str, reason: str, phase: Phase | None = None) -> bool:
     """Order every rank to save, optionally moving the attempt to ``phase``, and return whether the order was written.
 
     It is not written if the attempt was changed meanwhile or is over. ``name`` is the order's id, ``reason`` a word of
@@ -48,7 +48,7 @@ def order_save(site: Site, attempt: Attempt, name: str, reason: str, phase: Phas
     return site.store.update(attempt.id, with_order).order_id == name
 
 
-def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str, book: PriceBook) -> None:
+def hand_over(site: ControllerContext, old: Attempt, new: Attempt, reason: str, message: str, book: PriceBook) -> None:
     """Save and release the old gang, and let the new one resume from its last checkpoint.
 
     All ranks of the new gang wait until that checkpoint is in their region. A repeated call resumes where the last one
@@ -69,7 +69,9 @@ def hand_over(site: Site, old: Attempt, new: Attempt, reason: str, message: str,
     following.result()
 
 
-def _resume_after(site: Site, old: Attempt, new: Attempt, book: PriceBook, release_tried: threading.Event) -> None:
+def _resume_after(
+    site: ControllerContext, old: Attempt, new: Attempt, book: PriceBook, release_tried: threading.Event
+) -> None:
     """Tell the new gang what it resumes from, once nobody of the old gang can save any more.
 
     Until then, and while the checkpoint is copied, the coordinator lets the new gang wait
@@ -78,19 +80,19 @@ def _resume_after(site: Site, old: Attempt, new: Attempt, book: PriceBook, relea
     while not _can_save_no_more(site, old):
         if release_tried.wait(_POLL_S) and not _can_save_no_more(site, old):
             return
-    before = goes_on_from(site, book, new, chain_of(site.store, new))
-    site.store.update(new.id, partial(told, before))
+    before = prepare_resume_point(site, book, new, history_of(site.store, new))
+    site.store.update(new.id, partial(with_resume_point, before))
 
 
-def _can_save_no_more(site: Site, old: Attempt) -> bool:
+def _can_save_no_more(site: ControllerContext, old: Attempt) -> bool:
     current = site.store.attempt(old.id)
     return current is None or current.phase.is_over or all(node.ended_reason for node in site.store.nodes(old.id))
 
 
-def _wait_for_save(site: Site, attempt: Attempt, name: str) -> None:
+def _wait_for_save(site: ControllerContext, attempt: Attempt, name: str) -> None:
     ends = time.monotonic() + SAVES_WITHIN_S
     while time.monotonic() < ends and not site.stop.is_set():
-        answers, now = saved_for(site.store, attempt.id, name), site.store.attempt(attempt.id)
+        answers, now = save_answers(site.store, attempt.id, name), site.store.attempt(attempt.id)
         if answers.is_saved or len(answers.failed) == attempt.machines:
             return
         if now is None or now.result or not now.phase.is_up:

@@ -14,7 +14,7 @@ _UNOBSERVED_SHARE = 0.5
 
 
 @dataclass(slots=True)
-class Silence:
+class HeartbeatMonitor:
     """Measures how long each rank has been silent, by this process's own clock.
 
     The clocks of machines cannot be trusted, and a cloud's may run fast. A time in which nobody observed counts as half

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from router.controller.context import Site
+from router.controller.context import ControllerContext
 from router.state.records import Attempt, NodeRecord
 from terraform.module_metadata import needs_hosts
 from terraform.spec import Host
@@ -18,8 +18,8 @@ class TooFewHostsError(ValueError):
     """Too few hosts are free: other gangs use them, or the pool lists no addresses."""
 
 
-def free_hosts(
-    site: Site, attempt: Attempt, nodes: tuple[NodeRecord, ...]
+def assign_hosts(
+    site: ControllerContext, attempt: Attempt, nodes: tuple[NodeRecord, ...]
 ) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
     """Return a free host for each rank, and the nodes with their addresses; no hosts where machines are created.
 

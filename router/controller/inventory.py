@@ -11,23 +11,23 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from providers.errors import ProviderError
-from router.controller.context import Site
+from router.controller.context import ControllerContext
 from router.state.records import Attempt
-from terraform.events import Event
+from terraform.events import TerraformEvent
 from terraform.module_metadata import machine_resource
 
 _REFUSED = "refused"
 
 
 @dataclass(slots=True)
-class Witness:
+class MachineInventory:
     """Records from Terraform's events about one attempt since when each machine costs money."""
 
-    site: Site
+    site: ControllerContext
     attempt: Attempt
     _failed: set[int] = field(default_factory=set)
 
-    def saw(self, event: Event) -> None:
+    def saw(self, event: TerraformEvent) -> None:
         """Record a machine that Terraform begins to create or has deleted.
 
         A machine whose creation began exists. One that was deleted did exist, though nobody may have seen when it
@@ -38,11 +38,11 @@ class Witness:
             return
         match event.kind, event.action:
             case "apply_start", "create":
-                began(self.site, self.attempt, rank, self.site.clock())
+                record_machine_start(self.site, self.attempt, rank, self.site.clock())
             case "apply_errored", "create":
                 self._failed.add(rank)
             case "apply_complete", "delete" if rank not in self._refused_before():
-                began(self.site, self.attempt, rank, self.attempt.made_at or self.site.clock())
+                record_machine_start(self.site, self.attempt, rank, self.attempt.made_at or self.site.clock())
 
     def refused(self) -> None:
         """Record that the cloud provided no machines: those that failed never existed.
@@ -61,7 +61,7 @@ class Witness:
         return {e.details.get("rank") for e in self.site.store.journal(self.attempt.id) if e.what == _REFUSED}
 
 
-def look(site: Site, attempt: Attempt) -> None:
+def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
     """Record machines that exist without a recorded start.
 
     Asks the cloud only if there may be some; an error of the cloud is not taken for "none".
@@ -83,10 +83,10 @@ def look(site: Site, attempt: Attempt) -> None:
         ) and machine.rank in unrecorded:
             # A cloud's clock may differ from ours, above all where ours runs fast.
             since = machine.since if machine.since is not None and first <= machine.since <= now else first
-            began(site, attempt, machine.rank, since)
+            record_machine_start(site, attempt, machine.rank, since)
 
 
-def began(site: Site, attempt: Attempt, rank: int, at: datetime) -> None:
+def record_machine_start(site: ControllerContext, attempt: Attempt, rank: int, at: datetime) -> None:
     """Record that the machine of that rank exists since then, unless an earlier start is known."""
     node = next((node for node in site.store.nodes(attempt.id) if node.rank == rank), None)
     if node is not None and node.made_at is None:

@@ -12,12 +12,12 @@ from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 # A training that reports no steps counts as resumed after this many seconds.
 RESUMES_WITHIN_S = 120.0
 # The seconds that coordinator and agent take to report a checkpoint, beyond the time of the order.
-SAYING_S = 3.0
+REPORTING_S = 3.0
 # A shell reports a process that was ended by a signal as 128 plus the signal's number.
 _BY_SIGNAL = 128
 
 
-class Reason(StrEnum):
+class ReleaseReason(StrEnum):
     """Why a gang is released; the value is stored as the attempt's ``reason``."""
 
     FINISHED = "finished"
@@ -31,13 +31,13 @@ class Reason(StrEnum):
 GIVEN_UP, GAVE_UP = "given_up", "given up"
 _UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 # The process that provisioned the next gang was told to stop: the next process provisions it.
-PUT_OFF = "put_off"
+POSTPONED = "put_off"
 # After these the job resumes, elsewhere or later in the same place, because the fault was not its own.
-GOES_ON = frozenset(
+RESUMABLE_REASONS = frozenset(
     {
-        Reason.INTERRUPTED.value,
-        Reason.LOST.value,
-        Reason.MOVED.value,
+        ReleaseReason.INTERRUPTED.value,
+        ReleaseReason.LOST.value,
+        ReleaseReason.MOVED.value,
         "unhealthy",
         "short",
         "quota",
@@ -45,13 +45,13 @@ GOES_ON = frozenset(
         "throttled",
         "crashed",
         "here",
-        PUT_OFF,
+        POSTPONED,
     }
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PhaseChange:
     """The attempt enters another phase; ``text`` says so to a person."""
 
     phase: Phase
@@ -59,16 +59,16 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class ReleaseDecision:
     """The gang is to be released; ``message`` says why, ``ranks`` names the ranks that caused it."""
 
-    reason: Reason
+    reason: ReleaseReason
     message: str
     ranks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GangStatus:
     """One observation of an attempt.
 
     ``lost``: ranks that were silent for too long. ``up_s``: seconds since all ranks met. ``ordered_s``: seconds since
@@ -86,7 +86,7 @@ class Seen:
     refused: str = ""
 
 
-def next_step(status: Seen) -> Turn | Leave | None:
+def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
     """Return the next transition of a gang that is up; None if it needs none."""
     attempt = status.attempt
     if not attempt.phase.is_up:
@@ -95,30 +95,30 @@ def next_step(status: Seen) -> Turn | Leave | None:
         return _transition_after_result(status)
     if status.lost:
         ranks = ", ".join(map(str, status.lost))
-        reason = Reason.INTERRUPTED if _preempted_ranks(status) else Reason.LOST
-        return Leave(reason, f"rank {ranks} was lost", (*sorted({*_preempted_ranks(status), *status.lost}),))
+        reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.LOST
+        return ReleaseDecision(reason, f"rank {ranks} was lost", (*sorted({*_preempted_ranks(status), *status.lost}),))
     if attempt.phase in _UNDISTURBED_PHASES and _preempted_ranks(status):
         # The notice came while the gang was being provisioned: nobody was told to save, and there is nothing to save
         # yet.
-        return Leave(Reason.INTERRUPTED, _reason_text(status), _preempted_ranks(status))
+        return ReleaseDecision(ReleaseReason.INTERRUPTED, _reason_text(status), _preempted_ranks(status))
     match attempt.phase:
         case Phase.READY if _have_all_started(status.nodes):
             if attempt.resumes and attempt.first_step:
-                return Turn(Phase.RESUMING, f"{attempt.id} resumes after step {attempt.first_step}")
-            return Turn(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+                return PhaseChange(Phase.RESUMING, f"{attempt.id} resumes after step {attempt.first_step}")
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
         case Phase.RESUMING if _has_resumed(status):
-            return Turn(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
         case Phase.NOTICED:
-            return Turn(Phase.CHECKPOINTING, f"{attempt.id}: {_reason_text(status)}; every rank is told to save")
+            return PhaseChange(Phase.CHECKPOINTING, f"{attempt.id}: {_reason_text(status)}; every rank is told to save")
         case Phase.CHECKPOINTING:
             return _transition_while_saving(status)
         case Phase.MIGRATING:
             # The decision was made before: only the release is missing.
-            return Leave(_release_reason(status), attempt.message or _reason_text(status))
+            return ReleaseDecision(_release_reason(status), attempt.message or _reason_text(status))
     return None
 
 
-def how_it_ended(nodes: Sequence[NodeRecord], result: str) -> str:
+def describe_end(nodes: Sequence[NodeRecord], result: str) -> str:
     """Describe in words how the training ended: the first rank that failed says why."""
     for node in nodes:
         if node.ended_reason not in ("", states.FINISHED, states.STOPPED):
@@ -127,17 +127,17 @@ def how_it_ended(nodes: Sequence[NodeRecord], result: str) -> str:
     return result
 
 
-def kept_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
+def confirmed_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
     """Return the last step that is confirmed as saved; work up to it is never repeated."""
     return max([attempt.first_step, *(node.saved_step for node in nodes if node.saved_step is not None)])
 
 
 def last_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
     """Return the last step that was done, as far as any rank reported."""
-    return max([kept_step(attempt, nodes), *(node.step for node in nodes if node.step is not None)])
+    return max([confirmed_step(attempt, nodes), *(node.step for node in nodes if node.step is not None)])
 
 
-def manifest_of(attempt: Attempt, nodes: Sequence[NodeRecord]) -> str:
+def confirmed_manifest(attempt: Attempt, nodes: Sequence[NodeRecord]) -> str:
     """Return the location of the manifest of :func:`confirmed_step`, "" where nothing was saved."""
     saved = [(node.saved_step, node.saved_manifest) for node in nodes if node.saved_step is not None]
     step, manifest = max(saved, default=(-1, ""), key=lambda pair: pair[0])
@@ -153,13 +153,13 @@ def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
         return False
     crashed = [node.exit_code for node in nodes if node.ended_reason == states.CRASHED]
     by_signal = any(code is None or code > _BY_SIGNAL for code in crashed)
-    return by_signal or kept_step(attempt, nodes) > attempt.first_step
+    return by_signal or confirmed_step(attempt, nodes) > attempt.first_step
 
 
-def _transition_after_result(status: Seen) -> Leave | None:
+def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
     attempt = status.attempt
     if attempt.result == states.FINISHED:
-        return Leave(Reason.FINISHED, how_it_ended(status.nodes, attempt.result))
+        return ReleaseDecision(ReleaseReason.FINISHED, describe_end(status.nodes, attempt.result))
     # After a crash the other ranks are told to stop, and report that. A silent rank lost its machine, and the rest
     # crashed because of that.
     silent = {node.rank for node in status.nodes if not node.ended_reason}
@@ -167,29 +167,33 @@ def _transition_after_result(status: Seen) -> Leave | None:
         if not silent <= set(status.lost):
             return None
         ranks = ", ".join(map(str, sorted(silent)))
-        return Leave(
-            Reason.LOST, f"rank {ranks} was lost; {how_it_ended(status.nodes, attempt.result)}", (*sorted(silent),)
+        return ReleaseDecision(
+            ReleaseReason.LOST,
+            f"rank {ranks} was lost; {describe_end(status.nodes, attempt.result)}",
+            (*sorted(silent),),
         )
     if attempt.result == states.STOPPED and not _preempted_ranks(status):
         # Nobody ordered the stop: the machine was shut down without a notice that reached us.
         down = tuple(node.rank for node in status.nodes if node.ended_reason == states.STOPPED)
-        return Leave(Reason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down)
+        return ReleaseDecision(
+            ReleaseReason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down
+        )
     # The training of a preempted machine may end in any way.
-    reason = Reason.INTERRUPTED if _preempted_ranks(status) else Reason.FAILED
-    return Leave(reason, how_it_ended(status.nodes, attempt.result), _preempted_ranks(status))
+    reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.FAILED
+    return ReleaseDecision(reason, describe_end(status.nodes, attempt.result), _preempted_ranks(status))
 
 
-def _transition_while_saving(status: Seen) -> Leave | None:
+def _transition_while_saving(status: GangStatus) -> ReleaseDecision | None:
     attempt = status.attempt
     if status.saved is not None:
-        return Leave(
+        return ReleaseDecision(
             _release_reason(status), f"{_reason_text(status)}; step {status.saved} is saved", _preempted_ranks(status)
         )
-    over = status.ordered_s is None or status.ordered_s > attempt.order_seconds + SAYING_S
+    over = status.ordered_s is None or status.ordered_s > attempt.order_seconds + REPORTING_S
     if status.refused or over:
         why = status.refused or f"nothing was saved within {attempt.order_seconds:.0f} s"
-        step = kept_step(attempt, status.nodes)
-        return Leave(
+        step = confirmed_step(attempt, status.nodes)
+        return ReleaseDecision(
             _release_reason(status),
             f"{_reason_text(status)}; {why}: step {step} is what counts",
             _preempted_ranks(status),
@@ -197,18 +201,18 @@ def _transition_while_saving(status: Seen) -> Leave | None:
     return None
 
 
-def _release_reason(status: Seen) -> Reason:
-    if status.attempt.phase is Phase.MIGRATING and status.attempt.reason in set(Reason):
-        return Reason(status.attempt.reason)
-    return Reason.INTERRUPTED if _preempted_ranks(status) else Reason.MOVED
+def _release_reason(status: GangStatus) -> ReleaseReason:
+    if status.attempt.phase is Phase.MIGRATING and status.attempt.reason in set(ReleaseReason):
+        return ReleaseReason(status.attempt.reason)
+    return ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.MOVED
 
 
-def _preempted_ranks(status: Seen) -> tuple[int, ...]:
+def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
     """Return the ranks whose machine is preempted, as their cloud announced."""
     return tuple(sorted({notice.rank for notice in status.notices if notice.kind == states.INTERRUPTION}))
 
 
-def _reason_text(status: Seen) -> str:
+def _reason_text(status: GangStatus) -> str:
     for notice in status.notices:
         if notice.kind == states.INTERRUPTION:
             left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
@@ -221,6 +225,6 @@ def _have_all_started(nodes: Sequence[NodeRecord]) -> bool:
     return all(node.agent in (states.RUNNING, states.ENDED) for node in nodes)
 
 
-def _has_resumed(status: Seen) -> bool:
+def _has_resumed(status: GangStatus) -> bool:
     steps = [node.step for node in status.nodes if node.step is not None]
     return max(steps, default=-1) > status.attempt.first_step or (not steps and status.up_s > RESUMES_WITHIN_S)

@@ -10,10 +10,10 @@ from itertools import accumulate, pairwise
 from pricing.money import Usd
 from pricing.places import Market
 from router.controller.orders import Order
-from router.controller.time_use import Course, Stretch, course_of, stretches
-from router.controller.usage_entries import whose
+from router.controller.time_use import TimeSegment, TrainingRecord, split_machine_time, training_record_of
+from router.controller.usage_entries import attempt_fields
 from router.jobs.spec import Job
-from router.ledger.entry import Entry, Kind, Use, utc
+from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord
 
@@ -24,7 +24,7 @@ SUNK = "sunk"
 
 def planned_entries(
     plan: str, orders: Iterable[Order], jobs: dict[str, Job], digests: dict[str, str], at: datetime
-) -> tuple[Entry, ...]:
+) -> tuple[LedgerEntry, ...]:
     """Return one entry per line of every order; reservations are entered at their amortised price.
 
     ``jobs`` and ``digests`` are by job name: KeyError for a job that is missing.
@@ -36,11 +36,11 @@ def planned_entries(
     )
 
 
-def _planned_entry(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> Entry:
+def _planned_entry(plan: str, order: Order, number: int, job: Job, digest: str, at: datetime) -> LedgerEntry:
     line = order.lines[number]
-    return Entry(
+    return LedgerEntry(
         key=f"planned {plan} {order.gang} {utc(order.start).isoformat()} {number}",
-        kind=Kind.PLANNED,
+        kind=LedgerEntryKind.PLANNED,
         recorded_at=utc(at),
         plan=plan,
         job=order.job,
@@ -71,8 +71,8 @@ def _planned_entry(plan: str, order: Order, number: int, job: Job, digest: str, 
 
 
 def metered_entries(
-    attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: Course | None = None
-) -> tuple[Entry, ...]:
+    attempt: Attempt, nodes: Sequence[NodeRecord], at: datetime, course: TrainingRecord | None = None
+) -> tuple[LedgerEntry, ...]:
     """Return the entries for the life of every machine that existed and is gone, at its planned price.
 
     A machine has one entry for each segment of time with one use, with the machine's id, what priced it, and what one
@@ -83,25 +83,27 @@ def metered_entries(
     A machine that was gone within the same microsecond cost nothing and has no entry. The gang's steps are entered with
     rank 0, on its work; the lost ones on its lost work.
     """
-    course = course or course_of(attempt, nodes, (), None)
+    course = course or training_record_of(attempt, nodes, (), None)
     return tuple(
         entry
         for node in nodes
         if node.made_at is not None and node.gone_at is not None
-        for entry in _machine_entries(attempt, node, stretches(node.made_at, node.gone_at, course), at)
+        for entry in _machine_entries(attempt, node, split_machine_time(node.made_at, node.gone_at, course), at)
     )
 
 
-def _machine_entries(attempt: Attempt, node: NodeRecord, segments: Sequence[Stretch], at: datetime) -> Iterator[Entry]:
+def _machine_entries(
+    attempt: Attempt, node: NodeRecord, segments: Sequence[TimeSegment], at: datetime
+) -> Iterator[LedgerEntry]:
     saved_steps = (attempt.kept_step or attempt.first_step) - attempt.first_step
     lost_total = (attempt.last_step or 0) - (attempt.kept_step or 0)
-    steps = _spread_steps(saved_steps if node.rank == 0 else 0, segments, (Use.WORK, Use.OVERRUN))
-    lost_steps = _spread_steps(lost_total if node.rank == 0 else 0, segments, (Use.RESTART_LOST_WORK,))
+    steps = _spread_steps(saved_steps if node.rank == 0 else 0, segments, (MachineUse.WORK, MachineUse.OVERRUN))
+    lost_steps = _spread_steps(lost_total if node.rank == 0 else 0, segments, (MachineUse.RESTART_LOST_WORK,))
     cost_before = Usd(0)
     sunk = node.reservation_cost == SUNK
     for number, segment in enumerate(segments):
         cost_until = Usd(0) if node.unpriced else node.usd_per_hour.over(segment.end - segments[0].start)
-        yield Entry(
+        yield LedgerEntry(
             key=f"metered {attempt.id} {node.rank} {segment.start.isoformat()}",
             use=segment.use,
             period=Month.of(segment.start),
@@ -126,12 +128,12 @@ def _machine_entries(attempt: Attempt, node: NodeRecord, segments: Sequence[Stre
             on_demand_usd_per_hour=node.on_demand_usd_per_hour,
             steps=steps[number],
             lost_steps=lost_steps[number],
-            **whose(attempt, at),
+            **attempt_fields(attempt, at),
         )
         cost_before = cost_until
 
 
-def _spread_steps(steps: int, segments: Sequence[Stretch], uses: Collection[Use]) -> list[int]:
+def _spread_steps(steps: int, segments: Sequence[TimeSegment], uses: Collection[MachineUse]) -> list[int]:
     """Return the steps spread over the segments of these uses, by time; over the last segment where there are none."""
     weights = [segment.ticks if segment.use in uses else 0 for segment in segments]
     if not any(weights):
@@ -140,7 +142,7 @@ def _spread_steps(steps: int, segments: Sequence[Stretch], uses: Collection[Use]
     return [end - begin for begin, end in pairwise([0, *ends])]
 
 
-def spent(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
+def cost_so_far(nodes: Iterable[NodeRecord], now: datetime) -> Usd:
     """Return what the machines have cost until now, running ones included."""
     return Usd.total(
         node.usd_per_hour.over(max((node.gone_at or now) - node.made_at, timedelta(0)))

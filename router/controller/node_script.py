@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict, replace
 from urllib.parse import urlsplit
 
-from router.agent.config import LOOPBACK, Config, parse
-from router.controller.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge
+from router.agent.config import LOOPBACK, AgentConfig, parse_config
+from router.controller.bootstrap import MAX_USER_DATA_BYTES, AgentDownload, Bootstrap, UserDataTooLargeError
 
 # Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
 SECRET_FILES = ("token", "env.json")
@@ -55,7 +55,7 @@ os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "age
 '''
 
 
-def node_script(spec: Bootstrap, agent: AgentAt) -> str:
+def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
     """Return the script, which downloads and starts the agent; the same spec always gives the same text.
 
     Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
@@ -80,15 +80,15 @@ def node_script(spec: Bootstrap, agent: AgentAt) -> str:
         loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
         sha256=repr(agent.sha256),
     )
-    if len(text.encode()) > LARGEST:
-        raise TooLarge(
-            f"{len(text.encode()):,} bytes for the node's script, at most {LARGEST:,} fit: "
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
+        raise UserDataTooLargeError(
+            f"{len(text.encode()):,} bytes for the node's script, at most {MAX_USER_DATA_BYTES:,} fit: "
             "shorten the command and the environment of the job"
         )
     return text
 
 
-def _script_config(spec: Bootstrap) -> Config:
+def _script_config(spec: Bootstrap) -> AgentConfig:
     config = replace(
         spec.config,
         workdir="work",
@@ -98,11 +98,11 @@ def _script_config(spec: Bootstrap) -> Config:
         log_folder="log.d",
         spool_folder="spool",
     )
-    return parse(json.loads(json.dumps(asdict(config))))
+    return parse_config(json.loads(json.dumps(asdict(config))))
 
 
-def _non_default_settings(config: Config) -> dict[str, object]:
-    bare = Config(
+def _non_default_settings(config: AgentConfig) -> dict[str, object]:
+    bare = AgentConfig(
         attempt="",
         job="",
         rank=-1,

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from router.config.notify_entry import Happening
-from router.controller.context import Site
-from router.controller.events import Event, happenings, message
+from router.config.notify_entry import EventKind
+from router.controller.context import ControllerContext
+from router.controller.events import GangEvent, find_events, render_message
 from router.controller.lifecycle import GAVE_UP
-from router.controller.notify_channels import Channel, channels
+from router.controller.notify_channels import Channel, open_channels
 from router.state.errors import StateError
 from router.state.records import NodeRecord
-from router.state.store import Store
+from router.state.store import StateStore
 
 LOOK_SECONDS = 2.0
 # Attempts that ended longer ago are no news.
-LATELY = timedelta(hours=1)
+NEWS_WINDOW = timedelta(hours=1)
 # The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
 TRIES = 5
 PAUSES = (1.0, 5.0, 15.0, 60.0)
@@ -30,7 +30,7 @@ MOST_WAITING, MOST_NAMED = 500, 20
 CLOSE_SECONDS = 10.0
 TOLD = "told"
 # Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
-Note = Callable[[str], None]
+ReportTrouble = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _Queue:
     """Events that one channel was not told yet, oldest first."""
 
     channel: Channel
-    waiting: deque[Event] = field(default_factory=deque)
+    waiting: deque[GangEvent] = field(default_factory=deque)
     tries: int = 0
     due_at: float = 0.0
 
@@ -52,12 +52,12 @@ class Notifier:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         to: Sequence[Channel],
-        wanted: Collection[Happening],
+        wanted: Collection[EventKind],
         clock: Callable[[], datetime],
-        note: Note,
-        heard: Callable[[Event], None] = lambda _: None,
+        note: ReportTrouble,
+        heard: Callable[[GangEvent], None] = lambda _: None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._wanted, self._clock = store, frozenset(wanted), clock
@@ -71,7 +71,7 @@ class Notifier:
     def look(self) -> None:
         """Find new events in the state and queue them. On a StateError the next look finds them."""
         now = self._clock()
-        since = now - LATELY
+        since = now - NEWS_WINDOW
         overview = self._store.overview
         attempts, nodes = overview.alive()
         notes = overview.notes((GAVE_UP,), self._seq)
@@ -83,10 +83,10 @@ class Notifier:
         # Jobs that were given up long ago are not reported now.
         gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
         attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
-        self.tell(happenings(attempts_known, by_attempt, self._store.notices(since=since), lately, now))
+        self.tell(find_events(attempts_known, by_attempt, self._store.notices(since=since), lately, now))
         self._seq = max([self._seq, *(note.seq for note in notes)])
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def tell(self, events: Iterable[GangEvent]) -> None:
         """Queue the events that were not reported before; waits for nothing but the state. StateError."""
         with self._lock:
             if self._told is None:
@@ -113,7 +113,7 @@ class Notifier:
                 events = tuple(queue.waiting)
             if not events or not (at_once or self._ticks() >= queue.due_at):
                 continue
-            if queue.channel.send(*message(events, MOST_NAMED)):
+            if queue.channel.send(*render_message(events, MOST_NAMED)):
                 if queue.tries:
                     self._note(f"{queue.channel.name} takes messages again")
                 queue.tries, queue.due_at = 0, 0.0
@@ -127,12 +127,12 @@ class Notifier:
                 self._note(f"{queue.channel.name} was not told of {len(events)} events")
                 self._remove_queued(queue, events)
 
-    def _enqueue(self, queue: _Queue, event: Event) -> None:
+    def _enqueue(self, queue: _Queue, event: GangEvent) -> None:
         queue.waiting.append(event)
         while len(queue.waiting) > MOST_WAITING:
             self._mark_reported(queue.waiting.popleft())
 
-    def _remove_queued(self, queue: _Queue, events: Iterable[Event]) -> None:
+    def _remove_queued(self, queue: _Queue, events: Iterable[GangEvent]) -> None:
         """Remove events that were reported or given up from the queue."""
         with self._lock:
             for event in events:
@@ -140,7 +140,7 @@ class Notifier:
                     queue.waiting.popleft()
                     self._mark_reported(event)
 
-    def _mark_reported(self, event: Event) -> None:
+    def _mark_reported(self, event: GangEvent) -> None:
         channels_left = self._open.get(event.key, 0) - 1
         self._open[event.key] = channels_left
         if channels_left <= 0:
@@ -153,14 +153,14 @@ class Notifier:
 
 
 @contextmanager
-def notifying(site: Site, heard: Callable[[Event], None] = lambda _: None) -> Iterator[Notifier]:
+def run_notifier(site: ControllerContext, heard: Callable[[GangEvent], None] = lambda _: None) -> Iterator[Notifier]:
     """Find and report events in a thread of its own while the block runs.
 
     Events that wait at the end have a few seconds. ``heard`` receives every event. InvalidInputError for an address
     that is missing or that nothing can be sent to.
     """
     notify = site.deploy.notify
-    to = channels(notify.addresses(site.environment))
+    to = open_channels(notify.addresses(site.environment))
     notifier = Notifier(site.store, to, notify.events, site.clock, lambda text: site.tell("notify", text), heard)
     stop = threading.Event()
     thread = threading.Thread(target=_notify_until_stopped, args=(notifier, site, stop), name="notify", daemon=True)
@@ -172,7 +172,7 @@ def notifying(site: Site, heard: Callable[[Event], None] = lambda _: None) -> It
         thread.join(CLOSE_SECONDS)
 
 
-def _notify_until_stopped(notifier: Notifier, site: Site, stop: threading.Event) -> None:
+def _notify_until_stopped(notifier: Notifier, site: ControllerContext, stop: threading.Event) -> None:
     last_error, is_last = "", False
     while not is_last:
         is_last = stop.wait(LOOK_SECONDS)

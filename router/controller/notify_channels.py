@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pricing.problems import InvalidInputError
-from router.controller.events import Level
+from router.controller.events import EventLevel
 
 _SEPARATOR = "://"
 
@@ -22,10 +22,10 @@ class Channel:
     """
 
     name: str
-    send: Callable[[str, str, Level], bool] = field(repr=False)
+    send: Callable[[str, str, EventLevel], bool] = field(repr=False)
 
 
-def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
+def open_channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
     """Return one channel per address. An address may hold a secret and is never shown.
 
     InvalidInputError for an address that apprise does not know, and where apprise is missing.
@@ -62,10 +62,10 @@ def channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
     return tuple(result)
 
 
-def _make_sender(target: Any) -> Callable[[str, str, Level], bool]:
-    kinds = {Level.INFO: "info", Level.WARNING: "warning", Level.ERROR: "failure"}
+def _make_sender(target: Any) -> Callable[[str, str, EventLevel], bool]:
+    kinds = {EventLevel.INFO: "info", EventLevel.WARNING: "warning", EventLevel.ERROR: "failure"}
 
-    def send(title: str, text: str, level: Level) -> bool:
+    def send(title: str, text: str, level: EventLevel) -> bool:
         try:
             return bool(target.notify(title=title, body=text, notify_type=kinds[level], body_format="text"))
         except Exception:

@@ -18,7 +18,7 @@ from router.controller.orders import Order
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.costing import day_of
-from router.planning.listings import Listing
+from router.planning.listings import OfferListing
 from router.planning.plan import Alternative, Line, Plan
 from router.state.records import Shortage
 
@@ -28,7 +28,7 @@ _FREE = UsdPerHour(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class MachineSpec:
     """One machine to be provisioned; prices are for it alone.
 
     ``price_as_of`` and ``price_source`` say where ``usd_per_hour`` is from; ``on_demand_usd_per_hour`` is filled in by
@@ -50,7 +50,7 @@ class Seat:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GangPlacement:
     """A gang in one place for one span of time.
 
     ``rank`` 0 is the plan's own placement; seats are in the order of the gang's ranks.
@@ -59,7 +59,7 @@ class Choice:
     rank: int
     cloud: str
     region: str
-    seats: tuple[Seat, ...]
+    seats: tuple[MachineSpec, ...]
     start: datetime
     end: datetime
 
@@ -94,9 +94,9 @@ class Choice:
         return f"{self.cloud}/{where or self.region} {' + '.join(parts)}"
 
 
-def choices_of(
-    order: Order, plan: Plan, job: Job, market: Mapping[str, Sequence[Listing]], tries: int
-) -> tuple[Choice, ...]:
+def placements_of(
+    order: Order, plan: Plan, job: Job, market: Mapping[str, Sequence[OfferListing]], tries: int
+) -> tuple[GangPlacement, ...]:
     """Return at most ``tries`` placements, best first and without duplicates.
 
     The order's own placement comes first, then the job's alternatives that can be ordered, cheapest plan first.
@@ -115,13 +115,13 @@ def choices_of(
     return tuple(found[:tries])
 
 
-def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
+def placement_from(candidate: Candidate, start: datetime, end: datetime) -> GangPlacement:
     """Return the placement of a candidate from now on, with ceilings as for fallbacks.
 
     ``rank`` is 0, because the candidate is a plan of its own.
     """
     seats = tuple(
-        Seat(
+        MachineSpec(
             part.offer.zone,
             part.offer.instance_type,
             part.offer.market,
@@ -136,10 +136,10 @@ def choice_from(candidate: Candidate, start: datetime, end: datetime) -> Choice:
         for part in sorted(candidate.parts, key=lambda p: (p.offer.market is Market.SPOT, p.offer.zone or ""))
         for _ in range(part.machines)
     )
-    return Choice(0, candidate.region.cloud, candidate.region.region, seats, start, end)
+    return GangPlacement(0, candidate.region.cloud, candidate.region.region, seats, start, end)
 
 
-def most_at_risk(choices: Iterable[Choice]) -> Usd:
+def maximum_cost(choices: Iterable[GangPlacement]) -> Usd:
     """Return the most that one gang may cost, wherever and however often it is provisioned.
 
     At each moment the gang is in one place, so it costs at most as much as the most expensive placement whose time is
@@ -155,7 +155,7 @@ def most_at_risk(choices: Iterable[Choice]) -> Usd:
     return total
 
 
-def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
+def blocking_shortage(choice: GangPlacement, shortages: Sequence[Shortage]) -> Shortage | None:
     """Return the remembered shortage that this placement would run into, None where there is none."""
     for shortage in shortages:
         for seat in choice.seats:
@@ -166,7 +166,7 @@ def short_of(choice: Choice, shortages: Sequence[Shortage]) -> Shortage | None:
     return None
 
 
-def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
+def fill_zones(choice: GangPlacement, zones: Mapping[str, str]) -> GangPlacement:
     """Return the placement with a zone on every machine, by instance type. KeyError names a type without one."""
     seats = tuple(
         seat if seat.zone is not None else replace(seat, zone=zones[seat.instance_type]) for seat in choice.seats
@@ -174,17 +174,17 @@ def with_zones(choice: Choice, zones: Mapping[str, str]) -> Choice:
     return replace(choice, seats=seats)
 
 
-def with_list_prices(choice: Choice, book: PriceBook) -> Choice:
+def fill_list_prices(choice: GangPlacement, book: PriceBook) -> GangPlacement:
     """Return the placement with each machine's on-demand list price there, where the book has it."""
 
-    def priced(seat: Seat) -> Seat:
+    def priced(seat: MachineSpec) -> MachineSpec:
         price = book.on_demand(RegionId(choice.cloud, choice.region), seat.zone, seat.instance_type)
         return replace(seat, on_demand_usd_per_hour=price)
 
     return replace(choice, seats=tuple(priced(seat) for seat in choice.seats))
 
 
-def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
+def zones_with_offers(choice: GangPlacement, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
     """Return for each instance type the first zone where the book sells it on every market that the placement needs.
 
     ``otherwise`` is used where the book knows no zone; types that remain without one are left out.
@@ -203,20 +203,20 @@ def zones_sold(choice: Choice, book: PriceBook, otherwise: str | None = None) ->
     return zone_by_type
 
 
-def _planned_placement(order: Order) -> Choice:
+def _planned_placement(order: Order) -> GangPlacement:
     first = order.lines[0]
     # Rank 0 leads the gang, so it is placed where no spot machine can be interrupted.
     lines = sorted(order.lines, key=lambda line: (line.market == Market.SPOT.value, line.zone or ""))
     seats = tuple(seat for line in lines for seat in _machines_of(line))
-    return Choice(0, first.cloud, first.region, seats, order.start, order.end)
+    return GangPlacement(0, first.cloud, first.region, seats, order.start, order.end)
 
 
-def _machines_of(line: Line) -> Iterator[Seat]:
+def _machines_of(line: Line) -> Iterator[MachineSpec]:
     reserved = line.market == Market.RESERVED.value
     rate = (line.amortised_usd_per_hour or _FREE) if reserved else line.usd_per_hour
     prices, ceilings = (_split_price(one, line.machines) for one in (rate, line.max_usd_per_hour))
     for price, ceiling in zip(prices, ceilings, strict=True):
-        yield Seat(
+        yield MachineSpec(
             line.zone,
             line.instance_type,
             Market(line.market),
@@ -236,7 +236,9 @@ def _split_price(rate: UsdPerHour, machines: int) -> list[UsdPerHour]:
     return [UsdPerHour(share.nanos) for share in Usd(rate.nanos).split([1] * machines)]
 
 
-def _fallback_placement(order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int) -> Choice | None:
+def _fallback_placement(
+    order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int
+) -> GangPlacement | None:
     market, spot = Market(alternative.market), alternative.market == Market.SPOT
     if not alternative.provisionable or alternative.lacks or alternative.finish is None:
         return None
@@ -246,7 +248,7 @@ def _fallback_placement(order: Order, plan: Plan, job: Job, alternative: Alterna
     price_of_all = (alternative.amortised_usd_per_hour or _FREE) if reserved else alternative.usd_per_hour
     ceiling = _ceiling(_FREE, market) if reserved else None
     seats = tuple(
-        Seat(
+        MachineSpec(
             alternative.zone,
             alternative.instance_type,
             market,
@@ -263,14 +265,14 @@ def _fallback_placement(order: Order, plan: Plan, job: Job, alternative: Alterna
     earliest = plan.as_of if job.earliest_start is None else max(job.earliest_start.at(plan.as_of), plan.as_of)
     # The gang needs no longer than in the plan, whenever it begins.
     end = max(order.end, order.start + (alternative.finish - earliest))
-    return Choice(rank, alternative.cloud, alternative.region, seats, order.start, end)
+    return GangPlacement(rank, alternative.cloud, alternative.region, seats, order.start, end)
 
 
 def _ceiling(price: UsdPerHour, market: Market) -> UsdPerHour:
     return price.scaled(_SPOT_CEILING) if market is Market.SPOT else price
 
 
-def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: Job) -> bool:
+def _is_for_sale(seat: MachineSpec, choice: GangPlacement, listings: Sequence[OfferListing], job: Job) -> bool:
     fitting = [
         listing
         for listing in listings
@@ -287,7 +289,7 @@ def _is_for_sale(seat: Seat, choice: Choice, listings: Sequence[Listing], job: J
     )
 
 
-def _has_same_machines(one: Choice, other: Choice) -> bool:
+def _has_same_machines(one: GangPlacement, other: GangPlacement) -> bool:
     return (one.cloud, one.region, sorted(map(_pool, one.seats))) == (
         other.cloud,
         other.region,
@@ -295,5 +297,5 @@ def _has_same_machines(one: Choice, other: Choice) -> bool:
     )
 
 
-def _pool(seat: Seat) -> tuple[str, str, str]:
+def _pool(seat: MachineSpec) -> tuple[str, str, str]:
     return (seat.zone or "", seat.instance_type, seat.market.value)

@@ -8,26 +8,26 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from router.agent import states
-from router.controller.attempt_history import Chain, chains_of
-from router.controller.job_history import past_of, same_machines
-from router.controller.lifecycle import kept_step, last_step
-from router.controller.quarantine import ShortNow, short_now
+from router.controller.attempt_history import AttemptHistory, histories_of
+from router.controller.job_history import matches_machines, policy_history_of
+from router.controller.lifecycle import confirmed_step, last_step
+from router.controller.quarantine import CurrentShortages, current_shortages
 from router.controller.replanner import TICK, Replanner
-from router.controller.status_snapshot import Picture
-from router.controller.stragglers import Paces
+from router.controller.status_snapshot import StatusSnapshot
+from router.controller.stragglers import StragglerMonitor
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
-from router.planning.remaining_work import fits
-from router.spot.options import parted, place_of
-from router.spot.policies.interface import Decision, Event, Here, Move, Observation
+from router.planning.remaining_work import fits_reservations
+from router.spot.options import build_option, partition_options
+from router.spot.policies.interface import CurrentPlacement, Decision, MoveDecision, Observation, PolicyEvent
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase, Shortage
 
 _HINTS = {
-    states.REBALANCE: Event.REBALANCE,
-    states.MAINTENANCE: Event.MAINTENANCE,
-    states.HEALTH: Event.HEALTH,
+    states.REBALANCE: PolicyEvent.REBALANCE,
+    states.MAINTENANCE: PolicyEvent.MAINTENANCE,
+    states.HEALTH: PolicyEvent.HEALTH,
 }
-_VOLUNTARY_EVENTS = (Event.REBALANCE, Event.MAINTENANCE, Event.PRICE)
+_VOLUNTARY_EVENTS = (PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE, PolicyEvent.PRICE)
 _LEAST_STAY = timedelta(minutes=30)
 
 
@@ -39,7 +39,7 @@ class Advice:
     """
 
     attempt: Attempt
-    event: Event
+    event: PolicyEvent
     decision: Decision
     notice: NoticeRecord | None = None
 
@@ -50,7 +50,7 @@ class _PlanContext:
 
     limits: Limits
     finder: CandidateFinder
-    short: ShortNow
+    short: CurrentShortages
     lately: Sequence[Shortage]
 
 
@@ -66,11 +66,11 @@ class Adviser:
     most_s: float = 0.2
     _seen_hints: set[tuple[str, int, str]] = field(default_factory=set)
     _asked_at: dict[str, datetime] = field(default_factory=dict)
-    _pending: dict[str, tuple[Event, NoticeRecord | None]] = field(default_factory=dict)
-    _paces: Paces = field(default_factory=Paces)
+    _pending: dict[str, tuple[PolicyEvent, NoticeRecord | None]] = field(default_factory=dict)
+    _paces: StragglerMonitor = field(default_factory=StragglerMonitor)
     _book: str = ""
 
-    def advise(self, alive: Sequence[Attempt], now: Picture) -> tuple[Advice, ...]:
+    def advise(self, alive: Sequence[Attempt], now: StatusSnapshot) -> tuple[Advice, ...]:
         """Return the advice for each attempt that runs undisturbed and about which there is something to ask.
 
         What takes longer than ``most_s`` is left for the next call; hints come first.
@@ -83,7 +83,7 @@ class Adviser:
             nodes = now.nodes.get(attempt.id, ())
             asked = self._event_of(attempt, now.notices.get(attempt.id, ()), nodes, priced=priced)
             before = self._pending.get(attempt.id)
-            if asked is not None and (before is None or (before[1] is None and asked[0] is not Event.TICK)):
+            if asked is not None and (before is None or (before[1] is None and asked[0] is not PolicyEvent.TICK)):
                 self._pending[attempt.id] = asked
         known = {attempt.id for attempt in now.alive}
         self._pending = {name: asked for name, asked in self._pending.items() if name in known}
@@ -92,10 +92,10 @@ class Adviser:
         self._paces.forget_but(known)
         return self._ask_pending({name: running[name] for name in self._pending if name in running}, now)
 
-    def _ask_pending(self, running: Mapping[str, Attempt], now: Picture) -> tuple[Advice, ...]:
+    def _ask_pending(self, running: Mapping[str, Attempt], now: StatusSnapshot) -> tuple[Advice, ...]:
         ends = time.monotonic() + self.most_s
         advice = []
-        chains = chains_of(self.replanner.site.store, running.values())
+        chains = histories_of(self.replanner.site.store, running.values())
         contexts: dict[str, _PlanContext] = {}
         for name in sorted(running, key=lambda one: self._pending[one][1] is None):
             attempt = running[name]
@@ -112,12 +112,12 @@ class Adviser:
 
     def _plan_context(self, attempt: Attempt) -> _PlanContext:
         limits = self.replanner.limits_of(attempt)
-        short = short_now(self.replanner.site)
+        short = current_shortages(self.replanner.site)
         return _PlanContext(limits, self.replanner.finder(limits), short, self.replanner.lately())
 
     def _event_of(
         self, attempt: Attempt, notices: Sequence[NoticeRecord], nodes: Sequence[NodeRecord], *, priced: bool
-    ) -> tuple[Event, NoticeRecord | None] | None:
+    ) -> tuple[PolicyEvent, NoticeRecord | None] | None:
         for notice in notices:
             key = (notice.attempt, notice.rank, notice.id)
             if notice.kind in _HINTS and key not in self._seen_hints:
@@ -125,20 +125,20 @@ class Adviser:
                 return _HINTS[notice.kind], notice
         now = self.replanner.site.clock()
         if priced:
-            return Event.PRICE, None
+            return PolicyEvent.PRICE, None
         if now - self._asked_at.setdefault(attempt.id, now) >= TICK:
             self._asked_at[attempt.id] = now
             slow = attempt.phase is Phase.RUNNING and self._paces.slower(attempt.id, nodes)
-            return (Event.HEALTH if slow else Event.TICK), None
+            return (PolicyEvent.HEALTH if slow else PolicyEvent.TICK), None
         return None
 
     def _decide(
         self,
         attempt: Attempt,
-        event: Event,
+        event: PolicyEvent,
         notice: NoticeRecord | None,
         nodes: Sequence[NodeRecord],
-        chain: Chain,
+        chain: AttemptHistory,
         context: _PlanContext,
     ) -> Decision | None:
         """Return the decision, or None where the attempt stays as it is.
@@ -147,26 +147,26 @@ class Adviser:
         """
         now, limits = self.replanner.site.clock(), context.limits
         job = self.replanner.left_of(chain)
-        if job is None or (event is Event.TICK and job.deadline is None):
+        if job is None or (event is PolicyEvent.TICK and job.deadline is None):
             return None
         candidates = context.finder.find(job)[0]
-        here = next((c for c in candidates if same_machines(c, attempt, nodes)), None)
+        here = next((c for c in candidates if matches_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        elsewhere = [c for c in candidates if c.key != here.key and fits(c, job, now)]
+        elsewhere = [c for c in candidates if c.key != here.key and fits_reservations(c, job, now)]
         policy = self.replanner.policy_for(attempt)
         short = context.short.under(policy)
-        others, closed = parted(elsewhere, [c for c in elsewhere if not short.has(c)], job, limits)
-        if event is Event.HEALTH and notice is None and not others:
+        others, closed = partition_options(elsewhere, [c for c in elsewhere if not short.has(c)], job, limits)
+        if event is PolicyEvent.HEALTH and notice is None and not others:
             return None  # A slow gang is better than none.
         leaves_in = None
-        if notice is not None and notice.seconds is not None and event is not Event.REBALANCE:
+        if notice is not None and notice.seconds is not None and event is not PolicyEvent.REBALANCE:
             leaves_in = timedelta(seconds=notice.seconds)
-        unsaved = last_step(attempt, nodes) - kept_step(attempt, nodes)
+        unsaved = last_step(attempt, nodes) - confirmed_step(attempt, nodes)
         # A gang that moves voluntarily saves when the next one is ready.
         saved = unsaved == 0 or event in _VOLUNTARY_EVENTS
-        current = Here(
-            place_of(replace(here, running=True), job, limits),
+        current = CurrentPlacement(
+            build_option(replace(here, running=True), job, limits),
             leaves_in,
             saved=saved,
             unsaved_hours=unsaved / here.on_time_steps_per_hour,
@@ -175,7 +175,7 @@ class Adviser:
         if job.checkpoint is not None:
             save = timedelta(seconds=job.checkpoint.size_gib / job.checkpoint.write_gib_per_s)
         deadline = None if job.deadline is None else job.deadline.at(now)
-        history = past_of(chain, job, candidates, context.lately, now)
+        history = policy_history_of(chain, job, candidates, context.lately, now)
         decision = policy.decide(
             Observation(
                 now,
@@ -192,12 +192,12 @@ class Adviser:
                 history.answers,
             )
         )
-        if isinstance(decision, Move) and here.key in decision.to:
+        if isinstance(decision, MoveDecision) and here.key in decision.to:
             # A running gang is not stopped to be provisioned anew in the same place.
             decision = replace(decision, to=decision.to[: decision.to.index(here.key)], keep=True)
             if not decision.to:
                 return None
         stayed = attempt.met_at is not None and now - attempt.met_at >= _LEAST_STAY
-        if isinstance(decision, Move) and event in _VOLUNTARY_EVENTS and not stayed:
+        if isinstance(decision, MoveDecision) and event in _VOLUNTARY_EVENTS and not stayed:
             return None  # A gang that moved a moment ago would only move to and fro.
         return decision

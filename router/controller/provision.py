@@ -13,41 +13,43 @@ from typing import TypeVar
 
 from providers.errors import ProviderError
 from router.agent import states
-from router.agent.config import Config
-from router.controller.causes import Cause, cause_of
-from router.controller.context import Site
-from router.controller.inventory import Witness, look
+from router.agent.config import AgentConfig
+from router.controller.causes import FailureCause, cause_of
+from router.controller.context import ControllerContext
+from router.controller.inventory import MachineInventory, record_found_machines
 from router.controller.usage_entries import DISK_GIB, PROVISIONING
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import StateLockedError, TerraformError
 from terraform.module_metadata import is_local, needs_hosts
-from terraform.outputs import MadeNode, made_nodes
-from terraform.runner import Applied
+from terraform.outputs import ProvisionedNode, parse_nodes
+from terraform.runner import ApplyResult
 from terraform.spec import WorkspaceSpec
 from terraform.workdir import forget_secrets, prepare
 
 T = TypeVar("T")
 _POLL_S = 0.1
 # A rank that was told to start reports it within two heartbeats and a little more.
-_START_S = 2 * Config.heartbeat_seconds + 5.0
+_START_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 # The cloud refused before there was a machine.
-_REFUSALS = frozenset({Cause.SHORT, Cause.QUOTA, Cause.PRICE, Cause.CREDENTIALS, Cause.THROTTLED})
+_REFUSALS = frozenset(
+    {FailureCause.SHORT, FailureCause.QUOTA, FailureCause.PRICE, FailureCause.CREDENTIALS, FailureCause.THROTTLED}
+)
 
 
-class Trouble(Exception):  # noqa: N818
+class ProvisionError(Exception):
     """A gang could not be provisioned.
 
     ``cause`` decides what is tried next. The message is for a person and holds no secret.
     """
 
-    def __init__(self, cause: Cause, message: str) -> None:
+    def __init__(self, cause: FailureCause, message: str) -> None:
         super().__init__(message)
         self.cause = cause
 
 
-def make(
-    site: Site, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
+def provision(
+    site: ControllerContext, attempt: Attempt, spec: WorkspaceSpec | None, when_whole: Callable[[], None] | None = None
 ) -> Attempt:
     """Provision the gang, and return the attempt once all ranks have met.
 
@@ -64,23 +66,25 @@ def make(
         # Own hosts and local processes have no disk that a cloud bills for.
         own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
         site.store.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
-    inventory = Witness(site, attempt)
+    inventory = MachineInventory(site, attempt)
     try:
         if spec is not None:
             prepare(directory, spec, plugins=site.plugins)
         preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
         site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
-            raise Trouble(Cause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}")
+            raise ProvisionError(
+                FailureCause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}"
+            )
         applied = site.runner.apply(directory, inventory.saw, preview=preview, stop=site.stop)
     except TerraformError as error:
         cause = cause_of(error)
-        if cause is Cause.STOPPED and not site.stop.is_set():
-            cause = Cause.HERE  # Another process stopped Terraform.
+        if cause is FailureCause.STOPPED and not site.stop.is_set():
+            cause = FailureCause.HERE  # Another process stopped Terraform.
         if cause in _REFUSALS:
             inventory.refused()
         remedy = f" ({error.remedy})" if error.remedy else ""
-        raise Trouble(cause, f"{error}{remedy}") from error
+        raise ProvisionError(cause, f"{error}{remedy}") from error
     nodes = _count_machines(site, attempt, applied)
     site.tell(attempt.job, f"{len(nodes)} machines are there, {attempt.id} waits for all ranks")
     attempt = _wait_for_ranks(site, attempt, when_whole)
@@ -101,14 +105,14 @@ def _retry_while_locked(action: Callable[[], T]) -> T:
     return action()
 
 
-def _count_machines(site: Site, attempt: Attempt, applied: Applied) -> tuple[MadeNode, ...]:
+def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyResult) -> tuple[ProvisionedNode, ...]:
     try:
-        nodes = made_nodes(applied.outputs)
+        nodes = parse_nodes(applied.outputs)
     except ValueError as error:
-        raise Trouble(Cause.FAILED, str(error)) from error
+        raise ProvisionError(FailureCause.FAILED, str(error)) from error
     if [node.rank for node in nodes] != list(range(attempt.machines)):
-        raise Trouble(Cause.SHORT, f"{len(nodes)} of {attempt.machines} machines came")
-    look(site, attempt)
+        raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {attempt.machines} machines came")
+    record_found_machines(site, attempt)
     now = site.clock()
     for node, record in zip(nodes, site.store.nodes(attempt.id), strict=True):
         site.store.set_node(
@@ -125,7 +129,7 @@ def _count_machines(site: Site, attempt: Attempt, applied: Applied) -> tuple[Mad
     return nodes
 
 
-def _release_unknown_machines(site: Site, attempt: Attempt, known: set[str]) -> None:
+def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: set[str]) -> None:
     """Release machines of this attempt that Terraform does not know.
 
     They were requested just when an earlier process was killed.
@@ -152,32 +156,34 @@ def _release_unknown_machines(site: Site, attempt: Attempt, known: set[str]) -> 
         site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
 
 
-def _wait_for_ranks(site: Site, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
+def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
     limit_s = site.deploy.patience.meet.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
         current = site.store.attempt(attempt.id)
         if current is None:
-            raise Trouble(Cause.HERE, f"{attempt.id} is gone from the state database")
+            raise ProvisionError(FailureCause.HERE, f"{attempt.id} is gone from the state database")
         if current.met_at is not None:
             if when_whole is not None:
                 when_whole()
             return _wait_for_start(site, current)
         if current.phase is not Phase.PROVISIONING:
-            raise Trouble(Cause.STOPPED, f"{attempt.id} was released by another process")
+            raise ProvisionError(FailureCause.STOPPED, f"{attempt.id} was released by another process")
         if current.result:
             # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
-            cause = Cause.JOB if current.result == states.NO_CODE else Cause.UNHEALTHY
-            raise Trouble(cause, _failure_text(site.store.nodes(attempt.id), current.result))
+            cause = FailureCause.JOB if current.result == states.NO_CODE else FailureCause.UNHEALTHY
+            raise ProvisionError(cause, _failure_text(site.store.nodes(attempt.id), current.result))
         if site.stop.is_set():
-            raise Trouble(Cause.STOPPED, "stopped")
+            raise ProvisionError(FailureCause.STOPPED, "stopped")
         if time.monotonic() > ends:
             missing = [str(node.rank) for node in site.store.nodes(attempt.id) if not node.agent]
-            raise Trouble(Cause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s")
+            raise ProvisionError(
+                FailureCause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s"
+            )
         time.sleep(_POLL_S)
 
 
-def _wait_for_start(site: Site, attempt: Attempt) -> Attempt:
+def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
     # Leaving now would leave ranks waiting for the word that all have met.
     ends = time.monotonic() + _START_S
     while time.monotonic() < ends and not site.stop.is_set():

@@ -15,19 +15,25 @@ from functools import partial
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError
-from router.controller.attempt_history import Chain, order_chain
-from router.controller.causes import Cause
-from router.controller.checkpoint_transfer import goes_on_from, told
-from router.controller.context import Site
-from router.controller.host_pool import TooFewHostsError, free_hosts
-from router.controller.lifecycle import PUT_OFF
+from router.controller.attempt_history import AttemptHistory, order_history
+from router.controller.causes import FailureCause
+from router.controller.checkpoint_transfer import prepare_resume_point, with_resume_point
+from router.controller.context import ControllerContext
+from router.controller.host_pool import TooFewHostsError, assign_hosts
+from router.controller.lifecycle import POSTPONED
 from router.controller.orders import Order
-from router.controller.placement_options import Choice, short_of, with_list_prices, with_zones, zones_sold
-from router.controller.provision import Trouble, make
-from router.controller.quarantine import pass_over
+from router.controller.placement_options import (
+    GangPlacement,
+    blocking_shortage,
+    fill_list_prices,
+    fill_zones,
+    zones_with_offers,
+)
+from router.controller.provision import ProvisionError, provision
+from router.controller.quarantine import mark_short
 from router.controller.release import release
-from router.controller.secret_refs import resolved
-from router.controller.workspaces import Before, Secrets, attempt_name, new_attempt, workspace
+from router.controller.secret_refs import resolve_environment
+from router.controller.workspaces import NodeSecrets, ResumePoint, attempt_name, build_workspace, new_attempt
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.module_metadata import needs_zones
@@ -37,7 +43,7 @@ from terraform.spec import WorkspaceSpec
 _TOKEN_BYTES = 32
 
 
-class Result(StrEnum):
+class ProvisionStatus(StrEnum):
     """The status of an order after an attempt to provision it."""
 
     READY = "ready"
@@ -50,18 +56,18 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProvisionResult:
     """The result of one order; ``attempt`` is the last one, ``cause`` why it failed."""
 
     order: Order
-    result: Result
+    result: ProvisionStatus
     attempt: Attempt | None = None
     message: str = ""
-    cause: Cause | None = None
+    cause: FailureCause | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ProvisionRequest:
     """An order with everything that provisioning it needs.
 
     ``plan`` is the digest; ``choices`` are best first. ``checkpoint_seconds``: how often the training is to save; None:
@@ -70,7 +76,7 @@ class Errand:
 
     plan: str
     order: Order
-    choices: tuple[Choice, ...]
+    choices: tuple[GangPlacement, ...]
     job: Job
     digest: str
     book: PriceBook
@@ -78,37 +84,43 @@ class Errand:
     policies: tuple[str, str] = ("", "")
 
 
-def standing(site: Site, plan: str, order: Order) -> Outcome | None:
+def existing_result(site: ControllerContext, plan: str, order: Order) -> ProvisionResult | None:
     """Return the result that the order already has, None when it is to be provisioned. Changes nothing."""
     for attempt in site.store.attempts(job=order.job, alive=True):
         if attempt.phase.is_up:
             mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
-            return Outcome(order, Result.RUNS if mine else Result.ELSEWHERE, attempt, f"as {attempt.id}")
+            return ProvisionResult(
+                order, ProvisionStatus.RUNS if mine else ProvisionStatus.ELSEWHERE, attempt, f"as {attempt.id}"
+            )
     # A training that finished is done, whatever orders the plan still has for it.
     for attempt in site.store.attempts(plan=plan, job=order.job):
         if attempt.phase is Phase.FINISHED:
-            return Outcome(order, Result.DONE, attempt, f"as {attempt.id}")
+            return ProvisionResult(order, ProvisionStatus.DONE, attempt, f"as {attempt.id}")
     if order.start - site.deploy.patience.early > site.clock():
-        return Outcome(order, Result.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
+        return ProvisionResult(order, ProvisionStatus.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
     return None
 
 
-def carry_out(site: Site, request: Errand) -> Outcome:
+def fulfil_order(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult:
     """Provision the gang of an order, trying its placements in turn, and return the result.
 
     Never raises for what a cloud or Terraform does; NotReleasedError when a half-done attempt could not be released.
     """
-    if (already := standing(site, request.plan, request.order)) is not None:
+    if (already := existing_result(site, request.plan, request.order)) is not None:
         return already
     resumed = _resume_or_release(site, request)
     if resumed is not None:
         return resumed
-    outcome = Outcome(request.order, Result.FAILED, None, "every place is remembered as short", Cause.SHORT)
+    outcome = ProvisionResult(
+        request.order, ProvisionStatus.FAILED, None, "every place is remembered as short", FailureCause.SHORT
+    )
     for tried, choice in enumerate(_open_choices(site, request), start=1):
         if site.stop.is_set():
-            return Outcome(request.order, Result.STOPPED, outcome.attempt, "stopped", Cause.STOPPED)
+            return ProvisionResult(
+                request.order, ProvisionStatus.STOPPED, outcome.attempt, "stopped", FailureCause.STOPPED
+            )
         outcome = _provision_choice(site, request, choice)
-        if outcome.result is Result.READY:
+        if outcome.result is ProvisionStatus.READY:
             return outcome
         if outcome.cause is None or not outcome.cause.tries_elsewhere:
             return outcome
@@ -117,12 +129,12 @@ def carry_out(site: Site, request: Errand) -> Outcome:
     return outcome
 
 
-def release_interrupted(site: Site, attempt: Attempt) -> Attempt:
+def release_half_done(site: ControllerContext, attempt: Attempt) -> Attempt:
     """Release an attempt that a crash left half done. NotReleasedError."""
     return release(site, attempt, attempt.reason or "crashed", attempt.message or "an earlier command was interrupted")
 
 
-def is_interrupted(attempt: Attempt) -> bool:
+def is_half_done(attempt: Attempt) -> bool:
     """Return whether the attempt is half done although nobody works on it.
 
     Only valid under the lock of the process that applies.
@@ -130,13 +142,13 @@ def is_interrupted(attempt: Attempt) -> bool:
     return attempt.phase in (Phase.PLANNED, Phase.PROVISIONING, Phase.RELEASING)
 
 
-def _resume_or_release(site: Site, request: Errand) -> Outcome | None:
+def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> ProvisionResult | None:
     """Resume what a crash left of this order.
 
     What cannot be resumed is released, and so are half-done attempts of the same job under other plans.
     """
     for attempt in site.store.attempts(job=request.order.job, alive=True):
-        if not is_interrupted(attempt):
+        if not is_half_done(attempt):
             continue
         mine = (attempt.plan, attempt.gang, attempt.start) == (request.plan, request.order.gang, request.order.start)
         directory = site.directory(attempt.directory)
@@ -149,18 +161,18 @@ def _resume_or_release(site: Site, request: Errand) -> Outcome | None:
                 _with_resume_point(site, request, attempt, copy=True) if attempt.resumes else attempt,
                 None,
             )
-            if outcome.result is Result.READY or outcome.cause is Cause.STOPPED:
+            if outcome.result is ProvisionStatus.READY or outcome.cause is FailureCause.STOPPED:
                 return outcome
         else:
             site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
-            release_interrupted(site, attempt)
+            release_half_done(site, attempt)
     return None
 
 
-def _open_choices(site: Site, request: Errand) -> Iterator[Choice]:
+def _open_choices(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
     """Yield the placements whose pools are not remembered as short, checked anew before each."""
     for choice in request.choices:
-        shortage = short_of(choice, site.store.shortages(site.clock()))
+        shortage = blocking_shortage(choice, site.store.shortages(site.clock()))
         if shortage is None:
             yield choice
         else:
@@ -168,44 +180,46 @@ def _open_choices(site: Site, request: Errand) -> Iterator[Choice]:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedAttempt:
     """An attempt that is recorded in the store and not provisioned yet. ``token`` is known here alone."""
 
     attempt: Attempt
-    choice: Choice
+    choice: GangPlacement
     token: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextAttempt:
     """The next attempt to record for an order.
 
     ``chain``: the order's attempts until now.
     """
 
-    request: Errand
-    choice: Choice
+    request: ProvisionRequest
+    choice: GangPlacement
     checkpoint_seconds: float | None
-    chain: Chain | None
+    chain: AttemptHistory | None
 
 
-def place(site: Site, requests: Sequence[Next]) -> list[Placed | Outcome]:
+def record_attempts(site: ControllerContext, requests: Sequence[NextAttempt]) -> list[PlacedAttempt | ProvisionResult]:
     """Record where orders are to be provisioned next, all at once; nothing is provisioned.
 
     Each resumes from what its earlier attempts saved. Returns a result instead of an attempt where machines would have
     no zone; that pool is avoided for a while.
     """
-    sold: Sold = {}
+    sold: ZoneCache = {}
     records = [_new_attempt(site, n.request, n.choice, n.checkpoint_seconds, n.chain, sold) for n in requests]
-    made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, Outcome)]
+    made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, ProvisionResult)]
     site.store.add_attempts(made)
     for one, n in zip(records, requests, strict=True):
-        if isinstance(one, Outcome):
-            pass_over(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
-    return [one if isinstance(one, Outcome) else one[0] for one in records]
+        if isinstance(one, ProvisionResult):
+            mark_short(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
+    return [one if isinstance(one, ProvisionResult) else one[0] for one in records]
 
 
-def make_placed(site: Site, request: Errand, placed: Placed, when_whole: Callable[[], None] | None) -> Outcome:
+def provision_recorded(
+    site: ControllerContext, request: ProvisionRequest, placed: PlacedAttempt, when_whole: Callable[[], None] | None
+) -> ProvisionResult:
     """Provision a recorded attempt, in one place, and return the result as :func:`fulfil_order` does.
 
     The attempt resumes from what the attempts before it have saved by now. That checkpoint is copied to its region
@@ -213,7 +227,9 @@ def make_placed(site: Site, request: Errand, placed: Placed, when_whole: Callabl
     """
     attempt = _with_resume_point(site, request, placed.attempt, copy=when_whole is None)
     if attempt.phase is not Phase.PLANNED:
-        return Outcome(request.order, Result.STOPPED, attempt, "released meanwhile", Cause.STOPPED)
+        return ProvisionResult(
+            request.order, ProvisionStatus.STOPPED, attempt, "released meanwhile", FailureCause.STOPPED
+        )
     try:
         with site.choosing:
             known = site.store.nodes(attempt.id)
@@ -222,21 +238,21 @@ def make_placed(site: Site, request: Errand, placed: Placed, when_whole: Callabl
                 if old != new:
                     site.store.set_node(attempt.id, new.rank, **_changed_fields(old, new))
     except TooFewHostsError as error:
-        return _fail_before_provisioning(site, request, attempt, Cause.SHORT, str(error))
+        return _fail_before_provisioning(site, request, attempt, FailureCause.SHORT, str(error))
     except (ValueError, InvalidInputError) as error:
-        return _fail_before_provisioning(site, request, attempt, Cause.HERE, str(error))
+        return _fail_before_provisioning(site, request, attempt, FailureCause.HERE, str(error))
     site.tell(attempt.job, f"making {placed.choice.place} as {attempt.id}")
     return _provision(site, request, attempt, spec, when_whole)
 
 
-def _with_resume_point(site: Site, request: Errand, attempt: Attempt, *, copy: bool) -> Attempt:
+def _with_resume_point(site: ControllerContext, request: ProvisionRequest, attempt: Attempt, *, copy: bool) -> Attempt:
     """Return the attempt with its resume point updated.
 
     ``copy``: the checkpoint is copied to the attempt's region where that does not take too long.
     """
     chain = _history(site, request)
-    before = goes_on_from(site, request.book, attempt, chain) if copy else _resume_point(chain)
-    return site.store.update(attempt.id, partial(told, before))
+    before = prepare_resume_point(site, request.book, attempt, chain) if copy else _resume_point(chain)
+    return site.store.update(attempt.id, partial(with_resume_point, before))
 
 
 def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
@@ -244,41 +260,50 @@ def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
     return {name: getattr(new, name) for name in names if getattr(new, name) != getattr(old, name)}
 
 
-def _fail_before_provisioning(site: Site, request: Errand, attempt: Attempt, cause: Cause, message: str) -> Outcome:
+def _fail_before_provisioning(
+    site: ControllerContext, request: ProvisionRequest, attempt: Attempt, cause: FailureCause, message: str
+) -> ProvisionResult:
     if cause.is_the_pools:
         _remember_shortage(site, attempt, cause)
-    return Outcome(request.order, Result.FAILED, release(site, attempt, cause.value, message), message, cause)
+    return ProvisionResult(
+        request.order, ProvisionStatus.FAILED, release(site, attempt, cause.value, message), message, cause
+    )
 
 
-def _history(site: Site, request: Errand) -> Chain | None:
+def _history(site: ControllerContext, request: ProvisionRequest) -> AttemptHistory | None:
     order = request.order
-    return order_chain(site.store, request.plan, order.job, order.gang, order.start)
+    return order_history(site.store, request.plan, order.job, order.gang, order.start)
 
 
-def _resume_point(chain: Chain | None) -> Before:
+def _resume_point(chain: AttemptHistory | None) -> ResumePoint:
     # The newest attempt is about to be provisioned: nothing can be resumed from it.
-    return Before() if chain is None else chain.before
+    return ResumePoint() if chain is None else chain.before
 
 
 # Zones by instance type, cached by the price book and the machines that they were looked up for.
-Sold = dict[tuple[object, ...], Mapping[str, str]]
+ZoneCache = dict[tuple[object, ...], Mapping[str, str]]
 
 
 def _new_attempt(
-    site: Site, request: Errand, choice: Choice, checkpoint_seconds: float | None, chain: Chain | None, sold: Sold
-) -> tuple[Placed, tuple[NodeRecord, ...]] | Outcome:
+    site: ControllerContext,
+    request: ProvisionRequest,
+    choice: GangPlacement,
+    checkpoint_seconds: float | None,
+    chain: AttemptHistory | None,
+    sold: ZoneCache,
+) -> tuple[PlacedAttempt, tuple[NodeRecord, ...]] | ProvisionResult:
     order = request.order
     number = 1 if chain is None else len(chain.attempts) + 1
     name = attempt_name(site.store.id, request.plan, order, number)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     try:
         if needs_zones(choice.cloud):
-            choice = with_zones(choice, _zone_by_type(site, request.book, choice, sold))
+            choice = fill_zones(choice, _zone_by_type(site, request.book, choice, sold))
     except KeyError as error:
         what = f"no zone of {choice.region} is known that sells {error.args[0]}"
         remedy = f"write clouds.{choice.cloud}.regions.{choice.region}.zone into the deploy file"
-        return Outcome(order, Result.FAILED, None, f"{what}: {remedy}", Cause.FAILED)
-    choice = with_list_prices(choice, request.book)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, f"{what}: {remedy}", FailureCause.FAILED)
+    choice = fill_list_prices(choice, request.book)
     attempt, nodes = new_attempt(
         name,
         request.plan,
@@ -293,20 +318,22 @@ def _new_attempt(
         checkpoint_seconds,
         request.policies,
     )
-    return Placed(attempt, choice, token), nodes
+    return PlacedAttempt(attempt, choice, token), nodes
 
 
-def _zone_by_type(site: Site, book: PriceBook, choice: Choice, sold: Sold) -> Mapping[str, str]:
+def _zone_by_type(
+    site: ControllerContext, book: PriceBook, choice: GangPlacement, sold: ZoneCache
+) -> Mapping[str, str]:
     key = (id(book), choice.cloud, choice.region, *sorted({(s.instance_type, s.market.value) for s in choice.seats}))
     if key not in sold:
-        sold[key] = zones_sold(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
+        sold[key] = zones_with_offers(choice, book, site.deploy.cloud(choice.cloud, choice.region).zone)
     return sold[key]
 
 
-def _provision_choice(site: Site, request: Errand, choice: Choice) -> Outcome:
+def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice: GangPlacement) -> ProvisionResult:
     order = request.order
     record = _new_attempt(site, request, choice, request.checkpoint_seconds, _history(site, request), {})
-    if isinstance(record, Outcome):
+    if isinstance(record, ProvisionResult):
         return record
     placed, nodes = record
     attempt, choice = placed.attempt, placed.choice
@@ -316,28 +343,34 @@ def _provision_choice(site: Site, request: Errand, choice: Choice) -> Outcome:
             spec, nodes = _build_spec(site, request.job, attempt, nodes, choice, placed.token, request.book)
             site.store.add_attempt(attempt, nodes)
     except TooFewHostsError as error:
-        return Outcome(order, Result.FAILED, None, str(error), Cause.SHORT)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.SHORT)
     except (ValueError, InvalidInputError) as error:
-        return Outcome(order, Result.FAILED, None, str(error), Cause.HERE)
+        return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.HERE)
     site.tell(order.job, f"making {choice.place} as {attempt.id}")
     return _provision(site, request, attempt, spec)
 
 
 def _build_spec(
-    site: Site, job: Job, attempt: Attempt, nodes: tuple[NodeRecord, ...], choice: Choice, token: str, book: PriceBook
+    site: ControllerContext,
+    job: Job,
+    attempt: Attempt,
+    nodes: tuple[NodeRecord, ...],
+    choice: GangPlacement,
+    token: str,
+    book: PriceBook,
 ) -> tuple[WorkspaceSpec, tuple[NodeRecord, ...]]:
-    plain, secret = resolved(job, site.environment, site.deploy.secrets_of(job.team))
-    hosts, nodes = free_hosts(site, attempt, nodes)
+    plain, secret = resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
+    hosts, nodes = assign_hosts(site, attempt, nodes)
     machine = book.machine(choice.cloud, choice.seats[0].instance_type)
     fabric = (machine.fabric if machine and len(nodes) > 1 else None) or "none"
-    spec = workspace(
+    spec = build_workspace(
         attempt,
         nodes,
         job,
         site.deploy,
         site.store.id,
         site.home,
-        Secrets(token, plain, secret),
+        NodeSecrets(token, plain, secret),
         fabric=fabric,
         hosts=hosts,
     )
@@ -345,42 +378,30 @@ def _build_spec(
 
 
 def _provision(
-    site: Site,
-    request: Errand,
+    site: ControllerContext,
+    request: ProvisionRequest,
     attempt: Attempt,
     spec: WorkspaceSpec | None,
     when_whole: Callable[[], None] | None = None,
-) -> Outcome:
+) -> ProvisionResult:
     try:
-        ready = make(site, attempt, spec, when_whole)
-    except Trouble as error:
+        ready = provision(site, attempt, spec, when_whole)
+    except ProvisionError as error:
         site.tell(attempt.job, f"{attempt.id}: {error.cause}: {error}")
         now = site.store.attempt(attempt.id) or attempt
         if error.cause.is_the_pools:
             _remember_shortage(site, now, error.cause)
-        put_off = error.cause is Cause.STOPPED and site.stop.is_set() and attempt.resumes
-        released = release(site, now, PUT_OFF if put_off else error.cause.value, str(error))
-        result = Result.STOPPED if error.cause is Cause.STOPPED else Result.FAILED
-        return Outcome(request.order, result, released, str(error), error.cause)
-    return Outcome(request.order, Result.READY, ready, f"as {ready.id}")
+        put_off = error.cause is FailureCause.STOPPED and site.stop.is_set() and attempt.resumes
+        released = release(site, now, POSTPONED if put_off else error.cause.value, str(error))
+        result = ProvisionStatus.STOPPED if error.cause is FailureCause.STOPPED else ProvisionStatus.FAILED
+        return ProvisionResult(request.order, result, released, str(error), error.cause)
+    return ProvisionResult(request.order, ProvisionStatus.READY, ready, f"as {ready.id}")
 
 
-def _remember_shortage(site: Site, attempt: Attempt, cause: Cause) -> None:
-    pass_over(site, attempt.cloud, attempt.region, site.store.nodes(attempt.id), cause.value)
+def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: FailureCause) -> None:
+    mark_short(site, attempt.cloud, attempt.region, site.store.nodes(attempt.id), cause.value)
 
 
-def due_at(site: Site, order: Order) -> datetime:
+def due_at(site: ControllerContext, order: Order) -> datetime:
     """Return when provisioning of an order's gang begins."""
     return order.start - site.deploy.patience.early
-
-
-__all__ = [
-    "Errand",
-    "Outcome",
-    "Result",
-    "carry_out",
-    "due_at",
-    "is_interrupted",
-    "release_interrupted",
-    "standing",
-]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from pricing.offers import Offer
 from pricing.places import Market
-from router.controller.context import Site
-from router.controller.placement_options import Seat
+from router.controller.context import ControllerContext
+from router.controller.placement_options import MachineSpec
 from router.planning.candidates import Candidate
-from router.spot.live.pool_backoff import REMEMBERED, is_closed, models_availability, until_left_alone
+from router.spot.live.pool_backoff import BACKOFF_MEMORY, compute_backoff_end, is_backing_off, models_availability
 from router.spot.policies.interface import Policy
 from router.state.records import Attempt, NodeRecord, Shortage
 
@@ -21,18 +21,20 @@ _ANY = "*"
 UNHEALTHY = "unhealthy"
 
 
-def quarantine(site: Site, attempt: Attempt, ranks: Collection[int], why: str) -> None:
+def quarantine(site: ControllerContext, attempt: Attempt, ranks: Collection[int], why: str) -> None:
     """Remember the pools of these ranks as short; several machines of one pool count once."""
     quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
 
 
-def quarantine_all(site: Site, losses: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]) -> None:
+def quarantine_all(
+    site: ControllerContext, losses: Iterable[tuple[Attempt, Sequence[NodeRecord], Collection[int], str]]
+) -> None:
     """Remember the pools of many gangs as short: attempt, its machines, the ranks and the reason of each.
 
     A further loss in a pool that is avoided already counts as the same occasion.
     """
     now = site.clock()
-    pools: dict[Pool, tuple[Attempt, str]] = {}
+    pools: dict[ShortagePool, tuple[Attempt, str]] = {}
     for attempt, nodes, ranks, why in losses:
         for node in nodes:
             if node.rank in ranks:
@@ -40,19 +42,21 @@ def quarantine_all(site: Site, losses: Iterable[tuple[Attempt, Sequence[NodeReco
                 pools.setdefault(pool, (attempt, why))
     if not pools:
         return
-    recent: dict[Pool, list[Shortage]] = {}
-    for shortage in site.store.shortages_since(now - REMEMBERED):
+    recent: dict[ShortagePool, list[Shortage]] = {}
+    for shortage in site.store.shortages_since(now - BACKOFF_MEMORY):
         recent.setdefault(_pool(shortage), []).append(shortage)
     new = []
     for pool, (attempt, why) in sorted(pools.items(), key=str):
         closures = [(shortage.at, shortage.until) for shortage in recent.get(pool, ())]
-        until = until_left_alone(closures, now, site.deploy.patience.quarantine)
+        until = compute_backoff_end(closures, now, site.deploy.patience.quarantine)
         if until is not None:
             new.append(Shortage(*pool, attempt.machines, now, until, why))
     site.store.remember_short(*new)
 
 
-def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | NodeRecord], why: str) -> None:
+def mark_short(
+    site: ControllerContext, cloud: str, region: str, machines: Sequence[MachineSpec | NodeRecord], why: str
+) -> None:
     """Remember the pools of a gang as short for a while, because it could not be obtained or even requested."""
     now = site.clock()
     until = now + site.deploy.patience.shortage
@@ -60,14 +64,14 @@ def pass_over(site: Site, cloud: str, region: str, machines: Sequence[Seat | Nod
     site.store.remember_short(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
 
-Pool = tuple[str, str, str | None, str, Market]
+ShortagePool = tuple[str, str, str | None, str, Market]
 
 
-def _pool(shortage: Shortage) -> Pool:
+def _pool(shortage: Shortage) -> ShortagePool:
     return shortage.cloud, shortage.region, shortage.zone, shortage.instance_type, shortage.market
 
 
-class Short:
+class ShortPools:
     """The pools that are remembered as short, however often each was."""
 
     def __init__(self, shortages: Iterable[Shortage]) -> None:
@@ -88,20 +92,20 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
-class ShortNow:
+class CurrentShortages:
     """The pools that are short at one moment: ``usual`` ones, and ``modelled`` for policies that model availability."""
 
-    usual: Short
-    modelled: Short
+    usual: ShortPools
+    modelled: ShortPools
 
-    def under(self, policy: Policy) -> Short:
+    def under(self, policy: Policy) -> ShortPools:
         """Return the short pools for attempts that the policy runs."""
         return self.modelled if models_availability(policy) else self.usual
 
 
-def short_now(site: Site) -> ShortNow:
+def current_shortages(site: ControllerContext) -> CurrentShortages:
     """Return the pools that are short now; pools of unhealthy machines are avoided under every policy."""
     now, first = site.clock(), site.deploy.patience.quarantine
     known = site.store.shortages(now)
-    modelled = [s for s in known if s.why == UNHEALTHY or is_closed((s.at, s.until), now, first, modelled=True)]
-    return ShortNow(Short(known), Short(modelled))
+    modelled = [s for s in known if s.why == UNHEALTHY or is_backing_off((s.at, s.until), now, first, modelled=True)]
+    return CurrentShortages(ShortPools(known), ShortPools(modelled))

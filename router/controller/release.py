@@ -12,39 +12,39 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from providers.errors import ProviderError
-from providers.fleet import Found
+from providers.fleet import CloudResource
 from router.agent import states
-from router.agent.config import Config
-from router.controller.context import Site
+from router.agent.config import AgentConfig
+from router.controller.context import ControllerContext
 from router.controller.deadlines import deadline_of
 from router.controller.errors import NotReleasedError
-from router.controller.inventory import Witness, look
-from router.controller.lifecycle import kept_step, last_step
+from router.controller.inventory import MachineInventory, record_found_machines
+from router.controller.lifecycle import confirmed_step, last_step
 from router.controller.metering import metered_entries
 from router.controller.node_script import SECRET_FILES
-from router.controller.time_use import course_of
-from router.controller.usage_entries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, moved_entries
-from router.controller.workspaces import GRACE_SECONDS, workspace_to_release
+from router.controller.time_use import training_record_of
+from router.controller.usage_entries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, transfer_entries
+from router.controller.workspaces import GRACE_SECONDS, build_release_workspace
 from router.coordinator.saves import SAVED
-from router.ledger.entry import Kind, What
+from router.ledger.entry import CostItem, LedgerEntryKind
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import RunDirectoryError, StateLockedError, StateLostError, TerraformError
-from terraform.module_metadata import Boot, boot_of, needs_hosts
-from terraform.orphans import stop_strays, strays
+from terraform.module_metadata import BootMethod, find_boot_method, needs_hosts
+from terraform.orphans import list_orphans, stop_orphans
 from terraform.spec import Host
-from terraform.workdir import damaged, forget_secrets, forget_state, repair
+from terraform.workdir import find_damaged_files, forget_secrets, forget_state, repair
 
 _TRIES = 3
 # Clouds bill no shorter time.
 _LEAST_METERED = timedelta(seconds=1)
 _PAUSE_S = 2.0
 # Two heartbeats, and the time that a coordinator takes to store them.
-_SILENT_S = 2 * Config.heartbeat_seconds + 5.0
+_SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 # A Terraform process whose parent was killed still works; it ends by itself.
 _LOCK_PAUSE_S, _LOCK_TRIES = 2.0, 30
 
 
-def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
+def release(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:
     """Release every machine of the attempt, and return the attempt, which is over then.
 
     ``reason`` ``finished`` ends it as finished, any other as failed. NotReleasedError: the attempt stays in RELEASING.
@@ -60,15 +60,15 @@ def release(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
     return _close(site, attempt)
 
 
-def _wait_for_saves(site: Site, attempt: Attempt) -> None:
+def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
     """Give the training its grace period: in RELEASING the coordinator orders every rank to stop.
 
     Machines that run a script are stopped that way by their module; others would just be switched off. Ranks that do
     not call are not waited for.
     """
-    if attempt.met_at is None or boot_of(attempt.cloud) is Boot.SCRIPT:
+    if attempt.met_at is None or find_boot_method(attempt.cloud) is BootMethod.SCRIPT:
         return
-    ends = time.monotonic() + Config.heartbeat_seconds + GRACE_SECONDS
+    ends = time.monotonic() + AgentConfig.heartbeat_seconds + GRACE_SECONDS
     heard: dict[int, tuple[datetime | None, float]] = {}
     while time.monotonic() < ends:
         now = time.monotonic()
@@ -89,7 +89,7 @@ def _releasing(attempt: Attempt, reason: str, message: str) -> Attempt | None:
     return replace(attempt, phase=Phase.RELEASING, reason=reason, message=message)
 
 
-def _delete_resources(site: Site, attempt: Attempt) -> None:
+def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
     last_error: Exception | None = None
     by_terraform = _is_readable(site, attempt)
@@ -103,7 +103,7 @@ def _delete_resources(site: Site, attempt: Attempt) -> None:
         except StateLostError:
             # Resources missing from the lost state are found by tag; then the next try starts from nothing.
             _release_by_tag(site, attempt, required=True)
-            stop_strays(directory)
+            stop_orphans(directory)
             forget_state(directory)
             last_error = None
             break
@@ -115,8 +115,8 @@ def _delete_resources(site: Site, attempt: Attempt) -> None:
         raise NotReleasedError(f"{attempt.id}: {last_error}") from last_error
     # Machines that were requested when Terraform was killed are in no state.
     _release_by_tag(site, attempt, required=False)
-    stop_strays(directory)
-    if left_over := strays(directory):
+    stop_orphans(directory)
+    if left_over := list_orphans(directory):
         raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
     with suppress(RunDirectoryError):
         forget_secrets(directory)
@@ -125,19 +125,19 @@ def _delete_resources(site: Site, attempt: Attempt) -> None:
             file.unlink(missing_ok=True)
 
 
-def _is_readable(site: Site, attempt: Attempt) -> bool:
+def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
     """Return whether Terraform can read the run directory, after repairing damaged files from the state.
 
     False: only the tag leads to the machines. NotReleasedError where there is no tag either.
     """
     directory = site.directory(attempt.directory)
-    if not (bad := damaged(directory)):
+    if not (bad := find_damaged_files(directory)):
         return True
     site.store.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
     site.tell(attempt.job, f"{', '.join(bad)} of {attempt.id} cannot be read: written again from the state")
     nodes = site.store.nodes(attempt.id)
     try:
-        spec = workspace_to_release(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
+        spec = build_release_workspace(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
         repair(directory, spec, plugins=site.plugins)
         return True
     except (ValueError, TerraformError) as error:
@@ -147,7 +147,7 @@ def _is_readable(site: Site, attempt: Attempt) -> bool:
         return False
 
 
-def _hosts(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
+def _hosts(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping[int, Host]:
     """Return the own hosts that the machines are, by rank; empty where they are not our own."""
     groups = [group for (region, _), group in site.pool.items() if region == attempt.region]
     known = {host.address: host for group in groups for host in group}
@@ -155,14 +155,14 @@ def _hosts(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord]) -> Mapping
     return {node.rank: known[node.address] for node in nodes if node.address in known} if own else {}
 
 
-def _destroy_with_terraform(site: Site, attempt: Attempt) -> None:
+def _destroy_with_terraform(site: ControllerContext, attempt: Attempt) -> None:
     directory = site.directory(attempt.directory)
     if not directory.exists():
         return  # Nothing was prepared, or a user removed the directory: tags decide.
     for left in reversed(range(_LOCK_TRIES)):
         try:
-            look(site, attempt)
-            site.runner.destroy(directory, Witness(site, attempt).saw)
+            record_found_machines(site, attempt)
+            site.runner.destroy(directory, MachineInventory(site, attempt).saw)
             return
         except StateLockedError:
             if not left:
@@ -174,7 +174,7 @@ def _destroy_with_terraform(site: Site, attempt: Attempt) -> None:
             return  # Nothing was prepared, so nothing was created.
 
 
-def _release_by_tag(site: Site, attempt: Attempt, *, required: bool) -> None:
+def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool) -> None:
     """Release the attempt's machines by their tag.
 
     ``surely``: nothing else can say what exists, so that a cloud which cannot be queried is an error.
@@ -192,8 +192,8 @@ def _release_by_tag(site: Site, attempt: Attempt, *, required: bool) -> None:
 
 
 def release_tagged(
-    site: Site, cloud: str, region: str, attempts: set[str], *, machines_only: bool
-) -> Mapping[Found, ProviderError | None]:
+    site: ControllerContext, cloud: str, region: str, attempts: set[str], *, machines_only: bool
+) -> Mapping[CloudResource, ProviderError | None]:
     """Release our machines that carry the tag of one of these attempts, and return the error of each or None.
 
     ProviderError when the cloud cannot be queried; empty where a cloud has no tags.
@@ -223,37 +223,37 @@ def _gone_at(attempt: Attempt, node: NodeRecord, made_at: datetime, now: datetim
     return max(known) if max(known) > made_at else made_at + _LEAST_METERED
 
 
-def _meter(site: Site, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
+def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord], now: datetime) -> None:
     """Enter the attempt into the ledger. Entries of machines that are there already stay.
 
     Reports that arrived meanwhile would split a machine's time another way.
     """
     journal = site.store.journal(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
-    course = course_of(
+    course = training_record_of(
         attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
     )
     metered_ranks = {
         entry.rank
-        for entry in site.store.ledger.entries(attempt=attempt.id, kind=Kind.METERED)
-        if entry.what is What.MACHINE
+        for entry in site.store.ledger.entries(attempt=attempt.id, kind=LedgerEntryKind.METERED)
+        if entry.what is CostItem.MACHINE
     }
     new = [node for node in nodes if node.rank not in metered_ranks]
     site.store.ledger.add(
         (
             *metered_entries(attempt, new, now, course),
             *disk_entries(attempt, new, disk_gib(journal), now),
-            *moved_entries(attempt, journal, now),
+            *transfer_entries(attempt, journal, now),
         )
     )
 
 
-def _close(site: Site, attempt: Attempt) -> Attempt:
+def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
     now = site.clock()
     for node in site.store.nodes(attempt.id):
         if node.made_at is not None and node.gone_at is None:
             site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
     nodes = site.store.nodes(attempt.id)
-    last, saved_step = last_step(attempt, nodes), kept_step(attempt, nodes)
+    last, saved_step = last_step(attempt, nodes), confirmed_step(attempt, nodes)
     if attempt.result == states.FINISHED:
         saved_step = last  # A finished training leaves more behind than a checkpoint.
 

@@ -11,52 +11,58 @@ from functools import lru_cache
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.controller.accepted_limits import limits_text
-from router.controller.attempt_history import LEAST_INTERVAL_S, Chain
-from router.controller.budgets import with_hard
-from router.controller.context import Site
-from router.controller.deadlines import as_of
-from router.controller.job_history import past_of
-from router.controller.lifecycle import Reason
-from router.controller.metering import spent
+from router.controller.accepted_limits import limits_json
+from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory
+from router.controller.budgets import apply_hard_budgets
+from router.controller.context import ControllerContext
+from router.controller.deadlines import plan_time
+from router.controller.job_history import policy_history_of
+from router.controller.lifecycle import ReleaseReason
+from router.controller.metering import cost_so_far
 from router.controller.orders import Order
-from router.controller.placement_options import Choice, choice_from
-from router.controller.provision_order import Errand, Next, Outcome, Placed, place
-from router.controller.quarantine import short_now
-from router.controller.workspaces import job_of
-from router.coordinator.saves import Answers, saved_for_all
+from router.controller.placement_options import GangPlacement, placement_from
+from router.controller.provision_order import (
+    NextAttempt,
+    PlacedAttempt,
+    ProvisionRequest,
+    ProvisionResult,
+    record_attempts,
+)
+from router.controller.quarantine import current_shortages
+from router.controller.workspaces import parse_job
+from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.ledger.budget import holding
-from router.ledger.entry import Kind
+from router.ledger.budget import budgets_in_force
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
-from router.planning.current_use import Held, held_use
-from router.planning.remaining_work import checkpoint_interval, fits, job_left
-from router.planning.replacement import Want, reassign
-from router.planning.shared_limits import Use
+from router.planning.current_use import RunningMachines, running_use
+from router.planning.remaining_work import checkpoint_interval, fits_reservations, remaining_job
+from router.planning.replacement import PlacementRequest, place_gangs
+from router.planning.shared_limits import LimitUse
 from router.planning.solver import PulpSolver, Solver
-from router.spot.options import parted
-from router.spot.policies.deadline_guard import SafetyNet
-from router.spot.policies.interface import Event, Greedy, Move, Observation, Policy
+from router.spot.options import partition_options
+from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.interface import GreedyPolicy, MoveDecision, Observation, Policy, PolicyEvent
 from router.state.records import Attempt, NodeRecord, Shortage
 
 TICK = timedelta(minutes=5)
 _LATELY = timedelta(days=1)
-_EVENTS = {Reason.INTERRUPTED.value: Event.INTERRUPTION, Reason.LOST.value: Event.LOST}
+_EVENTS = {ReleaseReason.INTERRUPTED.value: PolicyEvent.INTERRUPTION, ReleaseReason.LOST.value: PolicyEvent.LOST}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanting:
+class PendingGang:
     """A job that needs a place.
 
     ``leaving``: its gang that still exists; None where all machines are gone, or where the gang stays until the next
     one is ready. ``wish``: where the policy wants the job to go; None: the policy is asked now.
     """
 
-    chain: Chain
+    chain: AttemptHistory
     leaving: Attempt | None = None
-    wish: Move | None = None
+    wish: MoveDecision | None = None
 
     @property
     def last(self) -> Attempt:
@@ -65,31 +71,31 @@ class Wanting:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class PlacementAccepted:
     """The job gets the place that ``choice`` describes."""
 
-    request: Errand
-    choice: Choice
+    request: ProvisionRequest
+    choice: GangPlacement
     checkpoint_seconds: float | None
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Later:
+class PlacementDeferred:
     """The job gets no place now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Never:
+class PlacementRejected:
     """The job will not resume."""
 
     why: str
 
 
-Answer = Go | Later | Never
-Alive = tuple[Sequence[Attempt], Sequence[NodeRecord]]
+ReplanAnswer = PlacementAccepted | PlacementDeferred | PlacementRejected
+AliveGangs = tuple[Sequence[Attempt], Sequence[NodeRecord]]
 
 
 @dataclass(slots=True)
@@ -100,18 +106,18 @@ class Replanner:
     None, ``policy`` decides.
     """
 
-    site: Site
+    site: ControllerContext
     book: Callable[[], PriceBook]
-    policy: Policy = field(default_factory=lambda: SafetyNet(Greedy()))
+    policy: Policy = field(default_factory=lambda: DeadlineGuard(GreedyPolicy()))
     solver: Solver = field(default_factory=lambda: PulpSolver("highs"))
     recorded: Callable[[Attempt], Policy | None] = lambda _: None
     _plans_as_of: dict[str, datetime] = field(default_factory=dict)
 
-    def replan(self, pending: Sequence[Wanting]) -> list[Answer]:
+    def replan(self, pending: Sequence[PendingGang]) -> list[ReplanAnswer]:
         """Return an answer for each job. Jobs whose plans had the same limits are solved as one program."""
-        answers: dict[int, Answer] = {}
+        answers: dict[int, ReplanAnswer] = {}
         by_limits: dict[str, list[int]] = {}
-        texts = {plan: limits_text(self.site.store, plan) for plan in {want.last.plan for want in pending}}
+        texts = {plan: limits_json(self.site.store, plan) for plan in {want.last.plan for want in pending}}
         for number, want in enumerate(pending):
             by_limits.setdefault(texts[want.last.plan], []).append(number)
         for text, numbers in by_limits.items():
@@ -119,30 +125,32 @@ class Replanner:
             answers |= dict(zip(numbers, self._replan_under_limits([pending[n] for n in numbers], limits), strict=True))
         return [answers[number] for number in range(len(pending))]
 
-    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed | Outcome]:
+    def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt | ProvisionResult]:
         """Record the accepted placements, all at once, before anything is provisioned."""
-        return place(self.site, [Next(go.request, go.choice, go.checkpoint_seconds, want.chain) for want, go in going])
+        return record_attempts(
+            self.site, [NextAttempt(go.request, go.choice, go.checkpoint_seconds, want.chain) for want, go in going]
+        )
 
-    def _replan_under_limits(self, pending: Sequence[Wanting], limits: Limits) -> list[Answer]:
+    def _replan_under_limits(self, pending: Sequence[PendingGang], limits: Limits) -> list[ReplanAnswer]:
         now, book = self.site.clock(), self.book()
         finder = self.finder(limits)
-        short, lately = short_now(self.site), self.lately()
+        short, lately = current_shortages(self.site), self.lately()
         jobs = self._job_texts(pending)
         alive = self.site.store.overview.alive()
-        answers: dict[int, Answer] = {}
-        wants: list[tuple[int, Want]] = []
+        answers: dict[int, ReplanAnswer] = {}
+        wants: list[tuple[int, PlacementRequest]] = []
         for number, want in enumerate(pending):
             job = self._remaining_job(want, jobs)
-            if isinstance(job, Never):
+            if isinstance(job, PlacementRejected):
                 answers[number] = job
                 continue
-            all_candidates = tuple(c for c in finder.find(job)[0] if fits(c, job, now))
+            all_candidates = tuple(c for c in finder.find(job)[0] if fits_reservations(c, job, now))
             closed = short.under(self.policy_for(want.last))
             open_candidates = tuple(candidate for candidate in all_candidates if not closed.has(candidate))
             if want.wish is not None:
                 open_candidates = tuple(candidate for candidate in open_candidates if candidate.key in want.wish.to)
             allowed = self._ask_policy(want, all_candidates, open_candidates, job, limits, lately)
-            if isinstance(allowed, Later):
+            if isinstance(allowed, PlacementDeferred):
                 answers[number] = allowed
             else:
                 budget_left = None if job.budget is None else job.budget - self._spent_on(job, alive, now)
@@ -150,7 +158,7 @@ class Replanner:
                 wants.append(
                     (
                         number,
-                        Want(
+                        PlacementRequest(
                             job, open_candidates, frozenset(allowed.to), allowed.late, budget_left, want.last.id, order
                         ),
                     )
@@ -159,8 +167,8 @@ class Replanner:
         staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
         uses = [_use_of_limits(staying, alive[1], book, limits)]
         money_left = self._money_left(limits, staying.values(), alive, now)
-        placements = reassign([want for _, want in wants], limits, uses, solver=self.solver, money_left=money_left)
-        saved = saved_for_all(
+        placements = place_gangs([want for _, want in wants], limits, uses, solver=self.solver, money_left=money_left)
+        saved = save_answers_by_attempt(
             self.site.store, {want.last.id: want.last.order_id for want in pending if want.last.order_id}
         )
         for number, placement_request in wants:
@@ -168,36 +176,38 @@ class Replanner:
             if chosen is not None:
                 answers[number] = self._accept(pending[number], placement_request.job, chosen, book, saved)
             elif placement_request.most_usd is not None and placement_request.most_usd.nanos <= 0:
-                answers[number] = Never("its budget is spent")
+                answers[number] = PlacementRejected("its budget is spent")
             else:
-                answers[number] = Later("every place that it may use is taken, or over its budget")
+                answers[number] = PlacementDeferred("every place that it may use is taken, or over its budget")
         return [answers[number] for number in range(len(pending))]
 
-    def _spent_on(self, job: Job, alive: Alive, now: datetime) -> Usd:
+    def _spent_on(self, job: Job, alive: AliveGangs, now: datetime) -> Usd:
         """Return what the job has cost by the ledger, and by its machines that still exist.
 
         Machines count whatever plan they run under.
         """
-        entries = self.site.store.ledger.entries(kind=Kind.METERED, job=job.name)
+        entries = self.site.store.ledger.entries(kind=LedgerEntryKind.METERED, job=job.name)
         mine = {attempt.id for attempt in alive[0] if attempt.job == job.name}
-        return Usd.total(e.usd for e in entries) + spent([node for node in alive[1] if node.attempt in mine], now)
+        return Usd.total(e.usd for e in entries) + cost_so_far([node for node in alive[1] if node.attempt in mine], now)
 
-    def _money_left(self, limits: Limits, staying: Collection[Attempt], alive: Alive, now: datetime) -> dict[str, Usd]:
+    def _money_left(
+        self, limits: Limits, staying: Collection[Attempt], alive: AliveGangs, now: datetime
+    ) -> dict[str, Usd]:
         """Return what each team with a budget may still spend this month.
 
         What keeps running counts at its ceilings, and what leaves with what it has cost.
         """
-        teams = with_hard(limits, holding(self.site.store.budgets.all(), Month.of(now))).teams
+        teams = apply_hard_budgets(limits, budgets_in_force(self.site.store.budgets.all(), Month.of(now))).teams
         if not teams:
             return {}
         month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        entries = self.site.store.ledger.entries(since=month, kind=Kind.METERED)
+        entries = self.site.store.ledger.entries(since=month, kind=LedgerEntryKind.METERED)
         staying_ids, remaining = {attempt.id for attempt in staying}, {}
         for budget in teams:
             metered = Usd.total(e.usd_in(Month.of(now)) for e in entries if e.team == budget.team)
             committed = Usd.total(a.at_risk_usd for a in staying if a.team == budget.team)
             leaving = {a.id for a in alive[0] if a.team == budget.team and a.id not in staying_ids}
-            committed += spent([node for node in alive[1] if node.attempt in leaving], now)
+            committed += cost_so_far([node for node in alive[1] if node.attempt in leaving], now)
             remaining[budget.team] = budget.budget - max(metered, budget.spent) - committed
         return remaining
 
@@ -209,7 +219,7 @@ class Replanner:
         """Return a finder of candidates at the current prices and time."""
         return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
 
-    def left_of(self, chain: Chain) -> Job | None:
+    def left_of(self, chain: AttemptHistory) -> Job | None:
         """Return the remaining work of the job from its last confirmed step.
 
         None where its specification is not known.
@@ -219,28 +229,28 @@ class Replanner:
 
     def limits_of(self, attempt: Attempt) -> Limits:
         """Return the limits that the attempt's plan was accepted with."""
-        return Limits.model_validate_json(limits_text(self.site.store, attempt.plan))
+        return Limits.model_validate_json(limits_json(self.site.store, attempt.plan))
 
-    def _remaining_work(self, chain: Chain, text: str | None) -> Job | None:
+    def _remaining_work(self, chain: AttemptHistory, text: str | None) -> Job | None:
         if text is None:
             return None
         step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
-        return job_left(_read_job(text), step, there, self._plan_time(chain.last))
+        return remaining_job(_read_job(text), step, there, self._plan_time(chain.last))
 
     def _plan_time(self, attempt: Attempt) -> datetime:
         """Return when the attempt's plan was made; cached, because a plan never changes."""
         if attempt.plan not in self._plans_as_of:
-            self._plans_as_of[attempt.plan] = as_of(self.site.store, attempt)
+            self._plans_as_of[attempt.plan] = plan_time(self.site.store, attempt)
         return self._plans_as_of[attempt.plan]
 
-    def _job_texts(self, pending: Sequence[Wanting]) -> dict[str, str]:
+    def _job_texts(self, pending: Sequence[PendingGang]) -> dict[str, str]:
         return self.site.store.jobs({want.last.job_digest for want in pending})
 
-    def _remaining_job(self, want: Wanting, jobs: Mapping[str, str]) -> Job | Never:
+    def _remaining_job(self, want: PendingGang, jobs: Mapping[str, str]) -> Job | PlacementRejected:
         if want.chain.in_vain >= self.site.deploy.patience.tries:
-            return Never(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
-        return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or Never(
+            return PlacementRejected(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
+        return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or PlacementRejected(
             "its specification is not in the state"
         )
 
@@ -256,20 +266,20 @@ class Replanner:
 
     def _ask_policy(
         self,
-        want: Wanting,
+        want: PendingGang,
         all_candidates: Sequence[Candidate],
         open_candidates: Sequence[Candidate],
         job: Job,
         limits: Limits,
         recent_shortages: Sequence[Shortage],
-    ) -> Move | Later:
+    ) -> MoveDecision | PlacementDeferred:
         if want.wish is not None and want.wish.ordered:
-            return want.wish if open_candidates else Later("none of the places that it wants is left")
+            return want.wish if open_candidates else PlacementDeferred("none of the places that it wants is left")
         now = self.site.clock()
         deadline = None if job.deadline is None else job.deadline.at(now)
-        event = _EVENTS.get(want.last.reason, Event.ENDED_SHORT)
-        places, closed = parted(all_candidates, open_candidates, job, limits)
-        history = past_of(want.chain, job, all_candidates, recent_shortages, now)
+        event = _EVENTS.get(want.last.reason, PolicyEvent.ENDED_SHORT)
+        places, closed = partition_options(all_candidates, open_candidates, job, limits)
+        history = policy_history_of(want.chain, job, all_candidates, recent_shortages, now)
         observation = Observation(
             now,
             deadline,
@@ -284,24 +294,24 @@ class Replanner:
             answers=history.answers,
         )
         decision = self.policy_for(want.last).decide(observation)
-        if isinstance(decision, Move):
+        if isinstance(decision, MoveDecision):
             return decision
-        return Later(getattr(decision, "why", "") or "no place is left")
+        return PlacementDeferred(getattr(decision, "why", "") or "no place is left")
 
     def _accept(
-        self, want: Wanting, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, Answers]
-    ) -> Answer:
+        self, want: PendingGang, job: Job, chosen: Candidate, book: PriceBook, saved: Mapping[str, SaveAnswers]
+    ) -> ReplanAnswer:
         last, now = want.last, self.site.clock()
         hours = chosen.reserved_hours(max(1, job.steps_left))
-        choice = choice_from(chosen, now, now + timedelta(hours=hours))
+        choice = placement_from(chosen, now, now + timedelta(hours=hours))
         order = Order(last.job, last.gang, last.start, choice.end, ())
         policies = (last.policy, last.quoted_policy)
-        request = Errand(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
-        return Go(request, choice, _save_interval(last, job, chosen, book, saved.get(last.id)))
+        request = ProvisionRequest(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
+        return PlacementAccepted(request, choice, _save_interval(last, job, chosen, book, saved.get(last.id)))
 
 
 def _save_interval(
-    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: Answers | None
+    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: SaveAnswers | None
 ) -> float | None:
     """Return how often the job is to save there, in seconds.
 
@@ -311,28 +321,30 @@ def _save_interval(
     best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
     intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:
-        return max(LEAST_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+        return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
     return min(intervals, default=None)
 
 
-def _use_of_limits(staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits) -> Use:
+def _use_of_limits(
+    staying: Mapping[str, Attempt], nodes: Sequence[NodeRecord], book: PriceBook, limits: Limits
+) -> LimitUse:
     """Return how much of the limits the gangs that keep running use."""
     pools = Counter(
         (staying[n.attempt].cloud, staying[n.attempt].region, n.zone, n.instance_type, n.market)
         for n in nodes
         if n.attempt in staying
     )
-    return held_use((Held(*pool, machines) for pool, machines in pools.items()), book, limits)
+    return running_use((RunningMachines(*pool, machines) for pool, machines in pools.items()), book, limits)
 
 
 # Jobs are immutable and slow to parse.
 @lru_cache(maxsize=2048)
 def _read_job(text: str) -> Job:
-    return job_of(text)
+    return parse_job(text)
 
 
 def _trained_seconds(attempt: Attempt) -> float:
     """Return how long the attempt trained, for one that saved when it liked."""
     if attempt.met_at is None or attempt.gone_at is None:
-        return 2 * LEAST_INTERVAL_S
+        return 2 * MIN_CHECKPOINT_INTERVAL_S
     return (attempt.gone_at - attempt.met_at).total_seconds()

@@ -8,15 +8,15 @@ from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.config.deploy_file import Patience
-from router.controller.attempt_history import waits
+from router.controller.attempt_history import resumable_histories
 from router.controller.deadlines import deadline_of
-from router.controller.lifecycle import GOES_ON
-from router.controller.metering import spent
+from router.controller.lifecycle import RESUMABLE_REASONS
+from router.controller.metering import cost_so_far
 from router.jobs.run_policy import RunPolicy
 from router.planning.candidates import LONGEST_RUN
 from router.spot.policies.interface import Rule
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class GangReport:
 
         A released gang whose job resumes shows its reason or ``waits``, because that is no failure of the job.
         """
-        is_released = self.attempt.phase is Phase.FAILED and self.attempt.reason in GOES_ON
+        is_released = self.attempt.phase is Phase.FAILED and self.attempt.reason in RESUMABLE_REASONS
         return "waits" if self.waits else self.attempt.reason if is_released else self.attempt.phase.value
 
     @property
@@ -74,7 +74,7 @@ class GangReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StatusReport:
     """Attempts in the order in which they were begun, and their total cost ``spent_usd``."""
 
     gangs: tuple[GangReport, ...]
@@ -82,7 +82,9 @@ class Report:
     now: datetime
 
 
-def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool) -> Report:
+def build_status_report(
+    store: StateStore, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool
+) -> StatusReport:
     """Return the report of these jobs, attempts or plans (none: all).
 
     Of attempts that are over only the last of each job is included, unless ``everything``.
@@ -92,27 +94,28 @@ def report(store: Store, wanted: Sequence[str], now: datetime, patience: Patienc
         last = {attempt.job: attempt.id for attempt in attempts}
         attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
     waiting_ids = {
-        chain.last.id for chain in waits(store, _recently_ended(store, now, patience), crashes=patience.crashes)
+        chain.last.id
+        for chain in resumable_histories(store, _recently_ended(store, now, patience), crashes=patience.crashes)
     }
     gangs = tuple(replace(_gang_report(store, attempt, now), waits=attempt.id in waiting_ids) for attempt in attempts)
-    return Report(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
+    return StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
 
 
-def _recently_ended(store: Store, now: datetime, patience: Patience) -> list[Attempt]:
+def _recently_ended(store: StateStore, now: datetime, patience: Patience) -> list[Attempt]:
     """Return the last attempts of jobs that may resume: recently ended, or waiting for spot until their deadline."""
     ended = store.ended_last(now - LONGEST_RUN)
     return [a for a in ended if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
 
 
-def _waits_long(store: Store, attempt: Attempt, now: datetime) -> bool:
+def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:
     policy = RunPolicy.recorded(attempt.policy)
     if policy is None or policy.name == Rule.GREEDY:
         return False
     return (deadline_of(store, attempt) or now) > now
 
 
-def _gang_report(store: Store, attempt: Attempt, now: datetime) -> GangReport:
+def _gang_report(store: StateStore, attempt: Attempt, now: datetime) -> GangReport:
     nodes = store.nodes(attempt.id)
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
-    return GangReport(attempt, nodes, spent(nodes, now), quiet)
+    return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet)

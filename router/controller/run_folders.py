@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from router.state.errors import StateError
-from router.state.state_backup import StoredFile, pieces
+from router.state.state_backup import StoredFile, split_file
 from terraform.render import SECRET_FILES, VALUES
 from terraform.workdir import MODULE, PREVIEW
 
@@ -29,7 +29,7 @@ def run_directories(runs: Path) -> tuple[Path, ...]:
         return ()
 
 
-def state_of(directory: Path) -> str:
+def state_id_of(directory: Path) -> str:
     """Return the id of the state that made a run directory; "" where its files do not say."""
     try:
         tags = json.loads((directory / VALUES).read_text(encoding="utf-8"))["tags"]
@@ -38,18 +38,18 @@ def state_of(directory: Path) -> str:
         return ""
 
 
-def backed_up(runs: Path) -> Iterator[StoredFile]:
+def files_to_back_up(runs: Path) -> Iterator[StoredFile]:
     """Yield the files needed to release the machines of run directories. StateError for one that cannot be read."""
     for directory in run_directories(runs):
         for path in _backup_files(directory):
             try:
                 with path.open("rb") as stream:
-                    yield from pieces(str(path.relative_to(runs)), path.stat().st_mode & 0o777, stream.read)
+                    yield from split_file(str(path.relative_to(runs)), path.stat().st_mode & 0o777, stream.read)
             except OSError as error:
                 raise StateError(f"{path} cannot be read: {error.strerror}", "give its owner the right to") from None
 
 
-def put_back(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
+def restore_files(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
     """Write the files of a backup below ``runs``, and return the directories that it created.
 
     An existing directory stays as it is, because it is newer than any backup. StateError.

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from router.config.deploy_file import Deploy
-from router.controller.guardrails import Cause, Refusal
+from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
-from router.spot.live.selection import policy_of, run_policy
+from router.spot.live.selection import build_policy, default_run_policy
 from router.spot.policies.interface import Policy, Rule
 from router.state.records import Attempt
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPolicy:
     """The policy that runs an order.
 
     ``quoted``: the policy that its quote was made for, None without a quote.
@@ -31,19 +31,19 @@ class Assigned:
         return None if self.quoted == self.policy else self.quoted
 
 
-def assigned(order: Order, job: Job, deploy: Deploy, *, override: bool = False) -> Assigned:
+def assign_policy(order: Order, job: Job, deploy: Deploy, *, override: bool = False) -> AssignedPolicy:
     """Return the policy of the order: the quoted one, or the deploy file's with ``override`` or without a quote.
 
     Without a deadline the deploy file's policy is always greedy.
     """
-    quoted = quoted_for(order)
-    file_policy = run_policy(deploy.policy if job.deadline is not None else Rule.GREEDY)
+    quoted = quoted_policy_of(order)
+    file_policy = default_run_policy(deploy.policy if job.deadline is not None else Rule.GREEDY)
     if quoted is None:
-        return Assigned(file_policy)
-    return Assigned(file_policy if override and quoted.name != file_policy.name else quoted, quoted)
+        return AssignedPolicy(file_policy)
+    return AssignedPolicy(file_policy if override and quoted.name != file_policy.name else quoted, quoted)
 
 
-def quoted_for(order: Order) -> RunPolicy | None:
+def quoted_policy_of(order: Order) -> RunPolicy | None:
     """Return the policy that the accepted quote of an order was made for; None where none was accepted."""
     return next((line.policy for line in order.lines if line.policy is not None), None)
 
@@ -57,22 +57,22 @@ def policy_refusals(
     """
     refusals: dict[str, Refusal] = {}
     for order in orders:
-        quoted = quoted_for(order)
+        quoted = quoted_policy_of(order)
         if quoted is None or order.job in refusals:
             continue
         if deploy.names_policy and quoted.name != deploy.policy and not override:
             what = f"its quote was made for {quoted.name}, and the deploy file says `policy: {deploy.policy.value}`"
             remedy = "remove `policy:` from the deploy file, or let it win with --override-policy"
-            refusals[order.job] = Refusal(Cause.POLICY, order.job, what, remedy)
+            refusals[order.job] = Refusal(RefusalReason.POLICY, order.job, what, remedy)
             continue
         try:
-            policy_of(assigned(order, jobs[order.job], deploy, override=override).policy)
+            build_policy(assign_policy(order, jobs[order.job], deploy, override=override).policy)
         except ValueError as error:
-            refusals[order.job] = Refusal(Cause.POLICY, order.job, str(error), "ask for the quote again")
+            refusals[order.job] = Refusal(RefusalReason.POLICY, order.job, str(error), "ask for the quote again")
     return tuple(refusals.values())
 
 
-def name_of(attempt: Attempt, deploy: Deploy) -> str:
+def policy_name_of(attempt: Attempt, deploy: Deploy) -> str:
     """Return the name of the policy that runs an attempt.
 
     That is the deploy file's where none is recorded, or where the recorded one cannot be read.

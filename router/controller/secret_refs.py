@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
-from router.config.secrets_entry import FOR_JOBS, SecretsEntry
+from router.config.secrets_entry import JOB_VARIABLE_PREFIX, SecretsEntry
 from router.jobs.spec import SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE, Job
 
 _REFERENCE = "secret:"
@@ -16,17 +16,19 @@ _REFERENCE = "secret:"
 _LARGEST_BYTES = 65_536
 
 
-def resolved(job: Job, environment: Mapping[str, str], allowed: SecretsEntry) -> tuple[dict[str, str], dict[str, str]]:
+def resolve_environment(
+    job: Job, environment: Mapping[str, str], allowed: SecretsEntry
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return the (plain, secret) values of a job's environment by name.
 
     ``secret:env:NAME`` is the value of ``NAME`` in ``environment``, ``secret:file:PATH`` the text of a file without
     newlines at its end. InvalidInputError when the job's team is not ``allowed`` the reference, when it is missing, or
     when an environment cannot hold it.
     """
-    return resolved_pairs(job.name, job.run.env if job.run else (), environment, allowed, team=job.team)
+    return resolve_pairs(job.name, job.run.env if job.run else (), environment, allowed, team=job.team)
 
 
-def resolved_pairs(
+def resolve_pairs(
     job: str, pairs: Iterable[tuple[str, str]], environment: Mapping[str, str], allowed: SecretsEntry, *, team: str
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the (plain, secret) values of these names and values, as :func:`resolve_environment` does."""
@@ -92,7 +94,7 @@ def _read(path: Path) -> bytes:
 def _permission_error(job: str, name: str, what: str, team: str, kind: str, entry: str) -> InvalidInputError:
     remedy = f"add it to secrets.{team}.{kind} of the deploy file: [{entry}]"
     if kind == "env":
-        remedy += f"; or export it as {FOR_JOBS}..., which every team may name"
+        remedy += f"; or export it as {JOB_VARIABLE_PREFIX}..., which every team may name"
     return _input_error(job, name, f"refers to {what}, which team {team} may not", remedy)
 
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from router.state.records import NodeRecord
 
 # A gang is slow when its steps take SLOW_FACTOR times its own best, in SLOW_OBSERVATIONS consecutive observations.
-SLOW, LOOKS = 2.0, 3
+SLOW_FACTOR, SLOW_OBSERVATIONS = 2.0, 3
 
 
 @dataclass(slots=True)
-class Paces:
+class StragglerMonitor:
     """Tracks the step times of each attempt, observation by observation.
 
     A gang trains as fast as its slowest rank, so step times do not tell which rank is slow.
@@ -31,11 +31,11 @@ class Paces:
             return None
         now = max(step_times)
         best = self._best[attempt] = min(now, self._best.get(attempt, now))
-        if now < SLOW * best:
+        if now < SLOW_FACTOR * best:
             self._slow_counts.pop(attempt, None)
             return None
         self._slow_counts[attempt] = self._slow_counts.get(attempt, 0) + 1
-        if self._slow_counts[attempt] < LOOKS:
+        if self._slow_counts[attempt] < SLOW_OBSERVATIONS:
             return None
         del self._slow_counts[attempt], self._best[attempt]
         return now / best

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from providers.errors import ProviderError
-from providers.fleet import Found
-from router.controller.context import Site
-from router.controller.provision_order import is_interrupted
-from router.controller.run_folders import run_directories, state_of
+from providers.fleet import CloudResource
+from router.controller.context import ControllerContext
+from router.controller.provision_order import is_half_done
+from router.controller.run_folders import run_directories, state_id_of
 from router.state.errors import StateError, UnreadableError
 from router.state.records import Attempt
 from terraform.errors import TerraformError
-from terraform.orphans import stop_strays, strays
+from terraform.orphans import list_orphans, stop_orphans
 from terraform.workdir import lists_resources
 
 
@@ -30,14 +30,14 @@ class Orphan:
     where: str
     attempt: str
     ours: bool
-    found: Found | None = None
+    found: CloudResource | None = None
     interrupted: Attempt | None = None
     directory: str | None = None
     terraform: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class OrphanReport:
     """The result of a search for orphans.
 
     ``gaps`` are places that could not be queried, with the reason; ``lost`` are machines that the state takes to exist
@@ -49,14 +49,14 @@ class Sweep:
     lost: tuple[tuple[str, int], ...]
 
 
-def look(
-    site: Site,
+def find_orphans(
+    site: ControllerContext,
     clouds: Iterable[str],
     regions: Mapping[str, Sequence[str]],
     *,
     others_work: bool = False,
     adopted: str = "",
-) -> Sweep:
+) -> OrphanReport:
     """Search everywhere for orphans, and return them; changes nothing.
 
     ``clouds`` are queried, each in these ``regions`` (none: all it has). ``others_work``: another command provisions or
@@ -71,7 +71,7 @@ def look(
     orphans = [
         Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
         for a in known
-        if is_interrupted(a) and not others_work
+        if is_half_done(a) and not others_work
     ]
     gaps = [str(error) for error in skipped]
     seen: set[tuple[str, str]] = set()
@@ -97,24 +97,24 @@ def look(
     lost = [
         (attempt.id, node.rank)
         for attempt in known
-        if not attempt.phase.is_over and not is_interrupted(attempt) and attempt.cloud in asked
+        if not attempt.phase.is_over and not is_half_done(attempt) and attempt.cloud in asked
         for node in site.store.nodes(attempt.id)
         if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
     ]
-    return Sweep(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())
+    return OrphanReport(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())
 
 
-def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
+def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
     """Release our orphans, half-done attempts first, and return each with its error, "" when it is gone."""
     from router.controller.errors import NotReleasedError
-    from router.controller.provision_order import release_interrupted
+    from router.controller.provision_order import release_half_done
 
     results: list[tuple[Orphan, str]] = []
     own = [orphan for orphan in orphans if orphan.ours]
     for orphan in own:
         if orphan.interrupted is not None:
             try:
-                release_interrupted(site, orphan.interrupted)
+                release_half_done(site, orphan.interrupted)
                 results.append((orphan, ""))
             except (NotReleasedError, StateError, OSError) as error:
                 results.append((orphan, str(error)))
@@ -124,12 +124,12 @@ def clean(site: Site, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ..
     for orphan in own:
         if orphan.directory is not None and not orphan.terraform:
             directory = site.directory(orphan.directory)
-            stop_strays(directory)
-            results.append((orphan, f"{len(left)} processes do not end" if (left := strays(directory)) else ""))
+            stop_orphans(directory)
+            results.append((orphan, f"{len(left)} processes do not end" if (left := list_orphans(directory)) else ""))
     return tuple(results)
 
 
-def _release_in_cloud(site: Site, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
+def _release_in_cloud(site: ControllerContext, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
     fleet = site.fleet(cloud)
     found = [orphan.found for orphan in orphans if orphan.found is not None]
     if fleet is None:
@@ -149,7 +149,7 @@ def _may_have_machines(attempts: Mapping[str, Attempt | None], name: str) -> boo
     return attempt is None or not attempt.phase.is_over
 
 
-def _destroy(site: Site, orphan: Orphan) -> str:
+def _destroy(site: ControllerContext, orphan: Orphan) -> str:
     try:
         site.runner.destroy(site.directory(orphan.directory or ""))
     except TerraformError as error:
@@ -157,7 +157,7 @@ def _destroy(site: Site, orphan: Orphan) -> str:
     return ""
 
 
-def _adopted_directories(site: Site, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
+def _adopted_directories(site: ControllerContext, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
     """Return run directories of a lost state whose own Terraform state lists resources.
 
     No tag leads to all of these.
@@ -165,11 +165,11 @@ def _adopted_directories(site: Site, attempts: Mapping[str, Attempt | None], sta
     return [
         Orphan("what Terraform made", str(path), path.name, ours=True, directory=path.name, terraform=True)
         for path in run_directories(site.runs)
-        if path.name not in attempts and state_of(path) == state and lists_resources(path)
+        if path.name not in attempts and state_id_of(path) == state and lists_resources(path)
     ]
 
 
-def _orphan(site: Site, found: Found, adopted: str) -> Orphan:
+def _orphan(site: ControllerContext, found: CloudResource, adopted: str) -> Orphan:
     place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
     return Orphan(
         f"{found.what} {found.machine_id}",
@@ -180,12 +180,12 @@ def _orphan(site: Site, found: Found, adopted: str) -> Orphan:
     )
 
 
-def _orphaned_processes(site: Site, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
+def _orphaned_processes(site: ControllerContext, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
     """Return processes in run directories of attempts that are over or unknown."""
     if not site.runs.is_dir():
         return []
     return [
         Orphan(f"{len(left)} processes", str(folder), folder.name, ours=True, directory=folder.name)
         for folder in sorted(site.runs.iterdir())
-        if folder.is_dir() and not _may_have_machines(attempts, folder.name) and (left := strays(folder))
+        if folder.is_dir() and not _may_have_machines(attempts, folder.name) and (left := list_orphans(folder))
     ]

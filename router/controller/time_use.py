@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from router.agent import states
-from router.ledger.entry import Use, utc
+from router.ledger.entry import MachineUse, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord
 
@@ -24,12 +24,12 @@ _TICKS_A_SECOND = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TimeSegment:
     """The time from ``start`` until before ``end`` (UTC, in one month). ``use`` None: not known."""
 
     start: datetime
     end: datetime
-    use: Use | None
+    use: MachineUse | None
 
     @property
     def ticks(self) -> int:
@@ -38,7 +38,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingRecord:
     """The training of a gang, as far as it is known.
 
     ``first_step``, ``last_step``, ``kept_step``: where it began, how far it came, and what of that is saved.
@@ -58,16 +58,16 @@ class Course:
     deadline: datetime | None = None
 
 
-def course_of(
+def training_record_of(
     attempt: Attempt, nodes: Sequence[NodeRecord], saved: Sequence[Mapping[str, object]], deadline: datetime | None
-) -> Course:
+) -> TrainingRecord:
     """Return the training of an attempt that is over, from its records.
 
     ``saved``: what its ranks reported of each checkpoint (``saved_step``, ``seconds``).
     """
     step_times = [node.step_seconds for node in nodes if node.step_seconds]
     kept_step = attempt.first_step if attempt.kept_step is None else attempt.kept_step
-    return Course(
+    return TrainingRecord(
         met_at=attempt.met_at,
         ended_at=attempt.result_at or _first_silence(nodes),
         finished=attempt.result == states.FINISHED,
@@ -82,7 +82,7 @@ def course_of(
     )
 
 
-def stretches(made_at: datetime, gone_at: datetime, course: Course) -> tuple[Stretch, ...]:
+def split_machine_time(made_at: datetime, gone_at: datetime, course: TrainingRecord) -> tuple[TimeSegment, ...]:
     """Return the life of a machine as consecutive segments without gaps, from ``made_at`` until before ``gone_at``.
 
     Empty where the machine was gone when it was created, or before.
@@ -91,14 +91,14 @@ def stretches(made_at: datetime, gone_at: datetime, course: Course) -> tuple[Str
     if gone <= made:
         return ()
     if course.met_at is None:
-        return _segments([(made, gone, Use.FAILED_LAUNCH)])
+        return _segments([(made, gone, MachineUse.FAILED_LAUNCH)])
     met = min(max(utc(course.met_at), made), gone)
     ended = gone if course.ended_at is None else min(max(utc(course.ended_at), met), gone)
     training_parts = _split_training(met, ended, course)
-    return _segments([(made, met, Use.STARTUP), *training_parts, (ended, gone, Use.IDLE_ALLOCATED)])
+    return _segments([(made, met, MachineUse.STARTUP), *training_parts, (ended, gone, MachineUse.IDLE_ALLOCATED)])
 
 
-def in_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+def split_by_month(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
     """Yield the time from ``start`` until before ``end`` (UTC), cut where a month ends; nothing for an empty time."""
     while start < end:
         stop = min(end, Month.of(start).ends)
@@ -106,10 +106,10 @@ def in_months(start: datetime, end: datetime) -> Iterator[tuple[datetime, dateti
         start = stop
 
 
-_Part = tuple[datetime, datetime, Use | None]
+_Part = tuple[datetime, datetime, MachineUse | None]
 
 
-def _split_training(met: datetime, ended: datetime, course: Course) -> list[_Part]:
+def _split_training(met: datetime, ended: datetime, course: TrainingRecord) -> list[_Part]:
     if not course.told and not course.finished:
         return [(met, ended, None)]
     lost = _lost_time(ended - met, course)
@@ -117,14 +117,14 @@ def _split_training(met: datetime, ended: datetime, course: Course) -> list[_Par
     worked = ended - lost - saving
     late = worked if course.deadline is None else min(max(utc(course.deadline), met), worked)
     return [
-        (met, late, Use.WORK),
-        (late, worked, Use.OVERRUN),
-        (worked, worked + saving, Use.CHECKPOINT_OVERHEAD),
-        (worked + saving, ended, Use.RESTART_LOST_WORK),
+        (met, late, MachineUse.WORK),
+        (late, worked, MachineUse.OVERRUN),
+        (worked, worked + saving, MachineUse.CHECKPOINT_OVERHEAD),
+        (worked + saving, ended, MachineUse.RESTART_LOST_WORK),
     ]
 
 
-def _lost_time(length: timedelta, course: Course) -> timedelta:
+def _lost_time(length: timedelta, course: TrainingRecord) -> timedelta:
     """Return how much time of the training was lost."""
     if course.finished:
         return timedelta(0)
@@ -157,5 +157,7 @@ def _saving_time(saved: Sequence[Mapping[str, object]]) -> timedelta:
         return timedelta.max
 
 
-def _segments(parts: Sequence[_Part]) -> tuple[Stretch, ...]:
-    return tuple(Stretch(begin, end, use) for start, stop, use in parts for begin, end in in_months(start, stop))
+def _segments(parts: Sequence[_Part]) -> tuple[TimeSegment, ...]:
+    return tuple(
+        TimeSegment(begin, end, use) for start, stop, use in parts for begin, end in split_by_month(start, stop)
+    )

@@ -9,8 +9,8 @@ from typing import Any
 
 from pricing.money import Usd
 from pricing.units import BYTES_PER_GB
-from router.controller.time_use import in_months
-from router.ledger.entry import GB, GIB_HOURS, Entry, Kind, What, utc
+from router.controller.time_use import split_by_month
+from router.ledger.entry import GB, GIB_HOURS, CostItem, LedgerEntry, LedgerEntryKind, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, JournalEntry, NodeRecord
 
@@ -22,7 +22,7 @@ _HOUR = timedelta(hours=1)
 _TICK = timedelta(microseconds=1)
 
 
-def moved_entries(attempt: Attempt, journal: Iterable[JournalEntry], at: datetime) -> tuple[Entry, ...]:
+def transfer_entries(attempt: Attempt, journal: Iterable[JournalEntry], at: datetime) -> tuple[LedgerEntry, ...]:
     """Return one entry for each copy of bytes to the region of the attempt, complete or not.
 
     ``unpriced`` where no tariff was known.
@@ -34,7 +34,9 @@ def moved_entries(attempt: Attempt, journal: Iterable[JournalEntry], at: datetim
     )
 
 
-def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None, at: datetime) -> tuple[Entry, ...]:
+def disk_entries(
+    attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None, at: datetime
+) -> tuple[LedgerEntry, ...]:
     """Return entries for the disk of each machine, one per month of the machine's life; their price is not known.
 
     Empty where ``gib`` is None: the machines brought their own disks.
@@ -42,9 +44,9 @@ def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None,
     if gib is None:
         return ()
     return tuple(
-        Entry(
+        LedgerEntry(
             key=f"disk {attempt.id} {node.rank} {start.isoformat()}",
-            what=What.DISK,
+            what=CostItem.DISK,
             period=Month.of(start),
             start=start,
             end=end,
@@ -58,11 +60,11 @@ def disk_entries(attempt: Attempt, nodes: Sequence[NodeRecord], gib: int | None,
             zone=node.zone,
             cloud=attempt.cloud,
             region=attempt.region,
-            **whose(attempt, at),
+            **attempt_fields(attempt, at),
         )
         for node in nodes
         if node.made_at is not None and node.gone_at is not None
-        for start, end in in_months(utc(node.made_at), utc(node.gone_at))
+        for start, end in split_by_month(utc(node.made_at), utc(node.gone_at))
     )
 
 
@@ -72,10 +74,10 @@ def disk_gib(journal: Iterable[JournalEntry]) -> int | None:
     return next((size for size in reversed(known) if isinstance(size, int)), None)
 
 
-def whose(attempt: Attempt, at: datetime) -> dict[str, Any]:
+def attempt_fields(attempt: Attempt, at: datetime) -> dict[str, Any]:
     """Return the fields that every metered entry of an attempt has."""
     return {
-        "kind": Kind.METERED,
+        "kind": LedgerEntryKind.METERED,
         "recorded_at": utc(at),
         "plan": attempt.plan,
         "job": attempt.job,
@@ -93,16 +95,16 @@ def _byte_count(note: JournalEntry) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry:
+def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> LedgerEntry:
     usd, seconds = note.details.get("usd"), note.details.get("seconds")
     end = utc(note.at)
     duration = timedelta(seconds=float(seconds)) if isinstance(seconds, int | float) else timedelta(0)
     # The entry belongs to the month in which the copy was made.
     start = max(end - max(duration, _TICK), Month.of(end - _TICK).begins)
     cloud, _, region = str(note.details.get("origin") or "").partition("/")
-    return Entry(
+    return LedgerEntry(
         key=f"egress {attempt.id} {note.seq}",
-        what=What.EGRESS,
+        what=CostItem.EGRESS,
         period=Month.of(start),
         start=start,
         end=end,
@@ -116,5 +118,5 @@ def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Entry
         price_as_of=str(note.details.get("price_as_of") or ""),
         price_source=str(note.details.get("price_source") or ""),
         reference=f"{note.details.get('from', '')} -> {note.details.get('to', '')}",
-        **whose(attempt, at),
+        **attempt_fields(attempt, at),
     )

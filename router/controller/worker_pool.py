@@ -8,21 +8,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from router.controller.context import Site
+from router.controller.context import ControllerContext
 from router.controller.errors import NotReleasedError
-from router.state.errors import HeldError, StateError
+from router.state.errors import LeaseHeldError, StateError
 from router.state.lease import Lease
-from router.state.lock_owner import Holder
+from router.state.lock_owner import LockOwner
 
-LOCK = "apply"
+APPLY_LOCK = "apply"
 _POLL_S = 0.25
 # The pause in seconds before a failed action is tried again.
 PAUSE_S = 10.0
 
 
 @contextmanager
-def one_at_a_time(
-    site: Site, *, within_s: float = 0.0, waiting: Callable[[HeldError], None] | None = None
+def apply_lock(
+    site: ControllerContext, *, within_s: float = 0.0, waiting: Callable[[LeaseHeldError], None] | None = None
 ) -> Iterator[Lease]:
     """Hold the lock that provisioning and releasing machines requires.
 
@@ -31,7 +31,7 @@ def one_at_a_time(
     """
     ends = time.monotonic() + within_s
     with ExitStack() as stack:
-        while isinstance(lease := _try_lease(site, stack), HeldError):
+        while isinstance(lease := _try_lease(site, stack), LeaseHeldError):
             if time.monotonic() >= ends or site.stop.wait(_POLL_S):
                 raise lease
             if waiting is not None:
@@ -40,22 +40,22 @@ def one_at_a_time(
         yield lease
 
 
-def _try_lease(site: Site, stack: ExitStack) -> Lease | HeldError:
+def _try_lease(site: ControllerContext, stack: ExitStack) -> Lease | LeaseHeldError:
     try:
         # A lease expires in real time, whatever clock the clouds follow.
-        return stack.enter_context(site.store.lease(LOCK, Holder.of_this_process(), site.wall_clock))
-    except HeldError as error:
+        return stack.enter_context(site.store.lease(APPLY_LOCK, LockOwner.of_this_process(), site.wall_clock))
+    except LeaseHeldError as error:
         return error
 
 
 @dataclass(slots=True)
-class Work:
+class WorkerPool:
     """Runs actions by key, one at a time for each, in threads.
 
     The lock is held from :meth:`holds` until nothing is left to do. One thread begins actions and observes them.
     """
 
-    site: Site
+    site: ControllerContext
     lock: Callable[[], AbstractContextManager[object]]
     _pool: ThreadPoolExecutor = field(init=False)
     _lock_stack: ExitStack | None = None
@@ -71,7 +71,7 @@ class Work:
             stack = ExitStack()
             try:
                 stack.enter_context(self.lock())
-            except HeldError:
+            except LeaseHeldError:
                 return False
             self._lock_stack = stack
         return True

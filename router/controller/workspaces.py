@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.places import Market
-from router.agent.config import BadConfig, Config
-from router.agent.config import Code as AgentCode
+from router.agent.config import AgentConfig, AgentConfigError
+from router.agent.config import CodeSource as AgentCode
 from router.config.deploy_file import CloudDeploy, Deploy, ReservedEntry
-from router.controller.bootstrap import AgentAt, Bootstrap, cloud_init
+from router.controller.bootstrap import AgentDownload, Bootstrap, render_cloud_init
 from router.controller.node_script import node_script
 from router.controller.orders import Order
-from router.controller.placement_options import Choice, Seat
+from router.controller.placement_options import GangPlacement, MachineSpec
 from router.jobs.spec import Job, Run
 from router.ledger.entry import utc
 from router.state.records import Attempt, NodeRecord
-from terraform.module_metadata import Boot, boot_of, is_local, metadata_of
-from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec, taggable
+from terraform.module_metadata import BootMethod, find_boot_method, find_metadata_service, is_local
+from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 
 _JOB_CHARACTERS = 28  # This leaves room for the digest within the 40 characters of a name.
 _DIGEST_CHARACTERS = 10
@@ -33,7 +33,7 @@ _LOCAL_HEARTBEAT_SECONDS, _LOCAL_FAREWELL_SECONDS = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
+class CoordinatorEndpoint:
     """The address of the coordinator for machines.
 
     It holds the base URL, the agent's digest, and the PEM text of an authority to trust.
@@ -45,7 +45,7 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True)
-class Secrets:
+class NodeSecrets:
     """Secrets that only the machines may see; none of them appears in a repr."""
 
     token: str = field(repr=False)
@@ -65,7 +65,7 @@ def attempt_name(state_id: str, plan: str, order: Order, number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class ResumePoint:
     """The point that an attempt resumes from: the attempt before it, and the last step confirmed as saved."""
 
     attempt: str = ""
@@ -77,13 +77,13 @@ def new_attempt(
     name: str,
     plan: str,
     order: Order,
-    choice: Choice,
+    choice: GangPlacement,
     number: int,
     job: Job,
     digest: str,
     token: str,
     now: datetime,
-    before: Before = Before(),
+    before: ResumePoint = ResumePoint(),
     checkpoint_seconds: float | None = None,
     policies: tuple[str, str] = ("", ""),
 ) -> tuple[Attempt, tuple[NodeRecord, ...]]:
@@ -121,7 +121,7 @@ def new_attempt(
     return attempt, tuple(_node(name, rank, seat) for rank, seat in enumerate(choice.seats))
 
 
-def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
+def _node(attempt: str, rank: int, seat: MachineSpec) -> NodeRecord:
     return NodeRecord(
         attempt=attempt,
         rank=rank,
@@ -140,14 +140,14 @@ def _node(attempt: str, rank: int, seat: Seat) -> NodeRecord:
     )
 
 
-def workspace(
+def build_workspace(
     attempt: Attempt,
     nodes: tuple[NodeRecord, ...],
     job: Job,
     deploy: Deploy,
     state_id: str,
-    home: Home,
-    secrets: Secrets,
+    home: CoordinatorEndpoint,
+    secrets: NodeSecrets,
     *,
     fabric: str = "none",
     hosts: Mapping[int, Host] | None = None,
@@ -161,11 +161,11 @@ def workspace(
         _check_reservation(node, attempt, deploy)
     user_data = {node.rank: _user_data(attempt, node, job, deploy, home, secrets) for node in nodes}
     return replace(
-        workspace_to_release(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
+        build_release_workspace(attempt, nodes, deploy, state_id, fabric=fabric, hosts=hosts), user_data=user_data
     )
 
 
-def workspace_to_release(
+def build_release_workspace(
     attempt: Attempt,
     nodes: tuple[NodeRecord, ...],
     deploy: Deploy,
@@ -181,9 +181,9 @@ def workspace_to_release(
         cloud=attempt.cloud,
         region=attempt.region,
         nodes=tuple(_machine(node, attempt.region, cloud) for node in nodes),
-        tags=tags(attempt, state_id),
+        tags=resource_tags(attempt, state_id),
         image=cloud.image,
-        network=Network(cloud.network.id, cloud.network.subnets) if cloud.network else Network(),
+        network=NetworkSpec(cloud.network.id, cloud.network.subnets) if cloud.network else NetworkSpec(),
         fabric=fabric,
         disk_gib=cloud.disk_gib,
         checkpoint_bucket=cloud.checkpoint_bucket,
@@ -196,7 +196,7 @@ def workspace_to_release(
     )
 
 
-def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
+def resource_tags(attempt: Attempt, state_id: str) -> dict[str, str]:
     """Return the tags of every machine, with values that every cloud accepts."""
     values = {
         "stepfare_attempt": attempt.id,
@@ -207,12 +207,12 @@ def tags(attempt: Attempt, state_id: str) -> dict[str, str]:
         "project": attempt.project,
         "cost_center": attempt.cost_center,
     }
-    return {name: taggable(value) for name, value in values.items() if value}
+    return {name: to_tag_value(value) for name, value in values.items() if value}
 
 
 def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> None:
     name, region = attempt.cloud, attempt.region
-    if node.market is not Market.RESERVED or boot_of(name) is not Boot.CLOUD_INIT:
+    if node.market is not Market.RESERVED or find_boot_method(name) is not BootMethod.CLOUD_INIT:
         return
     if _matching_reservation(node, region, deploy.cloud(name, region)) is None:
         # Clouds would create the machine on demand, at a price that nobody agreed to.
@@ -222,9 +222,9 @@ def _check_reservation(node: NodeRecord, attempt: Attempt, deploy: Deploy) -> No
         )
 
 
-def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> Node:
+def _machine(node: NodeRecord, region: str, cloud: CloudDeploy) -> NodeSpec:
     reservation = _matching_reservation(node, region, cloud) if node.market is Market.RESERVED else None
-    return Node(
+    return NodeSpec(
         rank=node.rank,
         name=node.name,
         zone=node.zone or (reservation.zone if reservation is not None else None),
@@ -244,12 +244,14 @@ def _matching_reservation(node: NodeRecord, region: str, cloud: CloudDeploy) -> 
     return None
 
 
-def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, home: Home, secrets: Secrets) -> str:
+def _user_data(
+    attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, home: CoordinatorEndpoint, secrets: NodeSecrets
+) -> str:
     if job.run is None:
         raise ValueError(f"job {job.name} has no `run`: there is nothing to start")
-    script = boot_of(attempt.cloud) is Boot.SCRIPT
+    script = find_boot_method(attempt.cloud) is BootMethod.SCRIPT
     config = _config(attempt, node, job.run, deploy, home)
-    agent = AgentAt(f"{home.url.rstrip('/')}/v1/agents/{home.agent_sha256}", home.agent_sha256)
+    agent = AgentDownload(f"{home.url.rstrip('/')}/v1/agents/{home.agent_sha256}", home.agent_sha256)
     bootstrap = Bootstrap(
         config=config,
         agent=agent,
@@ -260,12 +262,12 @@ def _user_data(attempt: Attempt, node: NodeRecord, job: Job, deploy: Deploy, hom
         ca=home.ca,
     )
     try:
-        return node_script(bootstrap, agent) if script else cloud_init(bootstrap)
-    except BadConfig as error:
+        return node_script(bootstrap, agent) if script else render_cloud_init(bootstrap)
+    except AgentConfigError as error:
         raise ValueError(f"job {job.name}: its machines could not be told what to do: {error}") from None
 
 
-def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: Home) -> Config:
+def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: CoordinatorEndpoint) -> AgentConfig:
     local = is_local(attempt.cloud)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
@@ -273,7 +275,7 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
     # The time exceeds the wait of the provisioning process: the first machine may be up long before the last, and those
     # of a gang that takes over wait for the checkpoint, too.
     gang_wait = patience.apply + patience.meet + (patience.carry if store else timedelta(0))
-    return Config(
+    return AgentConfig(
         attempt=attempt.id,
         job=attempt.job,
         rank=node.rank,
@@ -289,13 +291,13 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
         processes_per_node=max(node.accelerators, 1),
         code=_code(run),
         address=host.hosts[node.address].private_address if node.address in host.hosts else None,
-        master_port=0 if local else Config.master_port,
+        master_port=0 if local else AgentConfig.master_port,
         gpus=not local,
         gang_seconds=gang_wait.total_seconds(),
         grace_seconds=GRACE_SECONDS,
-        heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else Config.heartbeat_seconds,
-        farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else Config.farewell_seconds,
-        metadata=metadata_of(attempt.cloud),
+        heartbeat_seconds=_LOCAL_HEARTBEAT_SECONDS if local else AgentConfig.heartbeat_seconds,
+        farewell_seconds=_LOCAL_FAREWELL_SECONDS if local else AgentConfig.farewell_seconds,
+        metadata=find_metadata_service(attempt.cloud),
         resume_step=attempt.first_step,
         resume_manifest=attempt.first_manifest,
         checkpoint_seconds=attempt.checkpoint_seconds,
@@ -313,11 +315,11 @@ def _code(run: Run) -> AgentCode:
     return AgentCode("archive", run.code.archive or "", run.code.sha256 or "")
 
 
-def spec_json(job: Job) -> str:
+def job_json(job: Job) -> str:
     """Return a job as the state database stores it; :func:`parse_job` reads it back."""
     return json.dumps(job.model_dump(mode="json"), sort_keys=True)
 
 
-def job_of(text: str) -> Job:
+def parse_job(text: str) -> Job:
     """Return the job that :func:`job_json` wrote."""
     return Job.model_validate_json(text)

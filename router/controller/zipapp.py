@@ -16,7 +16,7 @@ _START = "import sys\nfrom router.agent.__main__ import main\nsys.exit(main(sys.
 _FIXED_DATE = (1980, 1, 1, 0, 0, 0)
 
 
-def pack() -> bytes:
+def pack_agent() -> bytes:
     """Return the agent as a zipapp; the same sources give the same bytes on any machine.
 
     Docstrings and comments are left out and line numbers stay; the helper for jobs is packed unchanged, because people

@@ -22,8 +22,8 @@ from starlette.responses import Response
 
 from router.coordinator import messages
 from router.coordinator.connections import ADMIT, REFUSE
-from router.coordinator.handlers import Answer, Attendance
-from router.coordinator.long_poll import Waiting
+from router.coordinator.handlers import AgentMessageHandler, AgentReply
+from router.coordinator.long_poll import LongPoll
 from router.state.errors import StateError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 _RANK = re.compile(r"[0-9]{1,6}")
 
 
-def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metrics | None = None) -> Starlette:
+def make_app(attendance: AgentMessageHandler, agent: bytes, state_id: str, metrics: Metrics | None = None) -> Starlette:
     """Return the coordinator's application.
 
     ``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart. Without
@@ -59,9 +59,9 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
     """
     app = Starlette(exception_handlers={HTTPException: _http_error})
     digest = hashlib.sha256(agent).hexdigest()
-    health = {"state": state_id, "version": own_version()}
+    health = {"state": state_id, "version": installed_version()}
     threads: dict[bool | None, CapacityLimiter] = {}
-    long_poll = Waiting(attendance.look_again)
+    long_poll = LongPoll(attendance.look_again)
     attendance.changed, app.state.close = long_poll.ring, long_poll.close
 
     async def take(request: Request) -> Response:
@@ -132,10 +132,12 @@ def _is_local(request: Request) -> bool:
     return is_loopback and not any(name in request.headers for name in _PASSED_ON)
 
 
-def _answer(attendance: Attendance, attempt: str, rank: str, message: str, authorization: str, data: bytes) -> Answer:
+def _answer(
+    attendance: AgentMessageHandler, attempt: str, rank: str, message: str, authorization: str, data: bytes
+) -> AgentReply:
     try:
-        body = messages.decoded(data)
-    except messages.BadBody:
+        body = messages.decode_body(data)
+    except messages.InvalidBodyError:
         return 400, {"error": "body"}
     try:
         number = int(rank) if _RANK.fullmatch(rank) else -1
@@ -150,8 +152,8 @@ def _answer(attendance: Attendance, attempt: str, rank: str, message: str, autho
 def _longest_wait(message: str, data: bytes) -> tuple[float, str]:
     """Return how long the answer to a message may wait for an order, and which order the rank knows."""
     try:
-        poll = messages.orders(messages.decoded(data)) if message == "orders" else None
-    except messages.BadBody:
+        poll = messages.parse_orders(messages.decode_body(data)) if message == "orders" else None
+    except messages.InvalidBodyError:
         return 0.0, ""
     return (0.0, "") if poll is None else (poll.wait, poll.seen)
 
@@ -198,7 +200,7 @@ def _json(status: int, content: dict[str, Any]) -> Response:
     return Response(json.dumps(content), status_code=status, media_type="application/json")
 
 
-def own_version() -> str:
+def installed_version() -> str:
     """Return the version of this program, "" where it runs without being installed."""
     try:
         return version("stepfare")

@@ -13,23 +13,23 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from router.coordinator.gang_session import Member, Roll
-from router.coordinator.messages import Heartbeat
+from router.coordinator.gang_session import GangSession, RankSession
+from router.coordinator.messages import HeartbeatMessage
 from router.coordinator.saves import NOT_BELIEVED
 from router.state.records import Attempt
-from router.state.store import Store
+from router.state.store import StateStore
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 # A plan's speed is an estimate, and a job may resume on better machines; more than this many times that speed is
 # implausible.
-FASTER = 20.0
+MAX_SPEEDUP = 20.0
 # Shorter times count as this many seconds: steps reported within one second took longer than that.
-LEAST_SECONDS = 60.0
+MIN_ELAPSED_SECONDS = 60.0
 _SCHEMES = ("s3://", "gs://", "abfs://", "abfss://", "file:///")
 # Returns the checkpoint stores of the job of that name, of all regions.
-Stores = Callable[[str], Collection[str]]
+StoresOfJob = Callable[[str], Collection[str]]
 
 
 def no_stores(_: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def no_stores(_: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReportBounds:
     """The bounds of one attempt's job.
 
     ``steps``: of the whole job. ``steps_per_second``: on the fastest machines that the plan or the job itself names.
@@ -58,10 +58,10 @@ class Bounds:
             return f"step {step} is more than the job's {self.steps}"
         if self.steps_per_second is None:
             return ""
-        highest = since + FASTER * self.steps_per_second * max(seconds, LEAST_SECONDS)
+        highest = since + MAX_SPEEDUP * self.steps_per_second * max(seconds, MIN_ELAPSED_SECONDS)
         if step <= highest:
             return ""
-        reason = f"more than {FASTER:g} times as fast as was planned"
+        reason = f"more than {MAX_SPEEDUP:g} times as fast as was planned"
         return f"step {step}, {max(seconds, 0.0):.0f} s after step {since}, is {reason}"
 
     def of_manifest(self, manifest: str) -> str:
@@ -80,15 +80,17 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Known:
+class BoundsCache:
     """Caches the bounds of attempts, computed from jobs and plans of a state. May be shared by threads."""
 
-    store: Store
-    stores: Stores
+    store: StateStore
+    stores: StoresOfJob
     _rates: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def believed(self, session: Roll, rank_session: Member, report: Heartbeat, now: datetime) -> Heartbeat:
+    def believed(
+        self, session: GangSession, rank_session: RankSession, report: HeartbeatMessage, now: datetime
+    ) -> HeartbeatMessage:
         """Return a heartbeat without what cannot be true of its training.
 
         That the rank lives is true all the same. StateError.
@@ -100,15 +102,15 @@ class Known:
             report = replace(report, saved_step=None, saved_manifest=None)
         return report
 
-    def why_not(self, session: Roll, rank_session: Member, step: int, manifest: str, now: datetime) -> str:
+    def why_not(self, session: GangSession, rank_session: RankSession, step: int, manifest: str, now: datetime) -> str:
         """Return why a step, or the ``manifest`` of its checkpoint, cannot be true; "" if they can.
 
         The first doubt of a rank about steps, and the first about manifests, is recorded in the journal. StateError.
         """
         if session.bounds is None:
             session.bounds = self.of(session.attempt)
-        bounds: Bounds = session.bounds
-        about, why = "step", bounds.of_step(step, *since(session, now))
+        bounds: ReportBounds = session.bounds
+        about, why = "step", bounds.of_step(step, *last_confirmed_save(session, now))
         if not why and manifest:
             about, why = "manifest", bounds.of_manifest(manifest)
         if why and about not in rank_session.disbelieved:
@@ -117,12 +119,12 @@ class Known:
             self.store.note(session.attempt.id, NOT_BELIEVED, now, rank=rank_session.record.rank, why=why)
         return why
 
-    def of(self, attempt: Attempt) -> Bounds:
+    def of(self, attempt: Attempt) -> ReportBounds:
         """Return the bounds of the attempt's job. StateError."""
         stores = tuple(sorted(self.stores(attempt.job)))
         steps, measured = _job_speed(self.store.job(attempt.job_digest))
         rate = max(measured, self._plan_rates(attempt.plan).get(attempt.job, 0.0))
-        return Bounds(steps, rate / 3600 if rate else None, stores)
+        return ReportBounds(steps, rate / 3600 if rate else None, stores)
 
     def _plan_rates(self, digest: str) -> Mapping[str, float]:
         with self._lock:
@@ -131,7 +133,7 @@ class Known:
             return self._rates[digest]
 
 
-def since(session: Roll, now: datetime) -> tuple[int, float]:
+def last_confirmed_save(session: GangSession, now: datetime) -> tuple[int, float]:
     """Return the last step of the gang that is confirmed as saved, and the seconds since then."""
     attempt = session.attempt
     saved = [

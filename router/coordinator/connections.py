@@ -26,7 +26,7 @@ _SAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """Limits on what connections may use.
 
     A stranger is a connection that has shown no token, or an unknown one: there may be ``per_address`` and
@@ -48,14 +48,14 @@ class Limits:
     connections: int | None = None
 
 
-DEFAULTS = Limits()
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 @dataclass(slots=True)
-class Crowd:
+class ConnectionRegistry:
     """The connections of one server. Belongs to its event loop."""
 
-    limits: Limits
+    limits: ConnectionLimits
     # The strangers by address, with their start, oldest first.
     _strangers: dict[str, dict[Connection, float]] = field(default_factory=dict)
     _checking: set[Connection] = field(default_factory=set)
@@ -153,7 +153,7 @@ class Connection(HttpToolsProtocol):
     # None until the head of a request came, although uvicorn does not declare it so.
     cycle: Any
 
-    def __init__(self, crowd: Crowd, **arguments: Any) -> None:
+    def __init__(self, crowd: ConnectionRegistry, **arguments: Any) -> None:
         super().__init__(**arguments)
         self._crowd, self._limits = crowd, crowd.limits
         self.address = ""

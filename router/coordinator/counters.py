@@ -11,60 +11,60 @@ from typing import TypeVar
 
 from pricing.money import ZERO, Usd
 from pricing.places import Market
-from router.ledger.entry import Entry, Use
+from router.ledger.entry import LedgerEntry, MachineUse
 from router.state.records import Attempt, JournalEntry, NoticeRecord
-from router.state.store import Store
+from router.state.store import StateStore
 
 # Upper bounds in seconds; clouds give 30 and 120 s, and the targets are 3.5 and 6.5 s.
-DELAYS = (0.5, 1.0, 2.0, 3.5, 5.0, 6.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
+DELAY_BUCKETS = (0.5, 1.0, 2.0, 3.5, 5.0, 6.5, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0)
 # The number of jobs that are counted by name, in the order in which they first lost steps; later ones are counted
 # together.
-MOST_JOBS = 200
-OTHERS = "(other jobs)"
+MAX_NAMED_JOBS = 200
+OTHER_JOBS = "(other jobs)"
 # The number of notices, and of checkpoints, whose times are remembered.
 MOST_REMEMBERED = 20_000
 # Notices are dated by a clock that may be set back, so this much time is read once more.
 _AGAIN = timedelta(minutes=10)
 SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
-WASTES = tuple(use for use in Use if use.is_waste)
+WASTE_USES = tuple(use for use in MachineUse if use.is_waste)
 
 _Key = tuple[str, str]
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
-class Delays:
+class DelayHistogram:
     """A histogram of durations by the upper bounds in :data:`DELAY_BUCKETS`; the last count is of longer ones."""
 
-    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAYS) + 1))
+    counts: list[int] = field(default_factory=lambda: [0] * (len(DELAY_BUCKETS) + 1))
     seconds: float = 0.0
 
     def add(self, seconds: float) -> None:
         """Count one duration."""
-        self.counts[bisect_left(DELAYS, seconds)] += 1
+        self.counts[bisect_left(DELAY_BUCKETS, seconds)] += 1
         self.seconds += seconds
 
 
-class Tallies:
+class StateCounters:
     """Running totals, updated by each :meth:`look` with what is new. For one thread at a time.
 
     ``metered`` is by cloud and market, ``wasted`` by kind of waste; ``delays`` from a notice, by its kind, to the first
     checkpoint that answered it; ``notices`` counts notices by kind.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StateStore) -> None:
         self._store = store
         self._seq = self._head = 0
         self._since: datetime | None = None
         self._heard: OrderedDict[_Key, NoticeRecord] = OrderedDict()
         self._saved: OrderedDict[_Key, datetime] = OrderedDict()
         self._seen: dict[tuple[str, int, str], datetime] = {}
-        self.delays: dict[str, Delays] = {}
+        self.delays: dict[str, DelayHistogram] = {}
         self.notices: Counter[str] = Counter()
         self.failed_saves = self.not_believed = 0
         self.lost_steps: Counter[str] = Counter()
         self.metered: dict[tuple[str, Market], Usd] = {}
-        self.wasted: dict[Use, Usd] = dict.fromkeys(WASTES, ZERO)
+        self.wasted: dict[MachineUse, Usd] = dict.fromkeys(WASTE_USES, ZERO)
 
     def look(self) -> None:
         """Read what is new. After a StateError the next call reads it again."""
@@ -110,21 +110,21 @@ class Tallies:
 
     def _add_delay(self, notice: NoticeRecord, saved_at: datetime) -> None:
         delay = max(0.0, (saved_at - notice.heard_at).total_seconds())
-        self.delays.setdefault(notice.kind, Delays()).add(delay)
+        self.delays.setdefault(notice.kind, DelayHistogram()).add(delay)
 
     def _read_ledger(self) -> None:
         head, entries = self._store.overview.metered(self._head)
         self._count_entries(entries)
         self._head = head
 
-    def _count_entries(self, entries: Iterable[Entry]) -> None:
+    def _count_entries(self, entries: Iterable[LedgerEntry]) -> None:
         for entry in entries:
             if entry.market is not None:
                 place = (entry.cloud, entry.market)
                 self.metered[place] = self.metered.get(place, ZERO) + entry.usd
             if entry.lost_steps > 0:
-                known = entry.job in self.lost_steps or len(self.lost_steps) < MOST_JOBS
-                self.lost_steps[entry.job if known else OTHERS] += entry.lost_steps
+                known = entry.job in self.lost_steps or len(self.lost_steps) < MAX_NAMED_JOBS
+                self.lost_steps[entry.job if known else OTHER_JOBS] += entry.lost_steps
             if entry.use is not None and entry.use.is_waste:
                 self.wasted[entry.use] += entry.usd
 

@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from router.agent import states
-from router.coordinator.messages import Saved
+from router.coordinator.messages import SavedMessage
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 # The states that a heartbeat may report, in the order in which they can become true.
 _STATE_ORDER = ("", states.STARTING, states.WAITING, states.RUNNING)
@@ -23,7 +23,7 @@ IDLE_SECONDS = 60.0
 
 
 @dataclass
-class Member:
+class RankSession:
     """The session of one rank.
 
     ``lock`` guards its output: ``offset``, ``size`` and the file. Everything else is guarded by the gang session's
@@ -38,7 +38,7 @@ class Member:
     offset: int = 0
     size: int = 0
     no_room: bool = False
-    told: Saved | None = None
+    told: SavedMessage | None = None
     answered: set[str] = field(default_factory=set)
     disbelieved: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -57,14 +57,14 @@ class Member:
         )
 
 
-class Roll:
+class GangSession:
     """The session of one attempt and its ranks.
 
     ``attempt`` was read from the database at ``read_at``, in seconds of one clock. ``clear``: it is known that no
     attempt before it can still train.
     """
 
-    def __init__(self, store: Store, attempt: Attempt, nodes: Sequence[NodeRecord], now: float) -> None:
+    def __init__(self, store: StateStore, attempt: Attempt, nodes: Sequence[NodeRecord], now: float) -> None:
         self._store = store
         self.attempt = attempt
         self.read_at = now
@@ -73,7 +73,7 @@ class Roll:
         self.bounds: Any = None
         self.lock = threading.RLock()
         # The rank sessions by rank, in the order of the records.
-        self.members = {n.rank: Member(n, offset=n.log_offset, size=n.log_size) for n in nodes}
+        self.members = {n.rank: RankSession(n, offset=n.log_offset, size=n.log_size) for n in nodes}
 
     @property
     def stopping(self) -> bool:
@@ -113,7 +113,7 @@ class Roll:
                 return True
             return version is not None and version < self.attempt.version
 
-    def set(self, member: Member, **changes: Any) -> None:
+    def set(self, member: RankSession, **changes: Any) -> None:
         """Write changes of a rank to the database, together with what was not written yet.
 
         The changes are durable when this returns, and memory changes only if the database did.
@@ -123,29 +123,29 @@ class Roll:
         self._take_over(member, changes)
 
     def note_and_set(
-        self, member: Member, what: str, at: datetime, details: dict[str, object], changes: dict[str, Any]
+        self, member: RankSession, what: str, at: datetime, details: dict[str, object], changes: dict[str, Any]
     ) -> None:
         """Write changes as :meth:`set` does, with a journal entry in the same transaction."""
         rank, changes = member.record.rank, {**member.news, **changes}
         self._store.note_with_node(self.attempt.id, rank, changes, what, at, {"rank": rank, **details})
         self._take_over(member, changes)
 
-    def _take_over(self, member: Member, changes: dict[str, Any]) -> None:
+    def _take_over(self, member: RankSession, changes: dict[str, Any]) -> None:
         member.record = replace(member.record, **changes)
         member.news = {}
         if "heard_at" in changes:
             member.unwritten = None
 
 
-class Rolls:
+class GangSessions:
     """The sessions of all attempts that sent messages. May be shared by threads."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StateStore) -> None:
         self._store = store
-        self._rolls: dict[str, Roll] = {}
+        self._rolls: dict[str, GangSession] = {}
         self._lock = threading.Lock()
 
-    def get(self, attempt_id: str, now: float) -> Roll | None:
+    def get(self, attempt_id: str, now: float) -> GangSession | None:
         """Return the session of an attempt, reading the database if needed; None where there is no such attempt."""
         known = self.of(attempt_id)
         if known is not None:
@@ -153,11 +153,11 @@ class Rolls:
         attempt = self._store.attempt(attempt_id)
         if attempt is None:
             return None
-        session = Roll(self._store, attempt, self._store.nodes(attempt_id), now)
+        session = GangSession(self._store, attempt, self._store.nodes(attempt_id), now)
         with self._lock:
             return self._rolls.setdefault(attempt_id, session)
 
-    def of(self, attempt_id: str) -> Roll | None:
+    def of(self, attempt_id: str) -> GangSession | None:
         """Return the session of an attempt, if it is in memory."""
         with self._lock:
             return self._rolls.get(attempt_id)
@@ -167,7 +167,7 @@ class Rolls:
         with self._lock:
             self._rolls.pop(attempt_id, None)
 
-    def known(self) -> list[Roll]:
+    def known(self) -> list[GangSession]:
         """Return the sessions in memory."""
         with self._lock:
             return list(self._rolls.values())

@@ -19,21 +19,21 @@ from typing import Any
 
 from router.agent import states
 from router.coordinator import messages
-from router.coordinator.bounds import Known, Stores, no_stores
-from router.coordinator.gang_session import Member, Roll, Rolls
-from router.coordinator.log_files import append, log_path
-from router.coordinator.ordering import after_notice, order_of
+from router.coordinator.bounds import BoundsCache, StoresOfJob, no_stores
+from router.coordinator.gang_session import GangSession, GangSessions, RankSession
+from router.coordinator.log_files import log_path, write_log
+from router.coordinator.ordering import order_after_notice, order_for_rank
 from router.coordinator.saves import NOT_SAVED, SAVED
-from router.coordinator.succession import in_the_way
-from router.coordinator.verdict import verdict
+from router.coordinator.succession import blocking_attempt
+from router.coordinator.verdict import gang_result
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-Answer = tuple[int, dict[str, Any]]
+AgentReply = tuple[int, dict[str, Any]]
 
 _ATTEMPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _BEARER = "Bearer "
@@ -48,7 +48,7 @@ class _RejectedError(Exception):
         self.status, self.word = status, word
 
 
-class Attendance:
+class AgentMessageHandler:
     """Answers the agents of all attempts in a store. May be shared by threads, which take turns per attempt.
 
     It stores in memory what agents reported. ``logs``: folder for their output. Changes of an attempt by others are
@@ -64,7 +64,7 @@ class Attendance:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         logs: Path,
         clock: Callable[[], datetime],
         *,
@@ -73,14 +73,14 @@ class Attendance:
         retry_seconds: float = 1.0,
         ticks: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], datetime] | None = None,
-        stores: Stores = no_stores,
+        stores: StoresOfJob = no_stores,
     ) -> None:
         self.changed: Callable[[str], None] = lambda _: None
         self._wall_clock = wall_clock or clock
         self._store, self._logs, self._clock, self._ticks = store, logs, clock, ticks
         self._fresh, self._every, self._retry = fresh_seconds, write_seconds, retry_seconds
-        self._rolls = Rolls(store)
-        self._bounds_cache = Known(store, stores)
+        self._rolls = GangSessions(store)
+        self._bounds_cache = BoundsCache(store, stores)
         self._flush_lock = threading.Lock()
         self._flushed_at = ticks()
         self._handlers = {
@@ -93,7 +93,7 @@ class Attendance:
             "orders": self._orders,
         }
 
-    def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
+    def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> AgentReply:
         """Return (status, JSON) for a message.
 
         4xx with `error` is final. With 503 the database, with 507 the log's disk, does not accept it now, and the agent
@@ -110,7 +110,7 @@ class Attendance:
             return handler(session, rank_session, body, token)
         except _RejectedError as rejection:
             return rejection.status, {"error": rejection.word}
-        except messages.BadBody:
+        except messages.InvalidBodyError:
             return 400, {"error": "body"}
         except StateError as error:
             _log.warning("%s: %s", message, error)
@@ -124,7 +124,7 @@ class Attendance:
         session = self._rolls.of(attempt)
         return session is not None and _is_token_of(session.attempt, _token(authorization))
 
-    def refusal(self, attempt: str, authorization: str) -> Answer | None:
+    def refusal(self, attempt: str, authorization: str) -> AgentReply | None:
         """Return the answer to a client without the token of the attempt; None if it has the token.
 
         Raises nothing that a node can cause.
@@ -175,7 +175,7 @@ class Attendance:
             return []
         return [session.attempt.id for session in changed]
 
-    def _admit(self, attempt: str, authorization: str) -> tuple[Roll, str]:
+    def _admit(self, attempt: str, authorization: str) -> tuple[GangSession, str]:
         session = self._rolls.get(attempt, self._ticks()) if _ATTEMPT.fullmatch(attempt) else None
         if session is None:
             raise _RejectedError(404, "attempt_unknown")
@@ -186,13 +186,13 @@ class Attendance:
         self._check_alive(session)
         return session, token
 
-    def _check_alive(self, session: Roll) -> None:
+    def _check_alive(self, session: GangSession) -> None:
         if session.attempt.phase.is_over:
             self._rolls.forget(session.attempt.id)
             raise _RejectedError(410, "attempt_over")
 
-    def _hello(self, session: Roll, rank_session: Member, body: dict[str, Any], _: str) -> Answer:
-        said = messages.hello(body)
+    def _hello(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
+        said = messages.parse_hello(body)
         if said.nodes != session.attempt.machines:
             raise _RejectedError(409, "shape")
         with session.lock:
@@ -209,7 +209,7 @@ class Attendance:
             self._record_meeting(session)
             return 200, self._hello_answer(session)
 
-    def _record_meeting(self, session: Roll) -> None:
+    def _record_meeting(self, session: GangSession) -> None:
         if session.attempt.met_at is not None or not session.whole:
             return
         now = self._clock()
@@ -222,10 +222,10 @@ class Attendance:
         if session.attempt.met_at == now:
             self._store.note(session.attempt.id, "met", now, ranks=session.attempt.machines)
 
-    def _hello_answer(self, session: Roll) -> dict[str, Any]:
+    def _hello_answer(self, session: GangSession) -> dict[str, Any]:
         waits = session.attempt.met_at is None or session.stopping or session.attempt.phase.is_over
         if not waits and not session.clear:
-            session.clear = not in_the_way(self._store, session.attempt)
+            session.clear = not blocking_attempt(self._store, session.attempt)
         if waits or not session.clear:
             seconds = min(LONGEST_RETRY, max(self._retry, session.attempt.machines / HELLOS_PER_SECOND))
             return {"go": False, "retry_seconds": seconds}
@@ -236,8 +236,10 @@ class Attendance:
         saved = {"resume_step": session.attempt.first_step, "resume_manifest": session.attempt.first_manifest}
         return {"go": True, **where, **(saved if session.attempt.first_manifest else {})}
 
-    def _heartbeat(self, session: Roll, rank_session: Member, body: dict[str, Any], token: str) -> Answer:
-        said = messages.heartbeat(body)
+    def _heartbeat(
+        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+    ) -> AgentReply:
+        said = messages.parse_heartbeat(body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -253,13 +255,13 @@ class Attendance:
         self._flush_when_due(self._ticks())
         return 200, order
 
-    def _orders(self, session: Roll, rank_session: Member, body: dict[str, Any], _: str) -> Answer:
-        said = messages.orders(body)
+    def _orders(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
+        said = messages.parse_orders(body)
         with session.lock:
             _claim(rank_session, said.incarnation)
             return 200, self._order(session, {*rank_session.answered, said.seen})
 
-    def peek(self, attempt: str, rank: str, seen: str) -> Answer | None:
+    def peek(self, attempt: str, rank: str, seen: str) -> AgentReply | None:
         """Return at once, from memory, the answer to a rank whose request for orders was accepted before.
 
         None where the database has to be read, or another thread is using the session.
@@ -273,18 +275,20 @@ class Attendance:
         finally:
             session.lock.release()
 
-    def _order(self, session: Roll, answered: set[str]) -> dict[str, Any]:
-        return order_of(session.attempt, stopping=session.stopping, answered=answered, now=self._wall_clock())
+    def _order(self, session: GangSession, answered: set[str]) -> dict[str, Any]:
+        return order_for_rank(session.attempt, stopping=session.stopping, answered=answered, now=self._wall_clock())
 
-    def _store_output(self, session: Roll, rank_session: Member, body: dict[str, Any], token: str) -> Answer:
-        piece = messages.logs(body)
+    def _store_output(
+        self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str
+    ) -> AgentReply:
+        piece = messages.parse_logs(body)
         with rank_session.lock:
             if piece.end <= rank_session.offset:
                 return 200, {}
             text = _masked(piece.after(rank_session.offset - piece.offset), token).encode()
             path = log_path(self._logs, session.attempt.id, rank_session.record.rank)
             try:
-                size = append(path, text, size=rank_session.size, missing=max(0, piece.offset - rank_session.offset))
+                size = write_log(path, text, size=rank_session.size, missing=max(0, piece.offset - rank_session.offset))
             except OSError as error:
                 if not rank_session.no_room:
                     _log.warning("%s: %s", path, error.strerror)
@@ -295,8 +299,8 @@ class Attendance:
             rank_session.offset, rank_session.size = piece.end, size
         return 200, {}
 
-    def _saved(self, session: Roll, rank_session: Member, body: dict[str, Any], token: str) -> Answer:
-        said = messages.saved(body)
+    def _saved(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
+        said = messages.parse_saved(body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -330,8 +334,8 @@ class Attendance:
             rank_session.answered |= {report.id} - {""}
         return 200, {}
 
-    def _notice(self, session: Roll, rank_session: Member, body: dict[str, Any], token: str) -> Answer:
-        said = messages.notice(body)
+    def _notice(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
+        said = messages.parse_notice(body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -350,13 +354,13 @@ class Attendance:
             self._store.add_notice(notice)
             return 200, {}
         # Notice and order are written together, so that neither a crash nor another pass comes between them.
-        attempt = self._store.add_notice_with(notice, after_notice(notice, self._wall_clock()))
+        attempt = self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
         session.know(attempt, self._ticks())
         self.changed(attempt.id)
         return 200, {}
 
-    def _ended(self, session: Roll, rank_session: Member, body: dict[str, Any], token: str) -> Answer:
-        said = messages.ended(body)
+    def _ended(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], token: str) -> AgentReply:
+        said = messages.parse_ended(body)
         now = self._clock()
         with session.lock:
             _claim(rank_session, said.incarnation)
@@ -373,7 +377,9 @@ class Attendance:
                 records = [
                     replace(r, **end_fields) if r.rank == rank_session.record.rank else r for r in session.records
                 ]
-                result = session.attempt.result or verdict(session.attempt.engine, records, ordered=session.stopping)
+                result = session.attempt.result or gang_result(
+                    session.attempt.engine, records, ordered=session.stopping
+                )
                 self._note(
                     session,
                     "ended",
@@ -390,17 +396,17 @@ class Attendance:
             self._record_result(session, now)
         return 200, {}
 
-    def _record_result(self, session: Roll, now: datetime) -> None:
+    def _record_result(self, session: GangSession, now: datetime) -> None:
         def with_result(attempt: Attempt) -> Attempt | None:
             ordered = attempt.phase is Phase.RELEASING
-            result = "" if attempt.result else verdict(attempt.engine, session.records, ordered=ordered)
+            result = "" if attempt.result else gang_result(attempt.engine, session.records, ordered=ordered)
             return replace(attempt, result=result, result_at=now) if result else None
 
         if not session.attempt.result and with_result(session.attempt) is not None:
             session.know(self._store.update(session.attempt.id, with_result), self._ticks())
             self.changed(session.attempt.id)
 
-    def _note(self, session: Roll, what: str, rank_session: Member, **details: object) -> None:
+    def _note(self, session: GangSession, what: str, rank_session: RankSession, **details: object) -> None:
         self._store.note(session.attempt.id, what, self._clock(), rank=rank_session.record.rank, **details)
 
     def _flush_when_due(self, now: float) -> None:
@@ -423,13 +429,15 @@ def _is_token_of(attempt: Attempt, token: str) -> bool:
     return hmac.compare_digest(shown.encode(), attempt.token_hash.encode())
 
 
-def _claim(rank_session: Member, incarnation: str) -> None:
+def _claim(rank_session: RankSession, incarnation: str) -> None:
     """Reject the rank if another incarnation spoke for it first."""
     if rank_session.record.incarnation not in ("", incarnation):
         raise _RejectedError(409, "rank_taken")
 
 
-def _training_news(rank_session: Member, said: messages.Heartbeat, now: datetime, token: str) -> dict[str, Any]:
+def _training_news(
+    rank_session: RankSession, said: messages.HeartbeatMessage, now: datetime, token: str
+) -> dict[str, Any]:
     """Return what a heartbeat reports of the training, as fields of the node.
 
     A checkpoint counts only if it is later than the known one, because heartbeats and `saved` arrive in different ways.

@@ -14,7 +14,7 @@ def log_path(logs: Path, attempt: str, rank: int) -> Path:
     return logs / attempt / f"rank-{rank}.log"
 
 
-def append(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
+def write_log(path: Path, text: bytes, *, size: int, missing: int = 0) -> int:
     """Write ``text`` at byte ``size``, replacing what follows, and return the new length of the file.
 
     ``missing`` bytes of output never arrived: one line says so. Another one says so if the file was shorter than

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-from router.coordinator.handlers import Answer
-from router.coordinator.ordering import NOTHING
+from router.coordinator.handlers import AgentReply
+from router.coordinator.ordering import NO_ORDER
 
 # Seconds between checks for changes by other processes.
 LOOK_SECONDS = 0.5
@@ -21,7 +21,7 @@ SHARE_HELD = 0.5
 RETRY_SECONDS = 2.0
 
 
-class Waiting:
+class LongPoll:
     """Holds requests of agents until their attempt changes.
 
     ``look`` returns, from a thread, which attempts other processes changed since its last call. It is called only while
@@ -40,8 +40,12 @@ class Waiting:
         self._check_task: asyncio.Task[None] | None = None
 
     async def answer(
-        self, attempt: str, seconds: float, ask: Callable[[], Awaitable[Answer]], peek: Callable[[], Answer | None]
-    ) -> Answer:
+        self,
+        attempt: str,
+        seconds: float,
+        ask: Callable[[], Awaitable[AgentReply]],
+        peek: Callable[[], AgentReply | None],
+    ) -> AgentReply:
         """Return the answer of ``ask`` once there is something to do, or after that many seconds at the latest.
 
         Where no more requests can be held, the answer comes at once, with ``retry_seconds``. Later checks are made by
@@ -54,10 +58,10 @@ class Waiting:
         with self._place(attempt) as bell:
             reply = await ask()
             while True:
-                if reply != (200, NOTHING) or self._closed:
+                if reply != (200, NO_ORDER) or self._closed:
                     return reply
                 if bell is None:
-                    return 200, {**NOTHING, "retry_seconds": RETRY_SECONDS}
+                    return 200, {**NO_ORDER, "retry_seconds": RETRY_SECONDS}
                 try:
                     async with asyncio.timeout_at(limit):
                         await bell.wait()

@@ -36,12 +36,12 @@ _REPLACEMENT = "\ufffd"
 _MOST_SLACK = 2
 
 
-class BadBody(Exception):  # noqa: N818
+class InvalidBodyError(Exception):
     """The body does not fit the message; the text names the key and quotes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class HelloMessage:
     """A rank is up.
 
     ``master_port``: the port if it becomes the leader; None where everybody was told beforehand.
@@ -56,7 +56,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class HeartbeatMessage:
     """A rank is alive.
 
     The other fields are what its training reported, None where it did not: the current step, its duration, and the last
@@ -72,7 +72,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """Output of a rank: ``size`` bytes from byte ``offset`` on, shown as ``text``."""
 
     offset: int
@@ -97,7 +97,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedMessage:
     """The end of a rank; ``state`` follows from ``reason``."""
 
     incarnation: str
@@ -110,7 +110,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NoticeMessage:
     """A notice to a rank's machine.
 
     ``id``: the same in every repetition; ``seconds``: the time left; None: not known.
@@ -125,7 +125,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class OrdersRequest:
     """A rank asks for its orders, and can wait ``wait`` seconds for a new one.
 
     ``seen``: the last order that it received, "" for none.
@@ -137,7 +137,7 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedMessage:
     """A checkpoint is complete, or (``failed``) could not be saved.
 
     ``id``: the order that asked for it, "" without one; ``seconds``: how long it took.
@@ -151,38 +151,38 @@ class Saved:
     failed: str = ""
 
 
-def decoded(data: bytes) -> dict[str, Any]:
+def decode_body(data: bytes) -> dict[str, Any]:
     """Return the JSON object in ``data``. Raises :class:`InvalidBodyError`."""
     try:
         content = json.loads(data)
     except (ValueError, RecursionError):
-        raise BadBody("not JSON") from None
+        raise InvalidBodyError("not JSON") from None
     if not isinstance(content, dict):
-        raise BadBody("not an object")
+        raise InvalidBodyError("not an object")
     return content
 
 
-def hello(body: dict[str, Any]) -> Hello:
+def parse_hello(body: dict[str, Any]) -> HelloMessage:
     """Return the body as a hello. Raises :class:`InvalidBodyError`."""
     _check_protocol(body)
     port = None if body.get("master_port") is None else _number(body, "master_port", 1, LARGEST_PORT)
-    return Hello(
+    return HelloMessage(
         _matching(body, "incarnation", _INCARNATION),
         _number(body, "nodes", 1, LARGEST_CODE),
-        shown(_text(body, "host"), LONGEST_NAME),
-        shown(_text(body, "engine"), LONGEST_NAME),
+        printable_text(_text(body, "host"), LONGEST_NAME),
+        printable_text(_text(body, "engine"), LONGEST_NAME),
         _matching(body, "address", _ADDRESS),
         port,
     )
 
 
-def heartbeat(body: dict[str, Any]) -> Heartbeat:
+def parse_heartbeat(body: dict[str, Any]) -> HeartbeatMessage:
     """Return the body as a heartbeat. Raises :class:`InvalidBodyError`."""
     _check_protocol(body)
     _number(body, "sequence", 0, LARGEST_NUMBER)
     _duration(body, "uptime_seconds")
     saved = (_step(body, "saved_step"), _manifest(body, "saved_manifest")) if "saved_step" in body else (None, None)
-    return Heartbeat(
+    return HeartbeatMessage(
         _matching(body, "incarnation", _INCARNATION),
         _one_of(body, "state", _STATES),
         None if body.get("step") is None else _step(body, "step"),
@@ -191,70 +191,70 @@ def heartbeat(body: dict[str, Any]) -> Heartbeat:
     )
 
 
-def logs(body: dict[str, Any]) -> Piece:
+def parse_logs(body: dict[str, Any]) -> LogPiece:
     """Return the body as output. Raises :class:`InvalidBodyError`, also when ``text`` cannot be ``bytes`` bytes."""
     offset = _number(body, "offset", 0, LARGEST_NUMBER)
     size = _number(body, "bytes", 0, LARGEST_TEXT)
     text = _text(body, "text")
     if not len(text) <= size <= len(text.encode("utf-8", "replace")):
-        raise BadBody("bytes")
+        raise InvalidBodyError("bytes")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadBody("text") from None
-    return Piece(offset, size, text)
+        raise InvalidBodyError("text") from None
+    return LogPiece(offset, size, text)
 
 
-def ended(body: dict[str, Any]) -> Ended:
+def parse_ended(body: dict[str, Any]) -> EndedMessage:
     """Return the body as the end of a rank.
 
     Raises :class:`InvalidBodyError`, also when state and reason contradict each other.
     """
-    beat = heartbeat(body)
+    beat = parse_heartbeat(body)
     reason = _one_of(body, "reason", tuple(states.EXIT_CODES))
     if beat.state != (states.ENDED if reason in (states.FINISHED, states.STOPPED) else states.FAILED):
-        raise BadBody("state")
+        raise InvalidBodyError("state")
     code = None if body.get("exit_code") is None else _number(body, "exit_code", -LARGEST_CODE, LARGEST_CODE)
     signal = None if body.get("signal") is None else _number(body, "signal", 0, LARGEST_CODE)
     lost = _number(body, "log_bytes_lost", 0, LARGEST_NUMBER)
-    message = shown(_text(body, "message"), LONGEST_MESSAGE)
-    return Ended(beat.incarnation, beat.state, reason, code, signal, message, lost)
+    message = printable_text(_text(body, "message"), LONGEST_MESSAGE)
+    return EndedMessage(beat.incarnation, beat.state, reason, code, signal, message, lost)
 
 
-def notice(body: dict[str, Any]) -> Notice:
+def parse_notice(body: dict[str, Any]) -> NoticeMessage:
     """Return the body as a notice. Raises :class:`InvalidBodyError`."""
     _check_protocol(body)
-    id_ = shown(_text(body, "id"), LONGEST_ID)
+    id_ = printable_text(_text(body, "id"), LONGEST_ID)
     if not id_:
-        raise BadBody("id")
-    return Notice(
+        raise InvalidBodyError("id")
+    return NoticeMessage(
         _matching(body, "incarnation", _INCARNATION),
         id_,
         _one_of(body, "kind", states.NOTICES),
         _matching(body, "source", _SOURCE),
         None if body.get("seconds") is None else _duration(body, "seconds"),
-        shown(_text(body, "what"), LONGEST_MESSAGE),
+        printable_text(_text(body, "what"), LONGEST_MESSAGE),
     )
 
 
-def orders(body: dict[str, Any]) -> Orders:
+def parse_orders(body: dict[str, Any]) -> OrdersRequest:
     """Return the body as a request for orders. Raises :class:`InvalidBodyError`."""
     _check_protocol(body)
-    seen = shown(_text(body, "seen"), LONGEST_ID)
-    return Orders(_matching(body, "incarnation", _INCARNATION), seen, min(_duration(body, "wait"), LONGEST_WAIT))
+    seen = printable_text(_text(body, "seen"), LONGEST_ID)
+    return OrdersRequest(_matching(body, "incarnation", _INCARNATION), seen, min(_duration(body, "wait"), LONGEST_WAIT))
 
 
-def saved(body: dict[str, Any]) -> Saved:
+def parse_saved(body: dict[str, Any]) -> SavedMessage:
     """Return the body as the report of a checkpoint. Raises :class:`InvalidBodyError`."""
     _check_protocol(body)
-    incarnation, id_ = _matching(body, "incarnation", _INCARNATION), shown(_text(body, "id"), LONGEST_ID)
+    incarnation, id_ = _matching(body, "incarnation", _INCARNATION), printable_text(_text(body, "id"), LONGEST_ID)
     if "failed" in body:
-        return Saved(incarnation, id_, failed=shown(_text(body, "failed"), LONGEST_MESSAGE) or "?")
+        return SavedMessage(incarnation, id_, failed=printable_text(_text(body, "failed"), LONGEST_MESSAGE) or "?")
     seconds = None if body.get("seconds") is None else _duration(body, "seconds")
-    return Saved(incarnation, id_, _step(body, "step"), _manifest(body, "manifest"), seconds)
+    return SavedMessage(incarnation, id_, _step(body, "step"), _manifest(body, "manifest"), seconds)
 
 
-def shown(text: str, longest: int) -> str:
+def printable_text(text: str, longest: int) -> str:
     """Return at most ``longest`` characters, without any that a terminal or a database cannot show."""
     return "".join(c if c.isprintable() else " " for c in text[:longest])
 
@@ -266,7 +266,7 @@ def _check_protocol(body: dict[str, Any]) -> None:
 def _number(body: dict[str, Any], key: str, least: int, most: int) -> int:
     value = body.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise BadBody(key)
+        raise InvalidBodyError(key)
     return value
 
 
@@ -277,34 +277,34 @@ def _step(body: dict[str, Any], key: str) -> int:
 def _manifest(body: dict[str, Any], key: str) -> str:
     """Return a path or a URL; one with characters that cannot be shown is rejected."""
     text = _text(body, key)
-    if not text or shown(text, LONGEST_PATH) != text:
-        raise BadBody(key)
+    if not text or printable_text(text, LONGEST_PATH) != text:
+        raise InvalidBodyError(key)
     return text
 
 
 def _duration(body: dict[str, Any], key: str) -> float:
     value = body.get(key)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= LARGEST_NUMBER:
-        raise BadBody(key)
+        raise InvalidBodyError(key)
     return float(value)
 
 
 def _text(body: dict[str, Any], key: str) -> str:
     value = body.get(key)
     if not isinstance(value, str):
-        raise BadBody(key)
+        raise InvalidBodyError(key)
     return value
 
 
 def _matching(body: dict[str, Any], key: str, pattern: re.Pattern[str]) -> str:
     value = _text(body, key)
     if not pattern.fullmatch(value):
-        raise BadBody(key)
+        raise InvalidBodyError(key)
     return value
 
 
 def _one_of(body: dict[str, Any], key: str, words: tuple[str, ...]) -> str:
     value = _text(body, key)
     if value not in words:
-        raise BadBody(key)
+        raise InvalidBodyError(key)
     return value

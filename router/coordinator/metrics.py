@@ -23,10 +23,10 @@ from prometheus_client.registry import Collector
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
-from router.coordinator.counters import DELAYS, Delays, Tallies
-from router.ledger.entry import Use
+from router.coordinator.counters import DELAY_BUCKETS, DelayHistogram, StateCounters
+from router.ledger.entry import MachineUse
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
 # Six heartbeats: the machine, its agent or the network is down.
 SILENT_SECONDS = 60.0
@@ -39,7 +39,7 @@ _DONE = (states.ENDED, states.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class MetricsSnapshot:
     """The values of all metrics at one moment.
 
     ``counts``: attempts by phase and reason, ever; ``attempts`` and ``nodes``: those alive; ``silent``: machines that
@@ -57,15 +57,15 @@ class Picture:
     open_orders: int = 0
     overdue_orders: int = 0
     notices: Mapping[str, int] = field(default_factory=dict)
-    delays: Mapping[str, Delays] = field(default_factory=dict)
+    delays: Mapping[str, DelayHistogram] = field(default_factory=dict)
     failed_saves: int = 0
     lost_steps: Mapping[str, int] = field(default_factory=dict)
     metered: Mapping[tuple[str, Market], Usd] = field(default_factory=dict)
-    wasted: Mapping[Use, Usd] = field(default_factory=dict)
+    wasted: Mapping[MachineUse, Usd] = field(default_factory=dict)
     not_believed: int = 0
 
 
-def text_of(snapshot: Picture) -> bytes:
+def render_metrics(snapshot: MetricsSnapshot) -> bytes:
     """Return the metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_SnapshotCollector(snapshot))
@@ -73,7 +73,7 @@ def text_of(snapshot: Picture) -> bytes:
 
 
 class _SnapshotCollector(Collector):
-    def __init__(self, snapshot: Picture) -> None:
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._picture = snapshot
 
     def collect(self) -> Iterable[Metric]:
@@ -83,7 +83,7 @@ class _SnapshotCollector(Collector):
         yield from _cost_metrics(self._picture)
 
 
-def _gang_metrics(snapshot: Picture) -> Iterator[Metric]:
+def _gang_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     version_info = GaugeMetricFamily("stepfare_info", "The coordinator's version; always 1.", labels=["version"])
     version_info.add_metric([snapshot.version], 1)
     yield version_info
@@ -100,7 +100,7 @@ def _gang_metrics(snapshot: Picture) -> Iterator[Metric]:
     yield GaugeMetricFamily("stepfare_shortages", "Pools that are taken to be short.", snapshot.shortages)
 
 
-def _machine_metrics(snapshot: Picture) -> Iterator[Metric]:
+def _machine_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     by_id = {attempt.id: attempt for attempt in snapshot.attempts}
     up = [(by_id[node.attempt], node) for node in snapshot.nodes if node.made_at and not node.gone_at]
     yield GaugeMetricFamily("stepfare_nodes", "Machines that exist and cost.", len(up))
@@ -124,7 +124,7 @@ def _is_training(attempt: Attempt, node: NodeRecord) -> bool:
     return attempt.phase.is_up and not attempt.result and node.agent == states.RUNNING
 
 
-def _checkpoint_metrics(snapshot: Picture) -> Iterator[Metric]:
+def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("stepfare_orders_open", "Orders to save without an answer yet.", snapshot.open_orders)
     yield GaugeMetricFamily("stepfare_orders_overdue", "Orders to save whose time is over.", snapshot.overdue_orders)
     notices = {kind: snapshot.notices.get(kind, 0) for kind in states.NOTICES}
@@ -135,8 +135,8 @@ def _checkpoint_metrics(snapshot: Picture) -> Iterator[Metric]:
         labels=["kind"],
     )
     for kind in states.NOTICES:
-        delay = snapshot.delays.get(kind, Delays())
-        ends = [*(str(end) for end in DELAYS), "+Inf"]
+        delay = snapshot.delays.get(kind, DelayHistogram())
+        ends = [*(str(end) for end in DELAY_BUCKETS), "+Inf"]
         delays.add_metric([kind], list(zip(ends, accumulate(delay.counts), strict=True)), delay.seconds)
     yield delays
     yield CounterMetricFamily(
@@ -147,7 +147,7 @@ def _checkpoint_metrics(snapshot: Picture) -> Iterator[Metric]:
     yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", snapshot.lost_steps)
 
 
-def _cost_metrics(snapshot: Picture) -> Iterator[Metric]:
+def _cost_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     metered = CounterMetricFamily("stepfare_metered_usd", "Cost of machines that are gone.", labels=["cloud", "market"])
     for (cloud, market), usd in sorted(snapshot.metered.items()):
         metered.add_metric([cloud, market.value], usd.dollars())
@@ -185,7 +185,7 @@ class Metrics:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         clock: Callable[[], datetime],
         wall_clock: Callable[[], datetime],
         *,
@@ -196,7 +196,7 @@ class Metrics:
         self._store, self._clock, self._wall_clock, self._ticks = store, clock, wall_clock, ticks
         self._version, self._token = version, token
         self._lock = threading.Lock()
-        self._tallies = Tallies(store)
+        self._tallies = StateCounters(store)
         self._heard: dict[tuple[str, int], tuple[datetime | None, float]] = {}
         self._text, self._made_at = b"", float("-inf")
 
@@ -210,16 +210,16 @@ class Metrics:
         with self._lock:
             now = self._ticks()
             if now - self._made_at >= FRESH_SECONDS:
-                self._text, self._made_at = text_of(self._take_snapshot(now)), now
+                self._text, self._made_at = render_metrics(self._take_snapshot(now)), now
             return self._text
 
-    def _take_snapshot(self, ticks: float) -> Picture:
+    def _take_snapshot(self, ticks: float) -> MetricsSnapshot:
         now, tallies = self._clock(), self._tallies
         # Attempts are read first, so that the counters know every checkpoint that answers an order read here.
         attempts, nodes = self._store.overview.alive()
         tallies.look()
         orders = [attempt for attempt in attempts if self._is_open(attempt)]
-        return Picture(
+        return MetricsSnapshot(
             version=self._version,
             now=now,
             counts=self._store.overview.counts(),

@@ -13,14 +13,14 @@ from typing import Any
 from router.agent import control, states
 from router.state.records import Attempt, NoticeRecord, Phase
 
-NOTHING: dict[str, Any] = {"order": states.CONTINUE}
+NO_ORDER: dict[str, Any] = {"order": states.CONTINUE}
 # The other ranks get at least this many seconds, however little time the machine has left.
-LEAST_SECONDS = 1.0
+MIN_ORDER_SECONDS = 1.0
 # In these phases the training runs, or is about to, and no move is decided yet.
 _UNDISTURBED = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 
 
-def after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Attempt | None]:
+def order_after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Attempt | None]:
     """Return the change that an interruption notice to one machine makes to its attempt.
 
     Every rank is ordered to save within the time that the machine has left, less the time to report it. The change is
@@ -28,12 +28,16 @@ def after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Att
     whose time is over, is replaced.
     """
     time_left = control.SHORTEST_SECONDS if notice.seconds is None else notice.seconds
-    seconds = max(LEAST_SECONDS, time_left / 2, time_left - control.SAYING_SECONDS)
+    seconds = max(MIN_ORDER_SECONDS, time_left / 2, time_left - control.REPORTING_SECONDS)
 
     def change(attempt: Attempt) -> Attempt | None:
         has_interruption_order = attempt.order_reason == control.INTERRUPTION
         phases = _UNDISTURBED if has_interruption_order else (*_UNDISTURBED, Phase.CHECKPOINTING)
-        if attempt.phase not in phases or attempt.result or (has_interruption_order and seconds_left(attempt, now) > 0):
+        if (
+            attempt.phase not in phases
+            or attempt.result
+            or (has_interruption_order and order_seconds_left(attempt, now) > 0)
+        ):
             return None
         return replace(
             attempt,
@@ -47,7 +51,7 @@ def after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Att
     return change
 
 
-def seconds_left(attempt: Attempt, now: datetime) -> float:
+def order_seconds_left(attempt: Attempt, now: datetime) -> float:
     """Return the seconds left for the attempt's order; 0 where it has none."""
     if not attempt.order_id or attempt.ordered_at is None:
         return 0.0
@@ -55,13 +59,13 @@ def seconds_left(attempt: Attempt, now: datetime) -> float:
     return min(attempt.order_seconds, max(0.0, attempt.order_seconds - (now - attempt.ordered_at).total_seconds()))
 
 
-def order_of(attempt: Attempt, *, stopping: bool, answered: Container[str], now: datetime) -> dict[str, Any]:
+def order_for_rank(attempt: Attempt, *, stopping: bool, answered: Container[str], now: datetime) -> dict[str, Any]:
     """Return the order for a rank that answered these orders already. An order whose time is over is none."""
     if stopping:
         return {"order": states.STOP}
-    time_left = seconds_left(attempt, now)
+    time_left = order_seconds_left(attempt, now)
     if time_left <= 0 or attempt.order_id in answered:
-        return NOTHING
+        return NO_ORDER
     return {
         "order": states.CHECKPOINT,
         "id": attempt.order_id,

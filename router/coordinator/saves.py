@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from router.state.records import JournalEntry
-from router.state.store import Store
+from router.state.store import StateStore
 
 SAVED, NOT_SAVED, NOT_BELIEVED = "saved", "not_saved", "not_believed"
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class SaveAnswers:
     """The answers of a gang to one order to save.
 
     ``step`` and ``manifest``: the complete checkpoint, as the lowest rank that has it reports; None while there is
@@ -34,12 +34,12 @@ class Answers:
         return self.manifest is not None
 
 
-def saved_for(store: Store, attempt_id: str, order_id: str) -> Answers:
+def save_answers(store: StateStore, attempt_id: str, order_id: str) -> SaveAnswers:
     """Return the answers to that order of the attempt. Reads only journal entries about that order."""
     return _parse_answers(store.journal(attempt_id, what=(SAVED, NOT_SAVED), id_=order_id))
 
 
-def saved_for_all(store: Store, orders: Mapping[str, str]) -> dict[str, Answers]:
+def save_answers_by_attempt(store: StateStore, orders: Mapping[str, str]) -> dict[str, SaveAnswers]:
     """Return the answers to many orders, given and returned by attempt, as :func:`save_answers` does."""
     entries: dict[str, list[JournalEntry]] = {}
     for entry in store.overview.answers(orders, (SAVED, NOT_SAVED)) if orders else ():
@@ -48,15 +48,15 @@ def saved_for_all(store: Store, orders: Mapping[str, str]) -> dict[str, Answers]
     return {attempt: _parse_answers(entries.get(attempt, ())) for attempt in orders}
 
 
-def _parse_answers(entries: Sequence[JournalEntry]) -> Answers:
+def _parse_answers(entries: Sequence[JournalEntry]) -> SaveAnswers:
     saved = {int(str(entry.details["rank"])): entry for entry in reversed(entries) if entry.what == SAVED}
     failed = {int(str(e.details["rank"])): str(e.details["failed"]) for e in entries if e.what == NOT_SAVED}
     failed = {rank: why for rank, why in failed.items() if rank not in saved}
     if not saved:
-        return Answers(None, None, None, None, frozenset(), failed)
+        return SaveAnswers(None, None, None, None, frozenset(), failed)
     lowest, first = saved[min(saved)].details, min(saved.values(), key=lambda entry: entry.seq)
     step, manifest, seconds = lowest["saved_step"], lowest["saved_manifest"], first.details["seconds"]
-    return Answers(
+    return SaveAnswers(
         int(str(step)),
         str(manifest),
         first.at,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 
-from router.coordinator.connections import DEFAULTS, Connection, Crowd, Limits
+from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -29,7 +29,7 @@ START_SECONDS = 10.0
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
-FILES = 65_536
+MAX_OPEN_FILES = 65_536
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LARGEST_HEALTH = 4096
 
@@ -43,7 +43,7 @@ class ListenError(Exception):
         self.remedy = remedy
 
 
-class Server:
+class CoordinatorServer:
     """Serves ``app`` while the block runs.
 
     ``port`` 0 takes a free one. ``certificate`` (with its chain) and ``key`` are PEM files; with them it speaks https
@@ -59,7 +59,7 @@ class Server:
         port: int,
         certificate: Path | None = None,
         key: Path | None = None,
-        limits: Limits = DEFAULTS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         self._app, self._host, self._wanted, self._limits = app, host, port, limits
         self._certificate, self._key = certificate, key
@@ -91,7 +91,7 @@ class Server:
         if self._certificate is not None:
             files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
         # uvicorn accepts any callable that creates a connection.
-        connection: Any = partial(Connection, Crowd(self._limits))
+        connection: Any = partial(Connection, ConnectionRegistry(self._limits))
         config = uvicorn.Config(
             self._app,
             loop="asyncio",
@@ -180,7 +180,7 @@ def _raise_file_limit() -> None:
     Many systems let a process open 1,024 files until it asks for more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
@@ -209,7 +209,7 @@ def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Ev
         ready.set()
 
 
-def existing(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
+def is_serving(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
     """Return whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
     handlers: list[urllib.request.BaseHandler] = []
     try:

@@ -6,10 +6,10 @@ It then resumes from all that the predecessor saved.
 from __future__ import annotations
 
 from router.state.records import Attempt
-from router.state.store import Store
+from router.state.store import StateStore
 
 
-def in_the_way(store: Store, attempt: Attempt) -> str:
+def blocking_attempt(store: StateStore, attempt: Attempt) -> str:
     """Return the id of an earlier attempt that blocks this one, "" where none does; then none ever will.
 
     The attempt resumes from the blocking one, directly or by way of others. An earlier attempt blocks while it may

@@ -11,7 +11,7 @@ from router.state.records import NodeRecord
 LEADER_ENGINES = ("ray", "slurm")
 
 
-def verdict(engine: str, nodes: Sequence[NodeRecord], *, ordered: bool) -> str:
+def gang_result(engine: str, nodes: Sequence[NodeRecord], *, ordered: bool) -> str:
     """Return ``finished``, a reason of :mod:`router.agent.states`, or "" while the result is open.
 
     ``nodes``: the whole gang by rank. ``ordered``: all ranks were told to stop; ranks that stopped then did as they

@@ -23,7 +23,7 @@ class NotTrainedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainingResult:
     """The results of a finished training: steps without a gap, first and last loss, and the newest checkpoint.
 
     ``again``: steps that were done more than once; ``losses`` by step.
@@ -37,7 +37,7 @@ class Trained:
     losses: Mapping[int, float]
 
 
-def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
+def write_demo_files(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
     """Write the files of a demo into a folder, which is created, and return their names. OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {
@@ -55,7 +55,7 @@ def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
     return _FILES
 
 
-def trained(folder: Path, steps: int) -> Trained:
+def read_training_result(folder: Path, steps: int) -> TrainingResult:
     """Return the results of a training of ``steps`` steps in the demo's folder. NotTrainedError."""
     place = folder / _CHECKPOINTS
     try:
@@ -74,10 +74,10 @@ def trained(folder: Path, steps: int) -> Trained:
     checkpoint = place / f"step-{steps:08d}.ckpt"
     if not checkpoint.exists():
         raise NotTrainedError(f"there is no {checkpoint}")
-    return Trained(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint, losses)
+    return TrainingResult(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint, losses)
 
 
-def steps_done(folder: Path) -> int:
+def read_step_count(folder: Path) -> int:
     """Return how far the training in the demo's folder reports to be; 0 before it reports anything."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
@@ -86,7 +86,7 @@ def steps_done(folder: Path) -> int:
         return 0
 
 
-def gangs_seen(folder: Path) -> int:
+def count_gangs(folder: Path) -> int:
     """Return how many gangs report a step of the training in the demo's folder; 0 before any does."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
@@ -95,7 +95,7 @@ def gangs_seen(folder: Path) -> int:
         return 0
 
 
-def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> Trained:
+def train_undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> TrainingResult:
     """Run the same training in one process, without interruptions. NotTrainedError."""
     alone = folder / _ALONE
     words = [sys.executable, "-m", "router.demo.train", "--steps", str(steps), "--seed", str(seed)]
@@ -105,10 +105,10 @@ def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, s
     )
     if done.returncode:
         raise NotTrainedError(f"the training without a cloud ended with exit code {done.returncode}: {done.stderr}")
-    return trained(alone, steps)
+    return read_training_result(alone, steps)
 
 
-def differences(one: Trained, other: Trained) -> tuple[str, ...]:
+def find_differences(one: TrainingResult, other: TrainingResult) -> tuple[str, ...]:
     """Return the differences of two trainings, compared to the last bit; empty if there are none."""
     found = [f"the losses of step {step}" for step in sorted(one.losses) if one.losses[step] != other.losses.get(step)]
     if one.checkpoint.read_bytes() != other.checkpoint.read_bytes():

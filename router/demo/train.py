@@ -50,13 +50,13 @@ class TrainingError(Exception):
     code = 1
 
 
-class WrongError(TrainingError):
+class TrainingOptionsError(TrainingError):
     """The training cannot run with these options, or in this environment."""
 
     code = 2
 
 
-class Stop:
+class StopSignal:
     """Catches SIGTERM and SIGINT: from its creation they are only recorded, in ``signal``; 0 while none came."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Stop:
             time.sleep(min(left, 0.05))
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """Write a line of output at once."""
     os.write(1, f"{line}\n".encode())
 
@@ -81,15 +81,15 @@ SHAPES = ((LETTERS, EMBEDDED), (CONTEXT * EMBEDDED, HIDDEN), (HIDDEN,), (HIDDEN,
 SIZE = sum(math.prod(shape) for shape in SHAPES)
 
 
-def parts(vector: Array) -> list[Array]:
+def split_weights(vector: Array) -> list[Array]:
     """Return the vector as matrices, which are views of it."""
     ends = np.cumsum([math.prod(shape) for shape in SHAPES])[:-1]
     return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), SHAPES, strict=True)]
 
 
-def loss_of(weights: Array, before: Array, after: Array) -> tuple[float, Array]:
+def loss_and_gradient(weights: Array, before: Array, after: Array) -> tuple[float, Array]:
     """Return the sum of the cross-entropies of some examples, in nats, and its gradient."""
-    embed, inner, inner_bias, outer, outer_bias = parts(weights)
+    embed, inner, inner_bias, outer, outer_bias = split_weights(weights)
     inputs = embed[before].reshape(len(before), -1)
     hidden = np.tanh(inputs @ inner + inner_bias)
     scores = hidden @ outer + outer_bias
@@ -99,7 +99,7 @@ def loss_of(weights: Array, before: Array, after: Array) -> tuple[float, Array]:
     total = float(-np.log(probabilities[rows, after]).sum())
     probabilities[rows, after] -= 1.0
     hidden_gradient = (probabilities @ outer.T) * (1.0 - hidden * hidden)
-    d_embed, d_inner, d_inner_bias, d_outer, d_outer_bias = parts(gradient)
+    d_embed, d_inner, d_inner_bias, d_outer, d_outer_bias = split_weights(gradient)
     d_outer[:], d_outer_bias[:] = hidden.T @ probabilities, probabilities.sum(axis=0)
     d_inner[:], d_inner_bias[:] = inputs.T @ hidden_gradient, hidden_gradient.sum(axis=0)
     np.add.at(d_embed, before, (hidden_gradient @ inner.T).reshape(len(before), CONTEXT, EMBEDDED))
@@ -124,7 +124,7 @@ class Progress:
     def fresh(cls, seed: int) -> Progress:
         """Return the state before the first step."""
         weights, draw = np.zeros(SIZE), np.random.default_rng([seed, 2])
-        for part in parts(weights):
+        for part in split_weights(weights):
             if part.ndim > 1:
                 part[:] = draw.standard_normal(part.shape) / math.sqrt(part.shape[0])
         return cls(seed, 0, 0, dict(draw.bit_generator.state), weights, np.zeros(SIZE))
@@ -176,7 +176,7 @@ class Examples:
         return replace(progress, position=progress.position + BATCH), list(zip(before, after, strict=True))
 
 
-class Checkpoints:
+class DemoCheckpoints:
     """Rank 0's files ``step-NNNNNNNN.ckpt`` in a folder, the last three, and ``metrics.jsonl``.
 
     Without a folder: nothing.
@@ -202,13 +202,13 @@ class Checkpoints:
             try:
                 found = Progress.unpacked(path.read_bytes())
             except (OSError, ValueError, TypeError) as error:
-                say(f"skipped {path.name}: {error}")
+                print_line(f"skipped {path.name}: {error}")
                 with suppress(OSError):
                     path.rename(path.with_suffix(".bad"))
                 continue
             if found.seed != seed:
-                raise WrongError(f"{path} is of a training with --seed {found.seed}, not {seed}")
-            say(f"resumed at step {found.step} from {path.name}")
+                raise TrainingOptionsError(f"{path} is of a training with --seed {found.seed}, not {seed}")
+            print_line(f"resumed at step {found.step} from {path.name}")
             return found
         return Progress.fresh(seed)
 
@@ -264,19 +264,19 @@ class Link:
         return head, body
 
 
-class Gang:
+class TrainingGang:
     """All ranks, as a star around rank 0. Any wait longer than the time limit in seconds is an error."""
 
-    def __init__(self, environment: Mapping[str, str], seed: int, limit: float, stop: Stop) -> None:
+    def __init__(self, environment: Mapping[str, str], seed: int, limit: float, stop: StopSignal) -> None:
         def read_number(default: str, *names: str) -> int:
             text = next((environment[name] for name in names if environment.get(name)), default)
             if not text.isdecimal():
-                raise WrongError(f"{names[0]} is {text!r}, not a number")
+                raise TrainingOptionsError(f"{names[0]} is {text!r}, not a number")
             return int(text)
 
         self.rank, self.ranks = read_number("0", "RANK", "NODE_RANK"), read_number("1", "WORLD_SIZE", "NNODES")
         if not self.rank < self.ranks <= SHARDS:
-            raise WrongError(f"rank {self.rank} of {self.ranks}: from 0, and at most {SHARDS} in all")
+            raise TrainingOptionsError(f"rank {self.rank} of {self.ranks}: from 0, and at most {SHARDS} in all")
         self._where = (environment.get("MASTER_ADDR") or "127.0.0.1", read_number("29500", "MASTER_PORT"))
         self._who = {"attempt": environment.get("STEPFARE_ATTEMPT", ""), "ranks": self.ranks, "seed": seed}
         self._limit, self._stop, self._links = limit, stop, dict[int, Link]()
@@ -294,7 +294,7 @@ class Gang:
                     self._links[0] = link
             head, body = self._receive(0, "before the first step")
             if "error" in head:
-                raise WrongError(f"rank 0 wants other ranks: {head['error']}, not {self._who}")
+                raise TrainingOptionsError(f"rank 0 wants other ranks: {head['error']}, not {self._who}")
             return Progress.unpacked(body)
         if self.ranks > 1:
             with socket.create_server(self._where) as server:
@@ -356,15 +356,15 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
 
     TrainingError and OSError when the training cannot continue.
     """
-    gang = Gang(environment, options.seed, options.limit_seconds + options.step_seconds, stop := Stop())
-    store = Checkpoints(options.checkpoint_dir, gang.rank, gang.ranks, options.limit_seconds / 4)
+    gang = TrainingGang(environment, options.seed, options.limit_seconds + options.step_seconds, stop := StopSignal())
+    store = DemoCheckpoints(options.checkpoint_dir, gang.rank, gang.ranks, options.limit_seconds / 4)
     progress = gang.meet(None if gang.rank else store.newest(options.seed))
-    say(f"rank {gang.rank} of {gang.ranks} begins after step {progress.step}")
+    print_line(f"rank {gang.rank} of {gang.ranks} begins after step {progress.step}")
     examples, signalled, reported = Examples(progress), 0, (progress.step, time.perf_counter())
     while progress.step < options.steps and not signalled:
         began, step = time.perf_counter(), progress.step + 1
         used, shards = examples.batch(progress)
-        mine = {n: loss_of(progress.weights, *shards[n]) for n in range(gang.rank, SHARDS, gang.ranks)}
+        mine = {n: loss_and_gradient(progress.weights, *shards[n]) for n in range(gang.rank, SHARDS, gang.ranks)}
         try:
             loss, gradient, signalled, asked = gang.add_up(step, mine, store.asked(progress.step, options.steps))
         except TrainingError:
@@ -377,12 +377,12 @@ def train(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         store.note(step=step, loss=loss, time=round(time.time(), 3), attempt=environment.get("STEPFARE_ATTEMPT"))  # noqa: TID251
         if gang.rank == 0 and (step % options.report_every == 0 or step == options.steps):
             seconds = (time.perf_counter() - reported[1]) / (step - reported[0])
-            say(f"step {step}/{options.steps} loss {loss:.4f} step_s {seconds:.3f}")
+            print_line(f"step {step}/{options.steps} loss {loss:.4f} step_s {seconds:.3f}")
             reported = (step, time.perf_counter())
         if asked or step % options.checkpoint_every == 0:
             store.save(progress)
     store.save(progress)
-    say(f"rank {gang.rank} of {gang.ranks} ends after step {progress.step}/{options.steps}")
+    print_line(f"rank {gang.rank} of {gang.ranks} ends after step {progress.step}/{options.steps}")
     return 0 if progress.step >= options.steps else 128 + signalled
 
 

@@ -38,7 +38,7 @@ class Spec(BaseModel):
     words: ClassVar[frozenset[str]] = frozenset()
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a value as an error message shows it: short, on one line."""
     if isinstance(value, dict):
         return "a mapping"
@@ -56,13 +56,15 @@ def shown(value: object) -> str:
 def as_number(value: object) -> float:
     """Return a finite number; RefusedError for text, true, NaN and the like."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RefusedError(f"{shown(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5")
+        raise RefusedError(
+            f"{show_value(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5"
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise RefusedError(f"{shown(value)} is not a finite number")
+        raise RefusedError(f"{show_value(value)} is not a finite number")
     return number
 
 
@@ -70,14 +72,14 @@ def as_whole(value: object) -> int:
     """Return a whole number (``1e6`` counts); RefusedError otherwise."""
     number = as_number(value)
     if number != int(number):
-        raise RefusedError(f"{shown(value)} is not a whole number")
+        raise RefusedError(f"{show_value(value)} is not a whole number")
     return value if isinstance(value, int) else int(number)
 
 
 def as_text(value: object) -> str:
     """Return one line of text, without spaces around it; RefusedError for a number, an empty or a longer text."""
     if not isinstance(value, str):
-        raise RefusedError(f"{shown(value)} is not text", "put it in quotes" if value is not None else "")
+        raise RefusedError(f"{show_value(value)} is not text", "put it in quotes" if value is not None else "")
     text = value.strip()
     if not text:
         raise RefusedError("is empty")
@@ -91,7 +93,7 @@ def as_text(value: object) -> str:
 def as_flag(value: object) -> bool:
     """Return true or false; RefusedError for words such as ``yes``, which are text in YAML 1.2."""
     if not isinstance(value, bool):
-        raise RefusedError(f"{shown(value)} is neither true nor false", "write true or false")
+        raise RefusedError(f"{show_value(value)} is neither true nor false", "write true or false")
     return value
 
 
@@ -102,7 +104,7 @@ def as_pairs(value: object) -> object:
     if value is None:
         return ()
     if not isinstance(value, dict):
-        raise RefusedError(f"{shown(value)} is not a mapping", "write it as `KEY: value` lines")
+        raise RefusedError(f"{show_value(value)} is not a mapping", "write it as `KEY: value` lines")
     for key, item in value.items():
         if not isinstance(item, str):
             kind = "empty" if item is None else "not text"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from pricing.money import Usd
-from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, shown
+from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, show_value
 from router.jobs.quantities import Dollars
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\s*(?::\s*(\S+))?")
@@ -40,7 +40,7 @@ def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
             )
         match = _NAMED.fullmatch(value.strip())
         if match is None:
-            raise RefusedError(f"{shown(value)} is no accelerator with a count", _HELP, at=at)
+            raise RefusedError(f"{show_value(value)} is no accelerator with a count", _HELP, at=at)
         yield _option(match[1], match[2] if match[2] is not None else 1, at)
     elif isinstance(value, (list, tuple)) and value:
         for index, item in enumerate(value):
@@ -48,7 +48,7 @@ def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
     elif isinstance(value, dict) and value:
         yield from _parse_mapping(value, at)
     else:
-        raise RefusedError(f"{shown(value)} names no accelerator", _HELP, at=at)
+        raise RefusedError(f"{show_value(value)} names no accelerator", _HELP, at=at)
 
 
 def _parse_mapping(value: dict[str, Any], at: Path) -> Iterator[GangOption]:
@@ -69,7 +69,9 @@ def _option(name: str, count: object, at: Path) -> GangOption:
     if isinstance(count, str) and count.isdecimal() and len(count) < 10:
         count = int(count)
     if type(count) is not int or not 0 < count <= _MOST:
-        raise RefusedError(f"{shown(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at)
+        raise RefusedError(
+            f"{show_value(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at
+        )
     return GangOption(accelerator=name, count=count)
 
 
@@ -84,7 +86,7 @@ def _parse_options(value: object) -> tuple[GangOption, ...]:
 
 def _parse_any_of(value: object) -> Iterator[GangOption]:
     if not isinstance(value, (list, tuple)) or not value:
-        raise RefusedError(f"{shown(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
+        raise RefusedError(f"{show_value(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
     for index, item in enumerate(value):
         if not isinstance(item, dict) or "accelerators" not in item:
             raise RefusedError("an alternative needs `accelerators`", "write `- accelerators: H100:8`", at=(index,))

@@ -25,7 +25,7 @@ _CERTAIN = 1e-6  # the least standard deviation of a finish time, as a share of 
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class GangRunRisk:
     """The parameters of one gang on one offer for one job. All times in hours, speed in steps an hour.
 
     ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then ``resumes`` is False),
@@ -57,7 +57,7 @@ def to_digits(figure: float) -> float:
     return float(f"{figure:.12g}")
 
 
-def rounded(risk: Risk) -> Risk:
+def round_risk(risk: GangRunRisk) -> GangRunRisk:
     """Return the same risk with every figure rounded (:func:`to_digits`)."""
     figures: dict[str, Any] = {f.name: to_digits(getattr(risk, f.name)) for f in fields(risk) if f.name != "resumes"}
     return replace(risk, **figures)
@@ -94,7 +94,7 @@ def _above_branch(product: float) -> float:
     return x
 
 
-def useful_share(risk: Risk) -> float:
+def useful_share(risk: GangRunRisk) -> float:
     """Return the expected share of wall time that becomes lasting progress.
 
     φ = λτ / [(1 + λR)(exp(λ(τ + δ)) - 1)]; an asynchronous write in flight adds its time to each loss.
@@ -108,7 +108,7 @@ def useful_share(risk: Risk) -> float:
     return risk.interval_hours / wall
 
 
-def billed_share(risk: Risk) -> float:
+def billed_share(risk: GangRunRisk) -> float:
     """Return the expected share of wall time that is billed: all but waiting for capacity.
 
     A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ R_unbilled / (1
@@ -118,7 +118,7 @@ def billed_share(risk: Risk) -> float:
     return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
 
 
-def expected_steps_per_hour(risk: Risk) -> float:
+def expected_steps_per_hour(risk: GangRunRisk) -> float:
     """Return goodput g: nominal speed times the useful share."""
     return risk.nominal_steps_per_hour * useful_share(risk)
 
@@ -137,7 +137,7 @@ class _FinishTime:
 
 
 @lru_cache(maxsize=4096)
-def _finish_time(risk: Risk, steps: float) -> _FinishTime:
+def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     compute = steps / risk.nominal_steps_per_hour
     segments = max(compute / risk.interval_hours, 1e-9)
     segment = risk.interval_hours + risk.stall_hours
@@ -170,7 +170,7 @@ def run_share(relative_error: float, deviations: NDArray[np.float64] | float) ->
     return np.maximum(1 + relative_error * np.asarray(deviations, dtype=np.float64), _LEAST_SHARE)
 
 
-def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
+def on_time_probability(risk: GangRunRisk, steps: float, wall_hours: float) -> float:
     """Return P(``steps`` are done within ``wall_hours`` after the first start-up).
 
     The number of interruptions is negative binomial (each of m segments succeeds with exp(-λ(τ+δ))); each costs the
@@ -181,7 +181,7 @@ def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
 
 
 @lru_cache(maxsize=65536)
-def hours_with_probability(risk: Risk, steps: float, probability: float) -> float:
+def hours_with_probability(risk: GangRunRisk, steps: float, probability: float) -> float:
     """Return the least wall hours after the first start-up in which ``steps`` are done with ``probability``.
 
     It is found by bisection; infinite where interruptions come so fast that the work is never done.
@@ -203,7 +203,7 @@ def hours_with_probability(risk: Risk, steps: float, probability: float) -> floa
     return high
 
 
-def on_time_steps_per_hour(risk: Risk, steps: float, probability: float) -> float:
+def on_time_steps_per_hour(risk: GangRunRisk, steps: float, probability: float) -> float:
     """Return g(α): the speed at which ``steps`` are reached with total ``probability``.
 
     It is never above the expected speed.
@@ -214,7 +214,7 @@ def on_time_steps_per_hour(risk: Risk, steps: float, probability: float) -> floa
 _GRID = 2048
 
 
-def on_time_probability_in_turn(parts: tuple[tuple[Risk, float], ...], wall_hours: float) -> float:
+def on_time_probability_in_turn(parts: tuple[tuple[GangRunRisk, float], ...], wall_hours: float) -> float:
     """Return P(all parts, each ``(risk, steps)``, are done one after the other within ``wall_hours``).
 
     One part: as :func:`on_time_probability`. More: the finish times are taken as independent and convolved on a grid.

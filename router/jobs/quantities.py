@@ -12,7 +12,7 @@ from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import RegionId
-from router.jobs.fields import RefusedError, as_number, shown
+from router.jobs.fields import RefusedError, as_number, show_value
 
 _SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([wdhms])")
@@ -42,20 +42,22 @@ def parse_duration(value: object) -> timedelta:
     elif not isinstance(value, str):
         help_ = f"write {value}s, {value}m or {value}h" if type(value) is int else _DURATION_HELP
         raise RefusedError(
-            f"{shown(value)} has no unit of time" if type(value) is int else f"{shown(value)} is no duration",
+            f"{show_value(value)} has no unit of time" if type(value) is int else f"{show_value(value)} is no duration",
             help_,
         )
     else:
         text = value.strip()
         if not _WHOLE.fullmatch(text):
-            raise RefusedError(f"{shown(value)} is no duration", _DURATION_HELP)
+            raise RefusedError(f"{show_value(value)} is no duration", _DURATION_HELP)
         parts = _PART.findall(text)
         units = [unit for _, unit in parts]
         if sorted(set(units), key="wdhms".index) != units:
-            raise RefusedError(f"{shown(value)} is no duration", "give each unit once, the largest first, e.g. 1h30m")
+            raise RefusedError(
+                f"{show_value(value)} is no duration", "give each unit once, the largest first, e.g. 1h30m"
+            )
         seconds = sum(Decimal(number) * _SECONDS[unit] for number, unit in parts)
         if seconds > _LONGEST.total_seconds():
-            raise RefusedError(f"{shown(value)} is longer than ten years", _DURATION_HELP)
+            raise RefusedError(f"{show_value(value)} is longer than ten years", _DURATION_HELP)
         duration = timedelta(microseconds=int(seconds * 1_000_000))
     if duration < timedelta(0):
         raise RefusedError("is negative", _DURATION_HELP)
@@ -103,7 +105,7 @@ class Moment:
             return cls._from_datetime(value, value.isoformat())
         help_ = "write 2026-11-25T09:00Z, 2026-11-25T10:00+01:00 or +18h"
         if not isinstance(value, str):
-            raise RefusedError(f"{shown(value)} is no point in time", help_)
+            raise RefusedError(f"{show_value(value)} is no point in time", help_)
         text = value.strip()
         if text.startswith("+"):
             return cls(relative=parse_duration(text[1:]))
@@ -112,7 +114,7 @@ class Moment:
         except ValueError:
             if _WHOLE.fullmatch(text):
                 help_ = f"write +{text} for {text} from now"
-            raise RefusedError(f"{shown(value)} is no point in time", help_) from None
+            raise RefusedError(f"{show_value(value)} is no point in time", help_) from None
         return cls._from_datetime(parsed, text)
 
     @classmethod
@@ -147,7 +149,7 @@ TOO_FAR = f"{{}} is more than {PLANNING_SPAN.days} days away: jobs are planned f
 TOO_FAR_REMEDY = "give an earlier one, or leave it out"
 
 
-def beyond_planning(moment: datetime, now: datetime) -> bool:
+def is_beyond_planning(moment: datetime, now: datetime) -> bool:
     """Return whether the moment lies further ahead than jobs are planned."""
     return moment - now > PLANNING_SPAN
 
@@ -156,7 +158,7 @@ def parse_utc(value: object) -> datetime:
     """Return an absolute point in time, in UTC; RefusedError for one that is relative or has no time zone."""
     moment = Moment.parse(value)
     if moment.absolute is None:
-        raise RefusedError(f"{shown(value)} is relative", "write a point in time, e.g. 2026-11-25T09:00Z")
+        raise RefusedError(f"{show_value(value)} is relative", "write a point in time, e.g. 2026-11-25T09:00Z")
     return moment.absolute
 
 
@@ -167,10 +169,10 @@ def parse_gib(value: object) -> float:
     help_ = "write a number of GiB, or a size such as 500 GB (10**9 bytes each) or 2 TiB (2**40)"
     match = _SIZE.fullmatch(value.strip())
     if match is None:
-        raise RefusedError(f"{shown(value)} is no size", help_)
+        raise RefusedError(f"{show_value(value)} is no size", help_)
     amount, unit = match.groups()
     if not unit:
-        raise RefusedError(f"{shown(value)} has no unit", help_)
+        raise RefusedError(f"{show_value(value)} has no unit", help_)
     if unit not in _BYTES:
         near = next((known for known in _BYTES if known.lower() in (unit.lower(), unit.lower() + "b")), None)
         raise RefusedError(f"{unit!r} is no unit of size", f"did you mean {amount} {near}?" if near else help_)
@@ -189,7 +191,9 @@ def parse_gib_per_s(value: object) -> float:
         return as_number(value)
     size, slash, per = value.strip().partition("/")
     if not slash or per.strip() != "s":
-        raise RefusedError(f"{shown(value)} is no rate", "write a number of GiB a second, or a rate such as 2 GB/s")
+        raise RefusedError(
+            f"{show_value(value)} is no rate", "write a number of GiB a second, or a rate such as 2 GB/s"
+        )
     return parse_gib(size)
 
 
@@ -200,23 +204,23 @@ def parse_dollars(value: object) -> Decimal:
     """
     help_ = "write US dollars such as 1200.50 or $1200.50"
     if isinstance(value, bool) or not isinstance(value, (int, float, str, Decimal)):
-        raise RefusedError(f"{shown(value)} is no amount of dollars", help_)
+        raise RefusedError(f"{show_value(value)} is no amount of dollars", help_)
     if isinstance(value, str):
         text = value.strip()
         if not _MONEY.fullmatch(text):
             why = (
                 "has a thousands separator" if re.fullmatch(r"\$?[\d,_ ]+(\.\d+)?", text) else "is no amount of dollars"
             )
-            raise RefusedError(f"{shown(value)} {why}", help_)
+            raise RefusedError(f"{show_value(value)} {why}", help_)
         amount = Decimal(text.replace("$", ""))
     else:
         if isinstance(value, float):
             as_number(value)
         amount = Decimal(str(value))
     if amount < 0:
-        raise RefusedError(f"{shown(value)} is negative", help_)
+        raise RefusedError(f"{show_value(value)} is negative", help_)
     if amount > _MOST_DOLLARS:
-        raise RefusedError(f"{shown(value)} is more than a trillion", help_)
+        raise RefusedError(f"{show_value(value)} is more than a trillion", help_)
     return amount
 
 
@@ -246,7 +250,7 @@ def parse_region(value: object) -> RegionId:
     if isinstance(value, RegionId):
         return value
     if not isinstance(value, str) or not _REGION.fullmatch(value.strip()):
-        raise RefusedError(f"{shown(value)} is not cloud/region", "write e.g. aws/us-east-1")
+        raise RefusedError(f"{show_value(value)} is not cloud/region", "write e.g. aws/us-east-1")
     return RegionId.parse(value.strip())
 
 
@@ -254,9 +258,9 @@ def parse_percent(value: object) -> Decimal:
     """Return a share in per cent from ``12.5``, ``"12.5"`` or ``12.5%``; RefusedError outside 0 to 100."""
     text = str(value).strip().removesuffix("%").strip()
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text):
-        raise RefusedError(f"{shown(value)} is no percentage", "write a number from 0 to 100")
+        raise RefusedError(f"{show_value(value)} is no percentage", "write a number from 0 to 100")
     if Decimal(text) > 100:
-        raise RefusedError(f"{shown(value)} is more than 100 per cent", "write a number from 0 to 100")
+        raise RefusedError(f"{show_value(value)} is more than 100 per cent", "write a number from 0 to 100")
     return Decimal(text)
 
 
@@ -270,7 +274,7 @@ def parse_gb(value: object) -> Decimal:
         as_number(value)
         amount = Decimal(str(value))
     if not 0 <= amount <= _MOST_GB:
-        raise RefusedError(f"{shown(value)} is negative or absurdly large", "the unit is GB, 10**9 bytes")
+        raise RefusedError(f"{show_value(value)} is negative or absurdly large", "the unit is GB, 10**9 bytes")
     return amount
 
 

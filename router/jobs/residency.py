@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema, model_serializer, model_validator
 
 from pricing.places import Region
-from router.jobs.fields import RefusedError, Spec, as_many, shown
+from router.jobs.fields import RefusedError, Spec, as_many, show_value
 
 # Groups are unions of Region.residency_group: the EEA is the EU and three other countries.
 _GROUPS = {"EU": {"EU"}, "EEA": {"EU", "EEA"}, "UK": {"UK"}}
@@ -34,7 +34,7 @@ class PlaceRule(Spec):
             value = value["token"]
         if not isinstance(value, str) or not _TOKEN.fullmatch(value.strip()):
             remedy = "write a cloud, cloud/region, a country such as DE, or EU, EEA, UK"
-            raise RefusedError(f"{shown(value)} is no place", remedy)
+            raise RefusedError(f"{show_value(value)} is no place", remedy)
         return {"token": value.strip()}
 
     @model_serializer
@@ -89,7 +89,7 @@ class Residency(Spec):
         return self
 
 
-def permits(residency: Residency, region: Region) -> str | None:
+def residency_refusal(residency: Residency, region: Region) -> str | None:
     """Return None when the job may run there, otherwise the rule that forbids it, in words.
 
     Where any rule names a country or group, a region whose country or group is unknown is forbidden.
@@ -109,7 +109,7 @@ def unknown_tokens(residency: Residency, regions: Iterable[Region]) -> list[tupl
     """Return rules that name nothing in ``regions``, each with the nearest word that does (None: none is near)."""
     known = known_words(regions) | set(_GROUPS)
     tokens = [str(rule) for rule in (*residency.allow, *residency.deny)]
-    return [(token, nearest(token, known)) for token in tokens if token not in known]
+    return [(token, nearest_word(token, known)) for token in tokens if token not in known]
 
 
 def known_words(regions: Iterable[Region]) -> frozenset[str]:
@@ -121,7 +121,7 @@ def known_words(regions: Iterable[Region]) -> frozenset[str]:
     return frozenset(known)
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant, None when none is near.
 
     Case does not matter; words with the same letters in another order are the nearest.

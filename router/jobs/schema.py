@@ -43,8 +43,8 @@ def schema_of(kind: str) -> Schema:
         for change in (_gang, _points, _spot, _checkpoint, _data, _places, _parameters):
             change(schema["$defs"], schema["properties"])
     else:
-        or_one(schema["properties"], "clouds")
-        or_one(schema["$defs"]["Limit"]["properties"], "family")
+        allow_single_item(schema["properties"], "clouds")
+        allow_single_item(schema["$defs"]["Limit"]["properties"], "family")
     return schema
 
 
@@ -94,7 +94,7 @@ def _tidy(node: Any) -> Any:
     return tidied
 
 
-def or_one(properties: Schema, *names: str) -> None:
+def allow_single_item(properties: Schema, *names: str) -> None:
     """Allow a list of one to be written without its dash."""
     for name in names:
         found = properties[name]
@@ -163,7 +163,7 @@ def _points(parts: Schema, _: Schema) -> None:
     ]
     del point["required"]
     workload = parts["Workload"]
-    or_one(workload["properties"], "profile")
+    allow_single_item(workload["properties"], "profile")
     workload["anyOf"] = [{"required": ["profile"]}, {"required": ["transformer"]}]
 
 
@@ -192,8 +192,8 @@ def _data(parts: Schema, _: Schema) -> None:
 
 
 def _places(parts: Schema, _: Schema) -> None:
-    or_one(parts["Residency"]["properties"], "allow", "deny")
-    or_one(parts["Status"]["properties"], "data_in")
+    allow_single_item(parts["Residency"]["properties"], "allow", "deny")
+    allow_single_item(parts["Status"]["properties"], "data_in")
 
 
 def _parameters(parts: Schema, _: Schema) -> None:

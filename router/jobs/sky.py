@@ -15,7 +15,7 @@ from typing import Any
 from pricing.machines import Machine
 from pricing.places import Region
 from pricing.problems import InvalidInputError
-from router.jobs.sky_resources import Wanted, mapping_of, wanted
+from router.jobs.sky_resources import SkyResources, mapping_of, read_resources
 from router.jobs.spec import parse_name
 
 FILL_IN = "FILL IN"
@@ -79,7 +79,7 @@ def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = (), regions:
     lost: list[str] = []
     by_type = {machine.instance_type: machine for machine in machines}
     planned = tuple(regions)
-    want = wanted(task.get("resources"), task.get("num_nodes"), by_type, planned, lost)
+    want = read_resources(task.get("resources"), task.get("num_nodes"), by_type, planned, lost)
     job: dict[str, Any] = {
         "name": _name(task.get("name")),
         "team": _fill("who pays"),
@@ -130,7 +130,7 @@ def _name(name: object) -> str | dict[str, str]:
     return parse_name(slug) if slug else _fill("lower-case letters, digits and -")
 
 
-def _workload(want: Wanted) -> dict[str, Any]:
+def _workload(want: SkyResources) -> dict[str, Any]:
     hint = "measured with this gang; or replace `profile` by a `transformer` shape"
     points = [{"accelerators": gang, "seconds_per_step": _fill(hint)} for gang in want.gangs]
     return {"profile": points} if points else _fill("measured `profile` points or a `transformer` shape")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pricing.machines import Machine
-from pricing.places import FORMER_NAMES, Region
+from pricing.places import FORMER_CLOUD_NAMES, Region
 from pricing.problems import InvalidInputError
 from router.jobs.residency import known_words
 
@@ -57,7 +57,7 @@ _SEE = "see SkyPilot's reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SkyResources:
     """The gangs, places and options that the resources of a task ask for.
 
     ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
@@ -73,9 +73,9 @@ class Wanted:
     priority: int | None
 
 
-def wanted(
+def read_resources(
     resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
-) -> Wanted:
+) -> SkyResources:
     """Read what the task asks for; append what cannot be carried to ``lost``.
 
     A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
@@ -106,7 +106,7 @@ def wanted(
     if len(set(gangs)) > 1 and len(set(places)) > 1:
         lost.append("which accelerator goes with which place: any of them may be had in any of the places")
     _note_fields(choices, lost)
-    return Wanted(
+    return SkyResources(
         gangs=_once(gang for found in gangs for gang in found),
         places=_once(place for found in places for place in found),
         unplanned=unplanned,
@@ -207,7 +207,7 @@ def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) ->
     )
     if zone:
         lost.append(f"zone {zone}: regions are chosen by rule, zones by price")
-    cloud = FORMER_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None
+    cloud = FORMER_CLOUD_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None
     token = f"{cloud}/{region}" if cloud and region else region or cloud
     return _Place(str(token), planned=not known or str(token) in known) if token else None
 

@@ -24,7 +24,7 @@ from router.jobs.fields import (
     Whole,
     as_many,
     as_text,
-    shown,
+    show_value,
 )
 from router.jobs.gang import Gang, GangOption
 from router.jobs.quantities import (
@@ -54,7 +54,7 @@ def parse_name(value: object) -> str:
     text = as_text(value)
     if not _NAME.fullmatch(text):
         slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
-        raise RefusedError(f"{shown(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
+        raise RefusedError(f"{show_value(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
     return text
 
 
@@ -100,7 +100,9 @@ class MarketRule(Spec):
         if "spot" in value:
             raise RefusedError("spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
+            raise RefusedError(
+                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
         return {**value, "spot": "only" if use_spot else "never"}
 
 
@@ -136,7 +138,7 @@ class EgressCap(Spec):
         if isinstance(value, str):
             return {"usd": parse_usd(value)} if value.strip().startswith("$") else {"gib": parse_gib(value)}
         if isinstance(value, (int, float)):
-            raise RefusedError(f"{shown(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}")
+            raise RefusedError(f"{show_value(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}")
         return value
 
     @model_validator(mode="after")
@@ -213,7 +215,9 @@ class Run(Spec):
     def _names_of_variables(self) -> Run:
         for name, _ in self.env:
             if not re.fullmatch(r"[^\s=\0]+", name):
-                raise RefusedError(f"{shown(name)} is no name of a variable", "write NAME: value", at=("env", name))
+                raise RefusedError(
+                    f"{show_value(name)} is no name of a variable", "write NAME: value", at=("env", name)
+                )
         return self
 
     @property
@@ -288,7 +292,9 @@ class Job(Spec):
         if "market" in value:
             raise RefusedError("market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
+            raise RefusedError(
+                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
         return {**value, "market": {"spot": "only" if use_spot else "never"}}
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from router.jobs.fields import (
     Text,
     as_many,
     as_number,
-    shown,
+    show_value,
 )
 
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
@@ -28,13 +28,13 @@ def parse_parameters(value: object) -> float:
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)\s*([KMBT]?)", value.strip())
         if match is None:
-            raise RefusedError(f"{shown(value)} is no number of parameters", "write e.g. 7e9 or 7B")
+            raise RefusedError(f"{show_value(value)} is no number of parameters", "write e.g. 7e9 or 7B")
         value = float(match[1]) * _SCALE[match[2]]
     number = as_number(value)
     if number < 10_000:
         raise RefusedError(
-            f"{shown(value)} parameters are too few",
-            f"the unit is parameters: write {shown(value)}e9 or {shown(value)}B",
+            f"{show_value(value)} parameters are too few",
+            f"the unit is parameters: write {show_value(value)}e9 or {show_value(value)}B",
         )
     return number
 
@@ -97,7 +97,7 @@ def _positive(value: object, word: str) -> float:
     except RefusedError as error:
         raise RefusedError(error.what, error.remedy, at=(word,)) from None
     if number <= 0:
-        raise RefusedError(f"{shown(value)} is not more than 0", at=(word,))
+        raise RefusedError(f"{show_value(value)} is not more than 0", at=(word,))
     return number
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from router.ledger.entry import Entry
+from router.ledger.entry import LedgerEntry
 from router.ledger.month import Month
 
 
@@ -12,7 +12,7 @@ class ClosedError(ValueError):
     """The books of that month are closed, and the entry does not say which entry or month it corrects."""
 
 
-def booked(entry: Entry, closed: Month | None) -> Entry:
+def book_entry(entry: LedgerEntry, closed: Month | None) -> LedgerEntry:
     """Return the entry as it may be appended when all months up to ``closed`` are closed (None: no month is).
 
     An entry that was planned or metered in a closed month, and is known only now, goes into the books of the month in

@@ -16,7 +16,7 @@ WARN = (50, 80, 100)
 _HUNDRED = 100
 _NANO = 10**9
 # Money by team and project, as in the ledger.
-Spent = Mapping[tuple[str, str | None], Usd]
+SpentByOwner = Mapping[tuple[str, str | None], Usd]
 
 
 class Scope(StrEnum):
@@ -63,7 +63,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BudgetStatus:
     """The use of a budget in a month.
 
     ``running``: what machines cost that no entry has yet; ``forecast``: what the month is likely to come to; None where
@@ -107,12 +107,12 @@ class Standing:
         return not self.is_over and self.forecast is not None and self.forecast > self.usd
 
 
-def set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:
+def budgets_set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:
     """Return the budgets that were set until the moment; all where it is None."""
     return tuple(each for each in budgets if moment is None or each.at <= moment)
 
 
-def holding(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
+def budgets_in_force(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
     """Return the budgets in force in a month: all, then teams, then projects.
 
     For each scope and name that is the latest that had begun; of several of one month the one that was set last.
@@ -126,6 +126,6 @@ def holding(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
     return tuple(each for each in ordered if each.usd is not None)
 
 
-def spent_of(budget: Budget, spent: Spent) -> Usd:
+def spent_of(budget: Budget, spent: SpentByOwner) -> Usd:
     """Return the part of the money that counts towards the budget."""
     return Usd.total(usd for (team, project), usd in spent.items() if budget.counts(team, project))

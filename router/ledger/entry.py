@@ -16,7 +16,7 @@ HOURS, GB, GIB_HOURS = "Hours", "GB", "GiB-Hours"
 _TICK = timedelta(microseconds=1)
 
 
-class Kind(StrEnum):
+class LedgerEntryKind(StrEnum):
     """The origin of an entry. The first two are stepfare's own, the others people's (`stepfare ledger add`)."""
 
     PLANNED = "planned"
@@ -29,10 +29,10 @@ class Kind(StrEnum):
     @property
     def is_added(self) -> bool:
         """Return whether a person wrote it."""
-        return self not in (Kind.PLANNED, Kind.METERED)
+        return self not in (LedgerEntryKind.PLANNED, LedgerEntryKind.METERED)
 
 
-class What(StrEnum):
+class CostItem(StrEnum):
     """The thing that was paid for."""
 
     MACHINE = "machine"
@@ -42,7 +42,7 @@ class What(StrEnum):
     OTHER = "other"
 
 
-class Use(StrEnum):
+class MachineUse(StrEnum):
     """The use of a machine's time: ``work``, or a kind of waste. docs/ledger.md says how each is found."""
 
     WORK = "work"
@@ -58,11 +58,11 @@ class Use(StrEnum):
     @property
     def is_waste(self) -> bool:
         """Return whether nothing came of the time."""
-        return self is not Use.WORK
+        return self is not MachineUse.WORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """A ledger line: ``quantity`` of ``unit`` of something (``what``), for ``usd``.
 
     It covers the time from ``start`` until before ``end`` (UTC). ``key`` is unique: the same event again has the same
@@ -83,14 +83,14 @@ class Entry:
     """
 
     key: str
-    kind: Kind
+    kind: LedgerEntryKind
     recorded_at: datetime
     period: Month
     start: datetime
     end: datetime
     usd: Usd
-    what: What = What.MACHINE
-    use: Use | None = None
+    what: CostItem = CostItem.MACHINE
+    use: MachineUse | None = None
     quantity: Fraction = Fraction(0)
     unit: str = HOURS
     usd_per_hour: UsdPerHour | None = None
@@ -131,7 +131,7 @@ class Entry:
     @property
     def hours(self) -> Fraction:
         """Return the hours of single machines; 0 of anything else."""
-        return self.quantity * self.machines if self.what is What.MACHINE and self.unit == HOURS else Fraction(0)
+        return self.quantity * self.machines if self.what is CostItem.MACHINE and self.unit == HOURS else Fraction(0)
 
     def usd_until(self, moment: datetime) -> Usd:
         """Return the money that falls before the moment, by time: the parts between moments add up exactly."""
@@ -149,7 +149,7 @@ def utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-def _time_problem(entry: Entry) -> str:
+def _time_problem(entry: LedgerEntry) -> str:
     for name in ("recorded_at", "start", "end"):
         if getattr(entry, name).utcoffset() != timedelta(0):
             return f"{name} is not in UTC"
@@ -160,26 +160,34 @@ def _time_problem(entry: Entry) -> str:
     return ""
 
 
-def _money_problem(entry: Entry) -> str:
+def _money_problem(entry: LedgerEntry) -> str:
     rates = [rate.nanos for rate in (entry.usd_per_hour, entry.on_demand_usd_per_hour) if rate is not None]
     if entry.quantity < 0 or entry.machines < 0 or min(rates, default=0) < 0:
         return "quantities, prices and machines are never negative"
-    if entry.usd < ZERO and entry.kind not in (Kind.CREDIT, Kind.ADJUSTMENT, Kind.TAX) and not entry.corrects:
+    if (
+        entry.usd < ZERO
+        and entry.kind not in (LedgerEntryKind.CREDIT, LedgerEntryKind.ADJUSTMENT, LedgerEntryKind.TAX)
+        and not entry.corrects
+    ):
         return "money is never negative but for credits, taxes, adjustments and corrections"
-    if entry.usd > ZERO and entry.kind is Kind.CREDIT and not entry.corrects:
+    if entry.usd > ZERO and entry.kind is LedgerEntryKind.CREDIT and not entry.corrects:
         return "a credit is not above zero"
     if entry.unpriced and entry.usd != ZERO:
         return "no price is known, but there is an amount"
     return ""
 
 
-def _subject_problem(entry: Entry) -> str:
+def _subject_problem(entry: LedgerEntry) -> str:
     if entry.kind.is_added:
         return "" if entry.who and entry.reason else "who added it and why has to be said"
-    if entry.what is What.MACHINE and entry.machines < 1:
+    if entry.what is CostItem.MACHINE and entry.machines < 1:
         return "hours of machines are of at least one"
-    if entry.kind is Kind.METERED and not entry.attempt:
+    if entry.kind is LedgerEntryKind.METERED and not entry.attempt:
         return "a metered entry is about something of an attempt"
-    if entry.kind is Kind.METERED and entry.what is What.MACHINE and (entry.rank is None or entry.machines != 1):
+    if (
+        entry.kind is LedgerEntryKind.METERED
+        and entry.what is CostItem.MACHINE
+        and (entry.rank is None or entry.machines != 1)
+    ):
         return "metered hours are of one machine of an attempt"
     return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pricing.money import ZERO, Usd
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 
 GROUPS = (
     "team",
@@ -46,9 +46,9 @@ class Total:
     added: Usd = ZERO
     unpriced: int = 0
 
-    def plus(self, entry: Entry) -> Total:
+    def plus(self, entry: LedgerEntry) -> Total:
         """Return the total with one more entry."""
-        planned, metered = entry.kind is Kind.PLANNED, entry.kind is Kind.METERED
+        planned, metered = entry.kind is LedgerEntryKind.PLANNED, entry.kind is LedgerEntryKind.METERED
         return Total(
             planned=self.planned + entry.usd if planned else self.planned,
             metered=self.metered + entry.usd if metered else self.metered,
@@ -60,7 +60,7 @@ class Total:
         )
 
 
-def totals(entries: Iterable[Entry], by: Sequence[str] = ()) -> dict[tuple[str | None, ...], Total]:
+def totals(entries: Iterable[LedgerEntry], by: Sequence[str] = ()) -> dict[tuple[str | None, ...], Total]:
     """Return sums by the entries' values of each name in ``by`` (of :data:`GROUPS`), groups in order, None first.
 
     The parts of any grouping add up to the whole exactly. No names: one group, ``()``, also of no entries. ValueError

@@ -13,9 +13,9 @@ from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.left_shift import Load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.problem import Scene, within
-from router.planning.schedule import Hold, runs_of
-from router.planning.shared_limits import amounts, use_of
+from router.planning.problem import PlacementProblem, slots_within_dates
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.shared_limits import limit_amounts, use_of
 from router.planning.slots import Slot
 
 SHOWN = 5
@@ -24,18 +24,18 @@ NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 
 @dataclass(frozen=True)
-class Around:
+class JobContext:
     """One job with its placement problem and with the use of the limits by all other jobs.
 
     ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
     """
 
-    scene: Scene
+    scene: PlacementProblem
     job: Job
     load: Load
     team_left: Usd | None = None
 
-    def with_candidates(self, candidates: Iterable[Candidate]) -> Around:
+    def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
         known = tuple(candidates)
         scene, limits = self.scene, self.scene.limits
@@ -46,18 +46,20 @@ class Around:
                 scene,
                 all_candidates={**scene.all_candidates, self.job.name: known},
                 use={**scene.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
-                shared={**scene.shared, **amounts(fresh, limits)},
+                shared={**scene.shared, **limit_amounts(fresh, limits)},
             ),
         )
 
 
-def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]], team_left: Usd | None = None) -> Around:
+def job_context(
+    scene: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
+) -> JobContext:
     """Return the job's context under the holdings of a plan."""
-    return Around(scene, job, load_without(scene, holdings, job.name), team_left)
+    return JobContext(scene, job, load_without(scene, holdings, job.name), team_left)
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleRun:
     """All remaining steps of the job in one run on one candidate.
 
     ``finish`` is None when the run does not fit; ``lacks`` then says why. ``cost`` is what would be paid, ``counted``
@@ -72,7 +74,7 @@ class Alone:
     lacks: str
 
 
-def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = None) -> Alone:
+def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
     """Return cost and finish of one run on the candidate, as early as the limits allow.
 
     Money is exact; moves are priced as if nothing else moved.
@@ -84,7 +86,7 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
         lacks = _no_room(scene, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
-        return Alone(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
+        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
     runs = runs_of(scene, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
@@ -96,13 +98,13 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
     )
     counted = compute + dearest
     lacks = _lacks(here, candidate, counted)
-    return Alone(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
+    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
 
 
-def _no_room(scene: Scene, job: Job, candidate: Candidate) -> str:
+def _no_room(scene: PlacementProblem, job: Job, candidate: Candidate) -> str:
     """Explain why the run of an orderable candidate does not fit."""
     start, until = candidate.dates
-    hours = sum(slot.hours for slot in within(candidate, scene.window(job)))
+    hours = sum(slot.hours for slot in slots_within_dates(candidate, scene.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
         return "no room in its limits, or not on time"
     begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > scene.now else ""
@@ -110,7 +112,7 @@ def _no_room(scene: Scene, job: Job, candidate: Candidate) -> str:
     return f"reserved {begins}{ends}".rstrip() + ": too short for the whole of it"
 
 
-def _lacks(here: Around, candidate: Candidate, counted: Usd) -> str:
+def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     """Return what forbids the run although it fits ("" when nothing does): not orderable, or over a budget."""
     budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
@@ -127,7 +129,7 @@ def dearest_moves(candidate: Candidate) -> Usd:
     return Usd.total(t.dearest for t in candidate.transfers)
 
 
-def move_cost(scene: Scene, candidate: Candidate) -> Usd:
+def move_cost(scene: PlacementProblem, candidate: Candidate) -> Usd:
     """Return the cost of moving to the candidate's region this month if nothing else of the plan moved."""
     month = scene.now.strftime("%Y-%m")
     total = Usd(0)
@@ -139,7 +141,7 @@ def move_cost(scene: Scene, candidate: Candidate) -> Usd:
     return total
 
 
-def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
+def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates by expected cost, cheapest first, with moves at their dearest tier."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
@@ -149,12 +151,16 @@ def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=estimate)
 
 
-def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
+def best_single_run(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
+) -> SingleRun | None:
     """Return the cheapest run that fits and lacks nothing; None when none does."""
-    return min(fitting(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
+    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
 
 
-def fitting(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> list[Alone]:
+def fitting_runs(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
+) -> list[SingleRun]:
     """Return the runs on the cheapest candidates on which the job fits and lacks nothing.
 
     At least a fixed number of candidates is tried; further ones follow in order of cost until one fits.
@@ -162,20 +168,20 @@ def fitting(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot]
     local, job = here.with_candidates(candidates), here.job
     window = here.scene.window(job) if slots is None else tuple(slots)
     hours = sum(slot.hours for slot in window)
-    runs: list[Alone] = []
-    for number, c in enumerate(ranked(job, candidates)):
+    runs: list[SingleRun] = []
+    for number, c in enumerate(rank_candidates(job, candidates)):
         if number >= _TRIED and runs:
             break
         if c.reserved_hours(steps_to_do(job, running=c.running)) - c.startup_hours > hours + 1e-6:
             continue
-        run = alone(local, c, slots)
+        run = evaluate_single_run(local, c, slots)
         if run.finish is not None and not run.lacks:
             runs.append(run)
     return runs
 
 
 def alternatives_of(
-    here: Around, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
+    here: JobContext, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
 ) -> tuple[Alternative, ...]:
     """Return the cheapest candidates that the job does not use, dominated ones included.
 
@@ -183,21 +189,21 @@ def alternatives_of(
     here is among them when there is one.
     """
     local = here.with_candidates([*candidates, *advisory])
-    usable = [c for c in ranked(here.job, candidates) if c.key not in chosen]
-    runs: list[Alone] = []
+    usable = [c for c in rank_candidates(here.job, candidates) if c.key not in chosen]
+    runs: list[SingleRun] = []
     for candidate in usable[:_TRIED]:
-        runs.append(alone(local, candidate))
+        runs.append(evaluate_single_run(local, candidate))
         if sum(not a.lacks for a in runs) >= SHOWN:
             break
     runs.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
-    advisory_runs = [alone(local, c) for c in ranked(here.job, advisory)[:1]]
+    advisory_runs = [evaluate_single_run(local, c) for c in rank_candidates(here.job, advisory)[:1]]
     undominated_keys = {c.key for c in here.scene.candidates.get(here.job.name, ())}
     return tuple(
         _shown(here.job, a, dominated=a.candidate.key not in undominated_keys) for a in [*runs[:SHOWN], *advisory_runs]
     )
 
 
-def _shown(job: Job, run: Alone, *, dominated: bool) -> Alternative:
+def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
     """Return the run as an alternative of the plan."""
     c = run.candidate
     steps = steps_to_do(job, running=c.running)

@@ -15,12 +15,12 @@ from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import GangRisk
 from router.jobs import goodput
-from router.jobs.goodput import Risk
+from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, gang_speed
 from router.planning.feasibility import covers, refusal
-from router.planning.listings import Listing, listings_by_accelerator
+from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 
@@ -29,13 +29,13 @@ LONGEST_RUN = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class GangPart:
     """``machines`` machines of one offer, whose price is the marginal one after discounts."""
 
     offer: Offer
     machine: Machine
     machines: int
-    listing: Listing
+    listing: OfferListing
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Candidate:
     key: str
     job: str
     region: RegionId
-    parts: tuple[Part, ...]
+    parts: tuple[GangPart, ...]
     accelerator: str
     accelerators: int
     usd_per_hour: UsdPerHour
@@ -59,7 +59,7 @@ class Candidate:
     on_time_steps_per_hour: float
     billed_share: float
     startup: timedelta
-    risk: Risk
+    risk: GangRunRisk
     transfers: tuple[Transfer, ...]
     running: bool
     speed_basis: str
@@ -132,7 +132,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DroppedListing:
     """A listing (or region) that cannot serve the job.
 
     ``code`` groups reasons; ``accelerators`` is the size of the gang that was tried.
@@ -140,13 +140,13 @@ class Dropped:
 
     code: str
     reason: str
-    listing: Listing
+    listing: OfferListing
     accelerators: int
 
 
 def candidates_for(
     job: Job, book: PriceBook, limits: Limits, now: datetime, advisory: bool
-) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
     """Return the candidates of one job sorted by key, and the listings that were dropped.
 
     Offers that cannot be ordered from here are dropped with code ``advisory`` unless ``advisory``.
@@ -163,7 +163,7 @@ class CandidateFinder:
         self._limits = limits
         self.now = now
         self._advisory = advisory
-        self._listings: Mapping[str, tuple[Listing, ...]] = listings_by_accelerator(book, limits)
+        self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
@@ -178,10 +178,10 @@ class CandidateFinder:
         limits = self._limits.model_copy(update={"limits": unlimited})
         return CandidateFinder(self._book, limits, self.now, advisory=self._advisory)
 
-    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
-        dropped: list[Dropped] = []
+        dropped: list[DroppedListing] = []
         moves: dict[RegionId, tuple[Transfer, ...] | str] = {}
         speeds: dict[tuple[str, str, int], Speed | str] = {}
         for option in job.gang.options:
@@ -199,18 +199,18 @@ class CandidateFinder:
         self,
         job: Job,
         option: GangOption,
-        listing: Listing,
+        listing: OfferListing,
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
-    ) -> Candidate | Dropped | None:
+    ) -> Candidate | DroppedListing | None:
         """Return the candidate for one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
-            return Dropped(*refused, listing, option.count)
+            return DroppedListing(*refused, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, str):
-            return Dropped("core", parts, listing, option.count)
+            return DroppedListing("core", parts, listing, option.count)
         return self._evaluate_gang(job, option, parts, moves, speeds)
 
     def _over_zones(
@@ -227,7 +227,7 @@ class CandidateFinder:
         for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
             if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
                 continue
-            parts = tuple(Part(zone.offer, zone.machine, count, zone) for zone, count in spread)
+            parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
             candidate = self._evaluate_gang(job, option, parts, moves, speeds)
             if isinstance(candidate, Candidate):
                 candidates.append(candidate)
@@ -237,15 +237,15 @@ class CandidateFinder:
         self,
         job: Job,
         option: GangOption,
-        parts: tuple[Part, ...],
+        parts: tuple[GangPart, ...],
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
-    ) -> Candidate | Dropped:
+    ) -> Candidate | DroppedListing:
         """Return the gang of these parts as a candidate, or why it is dropped."""
         listing, machines = parts[-1].listing, sum(part.machines for part in parts)
 
-        def drop(code: str, reason: str) -> Dropped:
-            return Dropped(code, reason, listing, option.count)
+        def drop(code: str, reason: str) -> DroppedListing:
+            return DroppedListing(code, reason, listing, option.count)
 
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
@@ -267,7 +267,7 @@ class CandidateFinder:
         candidate = self._with_rates(job, option, parts, speed, transfers)
         return drop(*candidate) if isinstance(candidate, tuple) else candidate
 
-    def _split_on_demand_core(self, job: Job, listing: Listing, machines: int) -> tuple[Part, ...] | str:
+    def _split_on_demand_core(self, job: Job, listing: OfferListing, machines: int) -> tuple[GangPart, ...] | str:
         """Return the whole gang on one offer, or the requested on-demand core with the rest on spot.
 
         A text is the reason why there is no such core.
@@ -275,7 +275,7 @@ class CandidateFinder:
         share = job.gang.on_demand_share
         core = math.ceil(share * machines - 1e-9)
         if listing.offer.market is not Market.SPOT or core == 0:
-            return (Part(listing.offer, listing.machine, machines, listing),)
+            return (GangPart(listing.offer, listing.machine, machines, listing),)
         if core >= machines:
             return "the on-demand core is the whole gang"
         for other in self._listings[listing.machine.accelerator]:
@@ -287,18 +287,18 @@ class CandidateFinder:
                 listing.offer.instance_type,
             ):
                 return (
-                    Part(other.offer, other.machine, core, other),
-                    Part(listing.offer, listing.machine, machines - core, listing),
+                    GangPart(other.offer, other.machine, core, other),
+                    GangPart(listing.offer, listing.machine, machines - core, listing),
                 )
         return "no on-demand offer beside the spot one for the core"
 
     def _with_rates(
-        self, job: Job, option: GangOption, parts: tuple[Part, ...], speed: Speed, transfers: tuple[Transfer, ...]
+        self, job: Job, option: GangOption, parts: tuple[GangPart, ...], speed: Speed, transfers: tuple[Transfer, ...]
     ) -> Candidate | tuple[str, str]:
         """Return the candidate with its rates, or code and reason why it is too slow or too risky."""
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
         steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
-        risk = goodput.rounded(_risk(job, speed, risks, steps))
+        risk = goodput.round_risk(_risk(job, speed, risks, steps))
         expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
             days = math.inf if expected == 0 else steps / expected / 24
@@ -330,14 +330,14 @@ class CandidateFinder:
         )
 
 
-def _kind(parts: tuple[Part, ...]) -> str:
+def _kind(parts: tuple[GangPart, ...]) -> str:
     """Return the suffix of a candidate's key that tells gangs of several parts apart."""
     if len(parts) == 1:
         return ""
     return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
 
 
-def _amortised(parts: tuple[Part, ...]) -> UsdPerHour | None:
+def _amortised(parts: tuple[GangPart, ...]) -> UsdPerHour | None:
     """Return the amortised price of a gang an hour; None where that of a part is not known."""
     rates = [part.listing.amortised for part in parts]
     if any(rate is None for rate in rates):
@@ -354,7 +354,7 @@ def steps_to_do(job: Job, *, running: bool) -> int:
     return job.steps_left if running or job.checkpoint is not None else job.steps
 
 
-def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
+def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> GangRunRisk:
     rate = sum(r.interruptions_per_hour for r in risks)
     recovery = max(r.recovery_hours for r in risks)
     startup = job.startup / timedelta(hours=1)
@@ -364,7 +364,7 @@ def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
     else:
         stall, extra = write_hours(job.checkpoint)
         interval = min(interval_hours(job.checkpoint, rate), whole)
-    return Risk(
+    return GangRunRisk(
         nominal_steps_per_hour=speed.steps_per_hour,
         relative_error=speed.relative_error,
         interruptions_per_hour=rate,
@@ -396,7 +396,7 @@ def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> flo
     return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
-def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:
+def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool:
     """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any)."""
     placement = job.status.running if job.status else None
     if placement is None:

@@ -25,12 +25,12 @@ from router.planning.candidates import Candidate, steps_to_do
 from router.planning.effort import Effort
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
-from router.planning.greedy import greedy
-from router.planning.problem import Scene
+from router.planning.greedy import greedy_holdings
+from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 
-LARGE = 8_000  # shares of slots above which the program is built over a shortlist
-WIDEST = 24_000  # the most a second program may hold
+MAX_FULL_SHARES = 8_000  # shares of slots above which the program is built over a shortlist
+MAX_WIDE_SHARES = 24_000  # the most a second program may hold
 _PHASE = "shortlist"
 _FIRST = 3  # candidates of each job in the first shortlist
 _MORE_REGIONS = 3
@@ -46,12 +46,12 @@ class Shortlist:
     ``shared`` (Σ π K) is to be subtracted from the sum of the floors.
     """
 
-    scene: Scene
+    scene: PlacementProblem
     floors: Mapping[str, float]
     shared: float
     groups: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
 
-    def within(self, scene: Scene, slack: float, most: int) -> tuple[Scene, bool]:
+    def within(self, scene: PlacementProblem, slack: float, most: int) -> tuple[PlacementProblem, bool]:
         """Return the whole problem restricted to candidates near their floors, and whether no near one is missing.
 
         Candidates join whose way of running their job lies within ``slack`` dollars of its floor, the nearest first up
@@ -65,7 +65,7 @@ class Shortlist:
             for total, keys in groups
             if total - self.floors[name] <= slack
         )
-        shares, complete = size(self.scene), True
+        shares, complete = count_slot_shares(self.scene), True
         for _, name, keys in nearby:
             job = scene.job[name]
             fresh = [c for c in scene.candidates[name] if c.key in keys and c.key not in chosen[name]]
@@ -82,12 +82,12 @@ class Shortlist:
         return sum(dearest[left_out:]) - self.shared
 
 
-def size(scene: Scene) -> int:
+def count_slot_shares(scene: PlacementProblem) -> int:
     """Return the number of shares of slots that the whole program would have."""
     return sum(len(scene.slots_for(job, c)) for job in scene.jobs for c in scene.candidates[job.name])
 
 
-def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
+def build_shortlist(scene: PlacementProblem, effort: Effort, gap: float) -> Shortlist:
     """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist.
 
     It is met when they differ by at most a quarter of ``gap``.
@@ -96,7 +96,7 @@ def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
     pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in scene.jobs}
-    for name, holds in greedy(scene).items():
+    for name, holds in greedy_holdings(scene).items():
         chosen[name] |= {hold.key for hold in holds}
     best, _ = _floored(scene, _restricted(scene, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
@@ -120,8 +120,8 @@ def shortlisted(scene: Scene, effort: Effort, gap: float) -> Shortlist:
 
 
 def _floored(
-    scene: Scene,
-    small: Scene,
+    scene: PlacementProblem,
+    small: PlacementProblem,
     pricers: Mapping[str, _Pricer],
     penalty: Mapping[str, float],
     duals: Mapping[str, float],
@@ -136,7 +136,7 @@ def _floored(
     return Shortlist(small, floors, prices.shared + _free_moves(scene), groups), additions
 
 
-def _restricted(scene: Scene, chosen: Mapping[str, set[str]]) -> Scene:
+def _restricted(scene: PlacementProblem, chosen: Mapping[str, set[str]]) -> PlacementProblem:
     return replace(
         scene,
         candidates={
@@ -152,7 +152,7 @@ def _penalised(formulation: Formulation, penalty: Mapping[str, float]) -> Progra
     return formulation.program.minimising(costs)
 
 
-def _free_moves(scene: Scene) -> float:
+def _free_moves(scene: PlacementProblem) -> float:
     """Return the most that free allowances could save: the floors count moves at paid tiers."""
     total = 0.0
     dearest: dict[str, float] = {}
@@ -171,7 +171,7 @@ def _free_moves(scene: Scene) -> float:
 class _Prices:
     """Duals by limit and slot, and by team; ``shared`` is Σ π K."""
 
-    def __init__(self, scene: Scene, duals: Mapping[str, float]) -> None:
+    def __init__(self, scene: PlacementProblem, duals: Mapping[str, float]) -> None:
         self.limit: dict[str, Vector] = {}
         self.shared = 0.0
         for name in sorted(scene.binding):
@@ -189,7 +189,7 @@ class _Prices:
 class _Pricer:
     """One job's candidates as arrays, with the candidates of a region next to each other."""
 
-    def __init__(self, scene: Scene, job: Job, reach: Mapping[str, int]) -> None:
+    def __init__(self, scene: PlacementProblem, job: Job, reach: Mapping[str, int]) -> None:
         self._job = job
         self._scene = scene
         self._candidates: Sequence[Candidate] = sorted(scene.candidates[job.name], key=lambda c: (c.region, c.key))
@@ -285,7 +285,7 @@ def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, V
     return np.array(rates), np.array(done)
 
 
-def _reach(scene: Scene) -> Mapping[str, int]:
+def _reach(scene: PlacementProblem) -> Mapping[str, int]:
     """Return the most bytes that could ever be moved on each meter: every job that might use it does."""
     most: dict[str, int] = {}
     for name, found in scene.candidates.items():
@@ -301,7 +301,9 @@ def _reach(scene: Scene) -> Mapping[str, int]:
     return most
 
 
-def _least_moves(scene: Scene, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]) -> float:
+def _least_moves(
+    scene: PlacementProblem, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]
+) -> float:
     """Return the dollars for the region's moves at the cheapest paid tier within reach."""
     total = 0.0
     for transfer in candidate.transfers:

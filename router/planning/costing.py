@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
-from pricing.egress import Tariff, settle
+from pricing.egress import Tariff, compute_meter_costs
 from pricing.money import Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Part
+from router.planning.candidates import GangPart
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.feasibility import covers
-from router.planning.plan import Capacity, Line, Move
-from router.planning.problem import Scene
-from router.planning.schedule import Run
+from router.planning.plan import Capacity, Line, PlannedMove
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import ScheduledRun
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
 
 _MICRO = timedelta(microseconds=1)
 
 
-def lines_of(scene: Scene, runs: Sequence[Run]) -> tuple[Line, ...]:
+def lines_of(scene: PlacementProblem, runs: Sequence[ScheduledRun]) -> tuple[Line, ...]:
     """Return one line for each run and part, in time order; each cost is rate x billed time, rounded once."""
     lines: list[Line] = []
     for number, run in enumerate(runs, start=1):
@@ -34,7 +34,7 @@ def lines_of(scene: Scene, runs: Sequence[Run]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line:
+def _line(scene: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, *, first: bool) -> Line:
     offer, c = part.offer, run.candidate
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
@@ -45,7 +45,7 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
         gang=gang,
         kind="order" if run.order else "outlook",
         provisionable=offer.provisionable,
-        max_usd_per_hour=ceiling(scene, part),
+        max_usd_per_hour=price_ceiling(scene, part),
         cloud=offer.cloud,
         region=offer.region,
         zone=offer.zone,
@@ -75,13 +75,13 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
     )
 
 
-def capacity_of(scene: Scene, part: Part) -> Capacity:
+def capacity_of(scene: PlacementProblem, part: GangPart) -> Capacity:
     """Return "unknown" where neither the offer nor the limits file says how many machines can be had."""
     bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in scene.limits.limits)
     return "" if bounded else "unknown"
 
 
-def compute_usd(runs: Sequence[Run]) -> Usd:
+def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
     """Return the cost of the runs without moves: each part's rate times billed time."""
     return Usd.total(
         part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
@@ -98,7 +98,7 @@ def per_step(amount: Usd, steps: int) -> Usd | None:
     return Usd(divide_half_even(amount.nanos, steps)) if steps > 0 else None
 
 
-def ceiling(scene: Scene, part: Part) -> UsdPerHour:
+def price_ceiling(scene: PlacementProblem, part: GangPart) -> UsdPerHour:
     """Return the price above which the line must not be bought.
 
     On spot that is the on-demand price there, or 125 % of the spot price where there is none.
@@ -125,7 +125,7 @@ class _Moving:
     transfer: Transfer
 
 
-def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...]:
+def moves_of(scene: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[PlannedMove, ...]:
     """Return all moves, each with its share of its meter's bill for the month (by bytes, adding up exactly)."""
     moving = [m for name in sorted(runs) for m in _moving(scene, scene.job[name], runs[name])]
     bills: dict[tuple[str, str], list[_Moving]] = {}
@@ -140,14 +140,14 @@ def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...
                 volume = sum(m.transfer.volume_bytes for m in bill_moves)
                 items.append((tariff, already_moved(scene, tariff, month), volume))
         allowances = {tariff.cloud: allowance_left(scene, tariff.cloud, month) for tariff, _, _ in items}
-        for (tariff, _, _), cost in zip(items, settle(items, allowances), strict=True):
+        for (tariff, _, _), cost in zip(items, compute_meter_costs(items, allowances), strict=True):
             costs[month, tariff.meter] = cost
     shares: dict[int, Usd] = {}
     for bill, bill_moves in bills.items():
         parts = costs[bill].split([m.transfer.volume_bytes for m in bill_moves])
         shares.update({id(m): part for m, part in zip(bill_moves, parts, strict=True)})
     return tuple(
-        Move(
+        PlannedMove(
             job=m.job,
             what=m.transfer.what,
             source=str(m.transfer.source),
@@ -161,7 +161,7 @@ def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...
     )
 
 
-def _moving(scene: Scene, job: Job, runs: Sequence[Run]) -> list[_Moving]:
+def _moving(scene: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> list[_Moving]:
     """Return the job's transfers: data into each region at its first use, the checkpoint along with the job."""
     transfers: list[_Moving] = []
     regions: set[RegionId] = set()
@@ -182,12 +182,12 @@ def _moving(scene: Scene, job: Job, runs: Sequence[Run]) -> list[_Moving]:
     return transfers
 
 
-def job_cost(lines: Sequence[Line], moves: Sequence[Move], job: str) -> Usd:
+def job_cost(lines: Sequence[Line], moves: Sequence[PlannedMove], job: str) -> Usd:
     """Return the cost of one job's lines and moves."""
     return Usd.total([*(x.cost_usd for x in lines if x.job == job), *(m.cost_usd for m in moves if m.job == job)])
 
 
-def amortised_per_step(runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
+def amortised_per_step(runs: Sequence[ScheduledRun], moves: Sequence[PlannedMove]) -> Usd | None:
     """Return a job's whole cost a step with reservations at their amortised price, moves included.
 
     None where one of the prices is unknown.
@@ -199,7 +199,7 @@ def amortised_per_step(runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None
     return per_step(total, sum(run.steps for run in runs))
 
 
-def amortised_usd(run: Run) -> Usd | None:
+def amortised_usd(run: ScheduledRun) -> Usd | None:
     """Return the cost of a run with reservations at their amortised price; None where that is not known."""
     rate = run.candidate.amortised_usd_per_hour
     return None if rate is None else rate.over(run.billed)

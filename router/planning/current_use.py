@@ -10,15 +10,15 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
-from router.planning.candidates import Part
-from router.planning.listings import Listing, listings_by_accelerator
-from router.planning.shared_limits import Use, use_of_parts
+from router.planning.candidates import GangPart
+from router.planning.listings import OfferListing, listings_by_accelerator
+from router.planning.shared_limits import LimitUse, use_of_parts
 
 _FREE = UsdPerHour(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RunningMachines:
     """``machines`` machines of one type in one place, bought on one market; ``zone`` is None where it is not known."""
 
     cloud: str
@@ -29,7 +29,7 @@ class Held:
     machines: int
 
 
-def held_use(held: Iterable[Held], book: PriceBook, limits: Limits) -> Use:
+def running_use(held: Iterable[RunningMachines], book: PriceBook, limits: Limits) -> LimitUse:
     """Return what the machines take of quotas, stock, reservations and the capacity of offers.
 
     Machines that are not for sale any more count too. Those of a type, region or accelerator that the book does not
@@ -40,7 +40,7 @@ def held_use(held: Iterable[Held], book: PriceBook, limits: Limits) -> Use:
     return use_of_parts(parts, limits)
 
 
-def _part(item: Held, book: PriceBook, listings: Mapping[str, Sequence[Listing]]) -> Part | None:
+def _part(item: RunningMachines, book: PriceBook, listings: Mapping[str, Sequence[OfferListing]]) -> GangPart | None:
     """Return the machines as a part of a gang; None where the book does not know type, region or accelerator."""
     machine = book.machine(item.cloud, item.instance_type)
     region = book.region(RegionId(item.cloud, item.region))
@@ -60,5 +60,5 @@ def _part(item: Held, book: PriceBook, listings: Mapping[str, Sequence[Listing]]
         offer = Offer(
             item.cloud, item.region, item.zone, item.instance_type, item.market, _FREE, "not for sale any more", None
         )
-        listing = Listing(offer, machine, region, accelerator, _FREE, None)
-    return Part(listing.offer, machine, item.machines, listing)
+        listing = OfferListing(offer, machine, region, accelerator, _FREE, None)
+    return GangPart(listing.offer, machine, item.machines, listing)

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.shared_limits import Use
+from router.planning.shared_limits import LimitUse
 
 Matrix = NDArray[np.bool_]
 
 
-def undominated(
-    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], Use], binding: frozenset[str]
+def drop_dominated(
+    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], LimitUse], binding: frozenset[str]
 ) -> tuple[Candidate, ...]:
     """Return the candidates that the program needs, in the order given."""
     if len(candidates) < 2:
@@ -40,7 +40,7 @@ def undominated(
 
 
 def _better(
-    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], Use], binding: frozenset[str]
+    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], LimitUse], binding: frozenset[str]
 ) -> Matrix:
     """Return a matrix whose ``[a, b]`` is true if a is at least as good as b in everything.
 

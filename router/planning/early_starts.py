@@ -19,10 +19,10 @@ from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
 from router.planning.left_shift import Load, add_load, may_begin, run_from
-from router.planning.problem import Scene
-from router.planning.program import Builder, Row
-from router.planning.schedule import Hold, runs_of
-from router.planning.solve import Answer, with_holdings
+from router.planning.problem import PlacementProblem
+from router.planning.program import ConstraintRow, ProgramBuilder
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.solve import PlacementSolution, with_holdings
 
 _PHASE = "early starts"
 _MOST_COLUMNS = 20_000
@@ -32,7 +32,7 @@ _PLACE = 1e-4  # hours added to the last candidate by name, so that equally earl
 _HOUR = timedelta(hours=1)
 
 
-def start_early(answer: Answer, effort: Effort) -> Answer:
+def start_early(answer: PlacementSolution, effort: Effort) -> PlacementSolution:
     """Return the same jobs at the same cost, with the least sum of priority-weighted delays.
 
     A job is later than it could be only where that gains a job of at least its weight. Jobs that run now stay.
@@ -54,11 +54,11 @@ def start_early(answer: Answer, effort: Effort) -> Answer:
 class _Option:
     """A way to run a job; ``delay`` is the middle of its last unbroken piece, in hours from ``now``."""
 
-    holds: tuple[Hold, ...]
+    holds: tuple[SlotHold, ...]
     delay: float
 
 
-def _options(answer: Answer) -> dict[str, list[_Option]]:
+def _options(answer: PlacementSolution) -> dict[str, list[_Option]]:
     """Return each job's options, its present holdings first; jobs without a choice are absent."""
     scene = answer.scene
     options: dict[str, list[_Option]] = {}
@@ -76,7 +76,7 @@ def _options(answer: Answer) -> dict[str, list[_Option]]:
     return options
 
 
-def _equals(answer: Answer, job: Job, here: Candidate) -> list[Candidate]:
+def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candidate]:
     """Return the candidate and those on which the job costs as much or less and moves the same."""
     scene = answer.scene
     limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
@@ -97,7 +97,7 @@ def _as_good(candidate: Candidate, here: Candidate) -> bool:
     return candidate.transfers == here.transfers and candidate.weak in ("", here.weak) and not dearer
 
 
-def _runs(answer: Answer, job: Job, candidate: Candidate) -> Iterator[tuple[Hold, ...]]:
+def _runs(answer: PlacementSolution, job: Job, candidate: Candidate) -> Iterator[tuple[SlotHold, ...]]:
     """Yield unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
     scene = answer.scene
     window = scene.slots_for(job, candidate)
@@ -111,7 +111,7 @@ def _runs(answer: Answer, job: Job, candidate: Candidate) -> Iterator[tuple[Hold
             yield run
 
 
-def _delay(scene: Scene, holds: Sequence[Hold]) -> float:
+def _delay(scene: PlacementProblem, holds: Sequence[SlotHold]) -> float:
     """Return the middle of the last unbroken piece of the holdings, in hours from ``now``."""
     first = len(holds) - 1
     while first > 0 and holds[first - 1].slot.index == holds[first].slot.index - 1:
@@ -122,11 +122,11 @@ def _delay(scene: Scene, holds: Sequence[Hold]) -> float:
 
 
 def _chosen(
-    answer: Answer, options: Mapping[str, Sequence[_Option]], effort: Effort
-) -> dict[str, tuple[Hold, ...]] | None:
+    answer: PlacementSolution, options: Mapping[str, Sequence[_Option]], effort: Effort
+) -> dict[str, tuple[SlotHold, ...]] | None:
     """Return the chosen holdings by job; None when no choice was found in time."""
     scene = answer.scene
-    builder = Builder()
+    builder = ProgramBuilder()
     columns = {
         (name, number): builder.binary(f"{name} {number}")
         for name, found in options.items()
@@ -147,7 +147,9 @@ def _chosen(
         return None
     values = first.values
     if first.outcome == "optimal":
-        within_delay = program.with_rows([Row("delay", tuple(weighted.items()), "<=", first.objective + _SAME)])
+        within_delay = program.with_rows(
+            [ConstraintRow("delay", tuple(weighted.items()), "<=", first.objective + _SAME)]
+        )
         start_values = {i: float(round(value)) for i, value in enumerate(values)}
         second = effort.solve(_PHASE, within_delay.minimising(_by_name(options, columns)), 0.0, start_values)
         values = second.values or values
@@ -166,8 +168,8 @@ def _by_name(options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[st
 
 
 def _limit_rows(
-    answer: Answer, options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]
-) -> list[Row]:
+    answer: PlacementSolution, options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]
+) -> list[ConstraintRow]:
     """Return rows for every slot in which the options could exceed what the limits leave.
 
     The limits are those left by the jobs without a choice.
@@ -190,5 +192,5 @@ def _limit_rows(
     for (limit, index), found in sorted(terms.items()):
         room = scene.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
-            rows.append(Row(f"limit {limit} @{index}", tuple(found), "<=", room))
+            rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))
     return rows

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from router.planning.plan import Cut
 from router.planning.program import Program
-from router.planning.solver import Relaxed, Solution, Solver
+from router.planning.solver import LpRelaxation, Solution, Solver
 
 _A_SECOND = 30_000  # columns x nodes; a quiet core does twice as many
 _ROOT = 40  # nodes that take as long as the root of a search
@@ -91,13 +91,13 @@ class Effort:
             self.stopped(phase)
         return solution
 
-    def relax(self, phase: str, program: Program) -> Relaxed:
+    def relax(self, phase: str, program: Program) -> LpRelaxation:
         """Solve the relaxation as the solver does; without time or work left return an unknown one and note that."""
         if self.late(phase):
-            return Relaxed("unknown", -math.inf, {}, hit_time_limit=True)
+            return LpRelaxation("unknown", -math.inf, {}, hit_time_limit=True)
         if self._work <= 0:
             self.stopped(phase)
-            return Relaxed("unknown", -math.inf, {})
+            return LpRelaxation("unknown", -math.inf, {})
         relaxation = self.solver.relax(program, self._seconds_left())
         self.spend(_RELAXATION * len(program.variables))
         if relaxation.hit_time_limit:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pricing.egress import INTERNET, Tariff
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gb_to_bytes
-from router.planning.problem import Scene
-from router.planning.program import Builder
+from router.planning.problem import PlacementProblem
+from router.planning.program import ProgramBuilder
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Meter:
     volumes: list[tuple[int, int]]  # (variable, bytes)
 
 
-def already_moved(scene: Scene, tariff: Tariff, month: str) -> int:
+def already_moved(scene: PlacementProblem, tariff: Tariff, month: str) -> int:
     """Return the bytes that count on the meter before this plan.
 
     That is the limits file's figure, this month, on internet meters.
@@ -34,7 +34,7 @@ def already_moved(scene: Scene, tariff: Tariff, month: str) -> int:
     return gb_to_bytes(scene.limits.egress_month_to_date_gb.get(tariff.cloud, 0))
 
 
-def allowance_left(scene: Scene, cloud: str, month: str) -> int:
+def allowance_left(scene: PlacementProblem, cloud: str, month: str) -> int:
     """Return the bytes that the account may still move free in the month."""
     total = scene.book.egress.allowances.get(cloud, 0)
     if month != scene.now.strftime("%Y-%m"):
@@ -42,7 +42,7 @@ def allowance_left(scene: Scene, cloud: str, month: str) -> int:
     return max(0, total - gb_to_bytes(scene.limits.egress_month_to_date_gb.get(cloud, 0)))
 
 
-def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], scene: Scene) -> None:
+def add_egress(builder: ProgramBuilder, y: Mapping[tuple[str, RegionId, str], int], scene: PlacementProblem) -> None:
     """Add the rows and costs of all moves."""
     meters: dict[tuple[str, str], _Meter] = {}
     for (job, region, month), variable in y.items():
@@ -63,7 +63,7 @@ def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], sce
         builder.row(f"free allowance {cloud} {month}", terms, "<=", left)
 
 
-def _meter_rows(builder: Builder, meter: _Meter, already: int, name: str) -> int | None:
+def _meter_rows(builder: ProgramBuilder, meter: _Meter, already: int, name: str) -> int | None:
     """Add the segments of one meter in GB; return the variable of the free part.
 
     None where no allowance tier is in reach.

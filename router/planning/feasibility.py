@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from pricing.places import Market
 from router.jobs.limits import Limit, Limits
-from router.jobs.residency import permits
+from router.jobs.residency import residency_refusal
 from router.jobs.spec import GangOption, Job
-from router.planning.listings import Listing
+from router.planning.listings import OfferListing
 
 
 def refusal(
-    job: Job, option: GangOption, listing: Listing, limits: Limits, covering: Sequence[Limit] | None = None
+    job: Job, option: GangOption, listing: OfferListing, limits: Limits, covering: Sequence[Limit] | None = None
 ) -> tuple[str, str] | None:
     """Return ``(code, reason)`` of the first rule that the listing breaks for a gang of this size; None for none.
 
@@ -25,7 +25,7 @@ def refusal(
     machines = option.count // per_machine
     if limits.clouds is not None and listing.offer.cloud not in limits.clouds:
         return "cloud", f"cloud {listing.offer.cloud} is not allowed by the limits file"
-    forbidden = permits(job.residency, listing.region)
+    forbidden = residency_refusal(job.residency, listing.region)
     if forbidden is not None:
         return "residency", f"residency: {forbidden}"
     market = _market_refusal(job, listing)
@@ -39,7 +39,7 @@ def refusal(
     return _capacity_refusal(job, listing, covering, machines)
 
 
-def _market_refusal(job: Job, listing: Listing) -> str | None:
+def _market_refusal(job: Job, listing: OfferListing) -> str | None:
     spot = listing.offer.market is Market.SPOT
     if spot and job.market.spot == "never":
         return "the job does not allow spot"
@@ -48,13 +48,15 @@ def _market_refusal(job: Job, listing: Listing) -> str | None:
     return None
 
 
-def _capacity_refusal(job: Job, listing: Listing, covering: Sequence[Limit], machines: int) -> tuple[str, str] | None:
+def _capacity_refusal(
+    job: Job, listing: OfferListing, covering: Sequence[Limit], machines: int
+) -> tuple[str, str] | None:
     core = math.ceil(job.gang.on_demand_share * machines - 1e-9) if listing.offer.market is Market.SPOT else 0
     bought = machines - core if core < machines else machines
     if listing.cap is not None and bought > listing.cap:
         return "capacity", f"{listing.cap} machines to be had, {bought} needed"
     for limit in covering:
-        use = uses(limit, listing, bought)
+        use = limit_use(limit, listing, bought)
         if use is None:
             return "limit", f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"
         if use > limit.amount:
@@ -62,7 +64,7 @@ def _capacity_refusal(job: Job, listing: Listing, covering: Sequence[Limit], mac
     return None
 
 
-def covers(limit: Limit, listing: Listing) -> bool:
+def covers(limit: Limit, listing: OfferListing) -> bool:
     """Return whether the limit counts this listing's machines; a limit without a market counts all but reservations."""
     offer, machine = listing.offer, listing.machine
     if limit.market is None and offer.market is Market.RESERVED:
@@ -80,7 +82,7 @@ def covers(limit: Limit, listing: Listing) -> bool:
     return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
 
-def uses(limit: Limit, listing: Listing, machines: int) -> int | None:
+def limit_use(limit: Limit, listing: OfferListing, machines: int) -> int | None:
     """Return how much of the limit, in its own unit, the machines take; None when the machine's figure is unknown."""
     if limit.unit == "machines":
         return machines

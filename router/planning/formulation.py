@@ -16,8 +16,8 @@ from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import add_egress
-from router.planning.problem import Scene
-from router.planning.program import Builder, Program
+from router.planning.problem import PlacementProblem
+from router.planning.program import Program, ProgramBuilder
 from router.planning.slots import Slot
 from router.planning.transfers import checkpoint_home
 
@@ -42,12 +42,12 @@ class Formulation:
     layout: Layout
 
 
-def formulate(scene: Scene) -> Formulation:
+def formulate(scene: PlacementProblem) -> Formulation:
     """Write the program: minimise Σ p(κ w + R z) + egress + thresholds over all rows.
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
-    builder, layout = Builder(), Layout()
+    builder, layout = ProgramBuilder(), Layout()
     for job in scene.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = scene.window(job)
@@ -64,7 +64,7 @@ def formulate(scene: Scene) -> Formulation:
 
 
 def _add_candidate(
-    builder: Builder, layout: Layout, scene: Scene, job: Job, c: Candidate, slots: tuple[Slot, ...]
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, c: Candidate, slots: tuple[Slot, ...]
 ) -> None:
     """Add x, z, w of one candidate.
 
@@ -105,13 +105,15 @@ def _add_candidate(
         builder.row(f"used {job.name} {c.key}", [(w, 1.0), *((z, -most) for z, _ in started)], "<=", 0.0)
 
 
-def _add_steps(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
+def _add_steps(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
     """Add Σ g(α) w >= S (1 - u), divided by S."""
     terms = _steps_done(layout, scene, job, scene.candidates[job.name])
     builder.row(f"steps {job.name}", [*terms, (layout.u[job.name], 1.0)], ">=", 1.0)
 
 
-def _steps_done(layout: Layout, scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
+def _steps_done(
+    layout: Layout, scene: PlacementProblem, job: Job, candidates: Iterable[Candidate]
+) -> list[tuple[int, float]]:
     """Return the share of the steps done on these candidates.
 
     A job that cannot resume and leaves its place repeats the steps that are done.
@@ -131,7 +133,7 @@ def _start_terms(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> l
     return [(z, 1.0) for key, z in layout.starts.get(job.name, ()) if key in keys]
 
 
-def _is_running(scene: Scene, job: Job) -> bool:
+def _is_running(scene: PlacementProblem, job: Job) -> bool:
     """Return whether the job runs now."""
     return any(c.running for c in scene.candidates[job.name])
 
@@ -142,7 +144,9 @@ def _held_terms(layout: Layout, job: Job, candidates: Iterable[Candidate], slot:
     return [(layout.x[name], 1.0) for name in names if name in layout.x]
 
 
-def _add_one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
+def _add_one_gang(
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+) -> None:
     """Add Σ_c x_ct + u <= 1 in every slot."""
     for slot in slots:
         terms = _held_terms(layout, job, scene.candidates[job.name], slot)
@@ -150,7 +154,7 @@ def _add_one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slot
             builder.row(f"one gang {job.name} {slot.index}", [*terms, (layout.u[job.name], 1.0)], "<=", 1.0)
 
 
-def _add_starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
+def _add_starts(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
     """Add the rows of starts.
 
     Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
@@ -177,7 +181,9 @@ def free_starts(job: Job) -> int:
     return 0 if job.status is not None and job.status.running is not None else 1
 
 
-def _add_regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
+def _add_regions(
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+) -> None:
     """Add the rows of regions.
 
     Σ_(c in r) x_ct <= Σ_(m up to t) y_rm; Σ_m y_rm <= 1; Σ_rm y_rm <= regions (1 - u). Over several months, y_rm needs
@@ -225,7 +231,12 @@ def _add_regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots
 
 
 def _add_single_region(
-    builder: Builder, layout: Layout, scene: Scene, job: Job, members: list[Candidate], y: list[tuple[int, float]]
+    builder: ProgramBuilder,
+    layout: Layout,
+    scene: PlacementProblem,
+    job: Job,
+    members: list[Candidate],
+    y: list[tuple[int, float]],
 ) -> None:
     """Add rows for a job of one region: it does all steps there, and starts there (unless it runs there).
 
@@ -239,9 +250,9 @@ def _add_single_region(
 
 
 def _add_several_regions(
-    builder: Builder,
+    builder: ProgramBuilder,
     layout: Layout,
-    scene: Scene,
+    scene: PlacementProblem,
     job: Job,
     by_region: Mapping[RegionId, list[Candidate]],
     months: list[str],
@@ -274,7 +285,7 @@ def _add_several_regions(
                 builder.row(f"pair {job.name} {first} {second}", [*used, (pair, -1.0)], "<=", 1.0)
 
 
-def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) -> float | None:
+def _least_between(scene: PlacementProblem, job: Job, first: RegionId, second: RegionId) -> float | None:
     """Return the least dollars for the checkpoint between two regions, a lower bound.
 
     The cheapest tier of the cheaper direction counts. None when a tariff is unknown.
@@ -289,7 +300,7 @@ def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) ->
     return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
 
 
-def _add_limits(builder: Builder, layout: Layout, scene: Scene) -> None:
+def _add_limits(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
     """Add Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
     terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for (job, key, index), x in layout.x.items():
@@ -305,7 +316,7 @@ def limit_row(name: str, index: int) -> str:
     return f"limit {name} @{index}"
 
 
-def cost_terms(scene: Scene, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+def cost_terms(scene: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
     """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
     works = [layout.w[job.name, c.key] for c in scene.candidates[job.name]]
     terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
@@ -319,7 +330,7 @@ def program_cost(program: Program, index: int) -> float:
     return program.variables[index].cost
 
 
-def _add_budgets(builder: Builder, layout: Layout, scene: Scene) -> None:
+def _add_budgets(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
     so_far = Program(tuple(builder.variables), ())
     terms = {job.name: cost_terms(scene, layout, so_far, job) for job in scene.jobs}

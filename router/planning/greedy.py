@@ -13,15 +13,15 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
 from router.planning.left_shift import Load, add_load, earliest_run
-from router.planning.problem import Scene
-from router.planning.schedule import Hold
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import SlotHold
 
 
-def greedy(scene: Scene) -> dict[str, tuple[Hold, ...]]:
+def greedy_holdings(scene: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
     """Return holdings that keep every limit and budget; jobs that find no room are absent."""
     load: Load = {}
     team_budgets = {team.team: (team.budget - team.spent).dollars() for team in scene.limits.teams}
-    holdings: dict[str, tuple[Hold, ...]] = {}
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
     for job in sorted(scene.jobs, key=lambda j: (-j.priority, not _runs(scene, j), _slack(scene, j), j.name)):
         for cost, candidate in _cheapest_first(scene, job):
             if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
@@ -36,12 +36,12 @@ def greedy(scene: Scene) -> dict[str, tuple[Hold, ...]]:
     return holdings
 
 
-def _runs(scene: Scene, job: Job) -> bool:
+def _runs(scene: PlacementProblem, job: Job) -> bool:
     """Return whether the job runs now."""
     return any(c.running for c in scene.candidates[job.name])
 
 
-def _slack(scene: Scene, job: Job) -> float:
+def _slack(scene: PlacementProblem, job: Job) -> float:
     """Return the hours of the window beyond the fastest run."""
     held = sum(slot.hours for slot in scene.window(job))
     return held - min(
@@ -49,7 +49,7 @@ def _slack(scene: Scene, job: Job) -> float:
     )
 
 
-def _cheapest_first(scene: Scene, job: Job) -> list[tuple[float, Candidate]]:
+def _cheapest_first(scene: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
     """Return candidates with their cost as budgets count it, cheapest first."""
 
     def cost(c: Candidate) -> float:
@@ -59,7 +59,9 @@ def _cheapest_first(scene: Scene, job: Job) -> list[tuple[float, Candidate]]:
     return sorted(((cost(c), c) for c in scene.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
 
 
-def start_values(scene: Scene, layout: Layout, holdings: Mapping[str, Sequence[Hold]]) -> dict[int, float]:
+def start_values(
+    scene: PlacementProblem, layout: Layout, holdings: Mapping[str, Sequence[SlotHold]]
+) -> dict[int, float]:
     """Return the whole-number variables of these holdings as the solver's start; it completes the others."""
     values = {u: float(name not in holdings) for name, u in layout.u.items()}
     held = {(name, h.key, h.slot.index) for name, holds in holdings.items() for h in holds}

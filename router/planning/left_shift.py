@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.problem import Scene, within
-from router.planning.schedule import Hold, Holdings
+from router.planning.problem import PlacementProblem, slots_within_dates
+from router.planning.schedule import Holdings, SlotHold
 from router.planning.slots import Slot
 
 _SLACK = 1e-9
 
 
-def compacted(scene: Scene, holdings: Holdings) -> dict[str, tuple[Hold, ...]]:
+def compact_holdings(scene: PlacementProblem, holdings: Holdings) -> dict[str, tuple[SlotHold, ...]]:
     """Return the same jobs on the same candidates, never later; limits hold as before."""
     result = dict(holdings)
     load = _load(scene, result)
@@ -36,14 +36,14 @@ def compacted(scene: Scene, holdings: Holdings) -> dict[str, tuple[Hold, ...]]:
 Load = dict[tuple[str, int], float]
 
 
-def _load(scene: Scene, holdings: Mapping[str, Sequence[Hold]]) -> Load:
+def _load(scene: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]]) -> Load:
     load: Load = {}
     for name, holds in holdings.items():
         add_load(load, scene, scene.job[name], holds, 1.0)
     return load
 
 
-def add_load(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: float) -> None:
+def add_load(load: Load, scene: PlacementProblem, job: Job, holds: Sequence[SlotHold], sign: float) -> None:
     """Add (or with -1 subtract) what a job holds."""
     for hold in holds:
         for name, amount in scene.use[job.name, hold.key].items():
@@ -51,7 +51,7 @@ def add_load(load: Load, scene: Scene, job: Job, holds: Sequence[Hold], sign: fl
             load[place] = load.get(place, 0.0) + sign * amount * hold.share
 
 
-def room_for(scene: Scene, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
+def room_for(scene: PlacementProblem, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
     """Return whether the limits leave room for the candidate in the slot beside ``load``."""
     return all(
         load.get((name, slot.index), 0.0) + amount * share <= scene.shared[name].amount + 1e-6
@@ -59,16 +59,16 @@ def room_for(scene: Scene, job: Job, candidate: Candidate, load: Load, slot: Slo
     )
 
 
-def load_without(scene: Scene, holdings: Mapping[str, Sequence[Hold]], job: str) -> Load:
+def load_without(scene: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]], job: str) -> Load:
     """Return what all other jobs take of every limit, by limit and slot."""
     return _load(scene, {name: holds for name, holds in holdings.items() if name != job})
 
 
 def earliest_run(
-    scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot] | None = None
-) -> tuple[Hold, ...] | None:
+    scene: PlacementProblem, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot] | None = None
+) -> tuple[SlotHold, ...] | None:
     """Return the first unbroken run that does all the job's steps on one candidate; None if there is none."""
-    window = within(candidate, scene.window(job) if slots is None else tuple(slots))
+    window = slots_within_dates(candidate, scene.window(job) if slots is None else tuple(slots))
     for first in range(len(window)):
         if not may_begin(scene, job, candidate, window[first]):
             return None
@@ -78,14 +78,14 @@ def earliest_run(
     return None
 
 
-def may_begin(scene: Scene, job: Job, candidate: Candidate, slot: Slot) -> bool:
+def may_begin(scene: PlacementProblem, job: Job, candidate: Candidate, slot: Slot) -> bool:
     """Return whether a run of the candidate may begin in the slot, or continues in it from before ``now``."""
     return (candidate.running and slot.index == 0) or scene.may_start(job, slot)
 
 
 def run_from(
-    scene: Scene, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot]
-) -> tuple[Hold, ...] | None:
+    scene: PlacementProblem, job: Job, candidate: Candidate, load: Load, slots: Sequence[Slot]
+) -> tuple[SlotHold, ...] | None:
     """Return the unbroken run from the first of ``slots`` that does all the job's steps.
 
     None where the slots or the limits end before.
@@ -93,13 +93,13 @@ def run_from(
     continues = candidate.running and slots[0].index == 0
     need = steps_to_do(job, running=continues) / candidate.on_time_steps_per_hour
     need += 0.0 if continues else candidate.startup_hours
-    holds: list[Hold] = []
+    holds: list[SlotHold] = []
     for slot in slots:
         whole = slot.order or job.checkpoint is None
         share = 1.0 if whole else min(1.0, need / slot.hours)
         if not room_for(scene, job, candidate, load, slot, share):
             return None
-        holds.append(Hold(slot, candidate.key, share))
+        holds.append(SlotHold(slot, candidate.key, share))
         need -= slot.hours
         if need <= _SLACK:
             return tuple(holds)
@@ -107,8 +107,8 @@ def run_from(
 
 
 def _earliest(
-    scene: Scene, job: Job, candidate: Candidate, load: Load, holds: Sequence[Hold]
-) -> tuple[Hold, ...] | None:
+    scene: PlacementProblem, job: Job, candidate: Candidate, load: Load, holds: Sequence[SlotHold]
+) -> tuple[SlotHold, ...] | None:
     run = earliest_run(scene, job, candidate, load)
     if run is None or run[-1].slot.index > holds[-1].slot.index or run[0].slot.index > holds[0].slot.index:
         return None

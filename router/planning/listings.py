@@ -17,7 +17,7 @@ from router.jobs.limits import Discount, Limits, Reservation, ReservedCost
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class OfferListing:
     """An offer as we would buy it.
 
     ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` its real cost
@@ -51,12 +51,12 @@ class Listing:
         return (self.start is None or self.start <= start) and (self.until is None or end <= self.until)
 
 
-def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[Listing, ...]]:
+def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[OfferListing, ...]]:
     """Return every listing, sorted by offer key, under its accelerator's name.
 
     Raises InvalidInputError when a reservation names a machine or region that the book does not have.
     """
-    listings: dict[str, list[Listing]] = {}
+    listings: dict[str, list[OfferListing]] = {}
     for offer in book.offers:
         listing = _offer_listing(offer, book, limits)
         if listing is not None:
@@ -67,7 +67,7 @@ def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tup
     return {name: tuple(sorted(rows, key=lambda r: (r.offer.key, r.reservation))) for name, rows in listings.items()}
 
 
-def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> Listing | None:
+def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> OfferListing | None:
     machine = book.machine(offer.cloud, offer.instance_type)
     region = book.region(offer.region_id)
     accelerator = book.accelerator(machine.accelerator) if machine else None
@@ -76,7 +76,7 @@ def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> Listing | N
     discount = _best_discount(limits.discounts, machine, offer.market)
     price = offer.usd_per_hour if discount is None else _discounted(offer.usd_per_hour, discount)
     cap = offer.machines_cap if offer.machines_cap is not None else limits.default_cap_machines
-    return Listing(replace(offer, usd_per_hour=price), machine, region, accelerator, price, cap)
+    return OfferListing(replace(offer, usd_per_hour=price), machine, region, accelerator, price, cap)
 
 
 def _discounted(price: UsdPerHour, discount: Discount) -> UsdPerHour:
@@ -93,7 +93,7 @@ def _best_discount(discounts: tuple[Discount, ...], machine: Machine, market: Ma
     return max(fitting, key=lambda d: (d.family is not None, d.market is not None, d.percent), default=None)
 
 
-def _reservation_listing(reservation: Reservation, book: PriceBook) -> Listing:
+def _reservation_listing(reservation: Reservation, book: PriceBook) -> OfferListing:
     machine = book.machine(reservation.cloud, reservation.instance_type)
     region = book.region(RegionId(reservation.cloud, reservation.region))
     accelerator = book.accelerator(machine.accelerator) if machine else None
@@ -115,7 +115,7 @@ def _reservation_listing(reservation: Reservation, book: PriceBook) -> Listing:
         price_basis="reservation",
     )
     amortised = UsdPerHour(0) if reservation.sunk else reservation.usd_per_hour
-    return Listing(
+    return OfferListing(
         offer,
         machine,
         region,

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pricing.money import Usd
-from router.planning.alternatives import around, dearest_moves, ranked
+from router.planning.alternatives import dearest_moves, job_context, rank_candidates
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
-from router.planning.left_shift import compacted, earliest_run
-from router.planning.schedule import Hold
-from router.planning.solve import Answer, with_holdings
+from router.planning.left_shift import compact_holdings, earliest_run
+from router.planning.schedule import SlotHold
+from router.planning.solve import PlacementSolution, with_holdings
 
 _PHASE = "repairs"
 _TRIED = 8
 _WORTH = 10_000_000  # nano-dollars: a cent
 
 
-def polished(answer: Answer, effort: Effort) -> Answer:
+def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSolution:
     """Return the same jobs placed, never dearer; jobs that run now stay.
 
     Exact: each change is accepted by the re-priced total.
@@ -28,8 +28,8 @@ def polished(answer: Answer, effort: Effort) -> Answer:
             continue
         if effort.late(_PHASE):
             break
-        context = around(scene, job, best.holdings)
-        for candidate in ranked(job, scene.all_candidates[job.name])[:_TRIED]:
+        context = job_context(scene, job, best.holdings)
+        for candidate in rank_candidates(job, scene.all_candidates[job.name])[:_TRIED]:
             if candidate.running or {h.key for h in holds} == {candidate.key}:
                 continue
             holdings = earliest_run(scene, job, candidate, context.load)
@@ -40,14 +40,14 @@ def polished(answer: Answer, effort: Effort) -> Answer:
                 best = changed
     if best is answer:
         return answer
-    return with_holdings(best, compacted(scene, best.holdings))
+    return with_holdings(best, compact_holdings(scene, best.holdings))
 
 
-def _with_job_holdings(answer: Answer, job: str, holds: tuple[Hold, ...]) -> Answer:
+def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHold, ...]) -> PlacementSolution:
     return with_holdings(answer, {**answer.holdings, job: holds})
 
 
-def _over_budget(answer: Answer, name: str) -> bool:
+def _over_budget(answer: PlacementSolution, name: str) -> bool:
     """Return whether the job's own budget is exceeded, or its team's.
 
     Moves count at their dearest tier, so that a job that really costs less may count for more.
@@ -63,7 +63,7 @@ def _over_budget(answer: Answer, name: str) -> bool:
     return Usd.total(_counted_usd(answer, other) for other in members) > team.budget - team.spent
 
 
-def _counted_usd(answer: Answer, name: str) -> Usd:
+def _counted_usd(answer: PlacementSolution, name: str) -> Usd:
     """Return a placed job's cost as budgets count it: compute, and moves into each region at their dearest tier."""
     runs = answer.runs[name]
     regions = {run.candidate.region: run.candidate for run in runs}

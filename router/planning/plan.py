@@ -17,7 +17,7 @@ VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
 ReservationCost = Literal["", "amortised", "sunk", "unknown"]
 Capacity = Literal["", "unknown"]
-Status = Literal["optimal", "feasible", "infeasible", "time_limit"]
+PlanStatus = Literal["optimal", "feasible", "infeasible", "time_limit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PlannedMove:
     """Bytes moved into a region for a job; ``what`` is data, stream or checkpoint."""
 
     job: str
@@ -223,7 +223,7 @@ class Plan:
     book_as_of: datetime
     horizon_start: datetime
     horizon_end: datetime
-    status: Status
+    status: PlanStatus
     stage_one_proven: bool
     time_limit_hit: bool
     cost_usd: Usd
@@ -234,7 +234,7 @@ class Plan:
     gap_asked: float
     solver: str
     lines: tuple[Line, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[PlannedMove, ...]
     unplaced: tuple[Unplaced, ...]
     shadow_prices: tuple[ShadowPrice, ...]
     jobs: tuple[JobSummary, ...]

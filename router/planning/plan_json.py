@@ -26,8 +26,8 @@ from router.planning.plan import (
     DroppedOffers,
     JobSummary,
     Line,
-    Move,
     Plan,
+    PlannedMove,
     Relaxation,
     ShadowPrice,
     Unplaced,
@@ -36,11 +36,11 @@ from router.planning.plan import (
 SCHEMA_VERSION = 1
 T = TypeVar("T")
 # Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
-OF_RESERVATIONS: Mapping[type, tuple[str, ...]] = MappingProxyType(
+RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("reservation_cost",), Alternative: ("reservation_cost", "amortised_usd_per_hour")}
 )
 # Fields that are left out at their default, so that earlier plans keep their bytes.
-WHERE_SAID: Mapping[type, tuple[str, ...]] = MappingProxyType(
+FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -92,7 +92,7 @@ def _digest(content: dict[str, Any]) -> str:
 
 def optional_fields(kind: type) -> tuple[str, ...]:
     """Return the fields of a part of the plan that its JSON form may leave out."""
-    return OF_RESERVATIONS.get(kind, ()) + WHERE_SAID.get(kind, ())
+    return RESERVATION_FIELDS.get(kind, ()) + FIELDS_WITH_DEFAULT.get(kind, ())
 
 
 def _time(value: datetime) -> str:
@@ -120,15 +120,15 @@ def _fields(value: Any) -> dict[str, Any]:
     if isinstance(value, Line):
         content["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
     if isinstance(value, (Line, Alternative)) and not value.reservation_cost:
-        for name in OF_RESERVATIONS[type(value)]:
+        for name in RESERVATION_FIELDS[type(value)]:
             del content[name]
     for field in fields(value):
-        if field.name in WHERE_SAID.get(type(value), ()) and getattr(value, field.name) == field.default:
+        if field.name in FIELDS_WITH_DEFAULT.get(type(value), ()) and getattr(value, field.name) == field.default:
             del content[field.name]
     return content
 
 
-def _move(move: Move) -> dict[str, Any]:
+def _move(move: PlannedMove) -> dict[str, Any]:
     content: dict[str, Any] = _plain(move)
     content["from"] = content.pop("source")
     return content
@@ -184,7 +184,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         gap_asked=c["gap_asked"],
         solver=c["solver"],
         lines=tuple(_read_line(x) for x in c["lines"]),
-        moves=tuple(_read(Move, {**m, "source": m["from"]}) for m in c["moves"]),
+        moves=tuple(_read(PlannedMove, {**m, "source": m["from"]}) for m in c["moves"]),
         unplaced=tuple(
             _read(Unplaced, {**u, "relaxations": _many(Relaxation, u["relaxations"])}) for u in c["unplaced"]
         ),

@@ -17,7 +17,7 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
 from router.planning import plan
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
-from router.planning.plan_schema_words import PLAN, WORDS
+from router.planning.plan_schema_words import FIELD_DESCRIPTIONS, PLAN_DESCRIPTIONS
 
 Schema = dict[str, Any]
 
@@ -39,7 +39,7 @@ _DEFINITIONS = {"usd": _MONEY, "time": _TIME}
 # The classes with their names under `$defs`, which are published and stay when a class is renamed.
 _PARTS: dict[type, str] = {
     plan.Line: "line",
-    plan.Move: "move",
+    plan.PlannedMove: "move",
     plan.Unplaced: "unplaced",
     plan.Relaxation: "relaxation",
     plan.ShadowPrice: "shadow_price",
@@ -50,7 +50,7 @@ _PARTS: dict[type, str] = {
     plan.Cut: "cut",
 }
 # Fields are named as plan_json writes them: a move has `from`; book and horizon are objects.
-_RENAMED: dict[tuple[type, str], str] = {(plan.Move, "source"): "from"}
+_RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 _OPTIONAL = frozenset({"cuts"})
 _BOUNDS: dict[str, Schema] = {
@@ -75,19 +75,21 @@ def plan_schema() -> Schema:
     """Return the schema (draft 2020-12) of one plan; equal on every call."""
     own = _properties(plan.Plan)
     properties: Schema = {
-        "schema_version": {"const": SCHEMA_VERSION, "description": PLAN["schema_version"]},
-        "plan_id": {"type": "string", "pattern": "^plan-[0-9a-f]{12}$", "description": PLAN["plan_id"]},
-        "digest": {**_DIGEST, "description": PLAN["digest"]},
-        "book": _object({"digest": {**_DIGEST, "description": PLAN["book_digest"]}, "as_of": _at("book_as_of")})
-        | {"description": PLAN["book"]},
+        "schema_version": {"const": SCHEMA_VERSION, "description": PLAN_DESCRIPTIONS["schema_version"]},
+        "plan_id": {"type": "string", "pattern": "^plan-[0-9a-f]{12}$", "description": PLAN_DESCRIPTIONS["plan_id"]},
+        "digest": {**_DIGEST, "description": PLAN_DESCRIPTIONS["digest"]},
+        "book": _object(
+            {"digest": {**_DIGEST, "description": PLAN_DESCRIPTIONS["book_digest"]}, "as_of": _at("book_as_of")}
+        )
+        | {"description": PLAN_DESCRIPTIONS["book"]},
         "horizon": _object({"start": _at("horizon_start"), "end": _at("horizon_end")})
-        | {"description": PLAN["horizon"]},
+        | {"description": PLAN_DESCRIPTIONS["horizon"]},
         **own,
     }
     return {
         "$schema": _DIALECT,
         "title": "A stepfare plan",
-        "description": PLAN["plan"],
+        "description": PLAN_DESCRIPTIONS["plan"],
         **_object(properties),
         "$defs": {**_DEFINITIONS, **{name: _part(part) for part, name in _PARTS.items()}},
     }
@@ -105,26 +107,26 @@ def _object(properties: Schema) -> Schema:
 
 
 def _at(name: str) -> Schema:
-    return {"$ref": "#/$defs/time", "description": PLAN[name]}
+    return {"$ref": "#/$defs/time", "description": PLAN_DESCRIPTIONS[name]}
 
 
 def _part(kind: type) -> Schema:
     properties = _properties(kind)
     if kind is plan.Line:
-        words = WORDS[kind]["billed_microseconds"]
+        words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
     optional = optional_fields(kind)
     schema = _object(properties)
     schema["required"] = [name for name in schema["required"] if name not in optional]
     if kind is plan.Line:
         # The field is absent where no quote was accepted.
-        schema["properties"]["policy"] = run_policy_schema(WORDS[kind]["policy"])
-    return {"description": WORDS[kind][""], **schema}
+        schema["properties"]["policy"] = run_policy_schema(FIELD_DESCRIPTIONS[kind]["policy"])
+    return {"description": FIELD_DESCRIPTIONS[kind][""], **schema}
 
 
 def _properties(kind: type) -> Schema:
     """Return the schemas of the fields by JSON name, in the order of the fields."""
-    words = PLAN if kind is plan.Plan else WORDS[kind]
+    words = PLAN_DESCRIPTIONS if kind is plan.Plan else FIELD_DESCRIPTIONS[kind]
     hints = typing.get_type_hints(kind)
     properties: Schema = {}
     for field in fields(kind):

@@ -17,24 +17,30 @@ from pricing.money import Usd
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
-from router.planning.column_generation import LARGE, WIDEST, Shortlist, shortlisted, size
+from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.column_generation import (
+    MAX_FULL_SHARES,
+    MAX_WIDE_SHARES,
+    Shortlist,
+    build_shortlist,
+    count_slot_shares,
+)
 from router.planning.costing import lines_of, moves_of
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
-from router.planning.local_search import polished
-from router.planning.plan import VALID_FOR, Line, Move, Plan, Status
-from router.planning.problem import Scene, last_use, window
-from router.planning.schedule import Run
+from router.planning.local_search import improve_places
+from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
+from router.planning.problem import PlacementProblem, last_use, window
+from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
-from router.planning.shared_limits import amounts, binding, use_of
+from router.planning.shared_limits import binding_limits, limit_amounts, use_of
 from router.planning.slots import make_slots
-from router.planning.solve import Answer, over_all_candidates, solve_in_stages, widened
+from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stay_put import keep_places
-from router.planning.summary import Findings, on_time_of, summarise
+from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
@@ -141,9 +147,9 @@ class _PlanningInput:
 
     jobs: tuple[Job, ...]
     finder: CandidateFinder
-    scene: Scene
+    scene: PlacementProblem
     advisory: Mapping[str, tuple[Candidate, ...]]
-    dropped: Mapping[str, tuple[Dropped, ...]]
+    dropped: Mapping[str, tuple[DroppedListing, ...]]
     infeasible: Mapping[str, str]
 
 
@@ -158,7 +164,7 @@ def _build_problem(
     finder = CandidateFinder(request.book, request.limits, request.now, advisory=True)
     usable: dict[str, tuple[Candidate, ...]] = {}
     advisory: dict[str, tuple[Candidate, ...]] = {}
-    dropped: dict[str, tuple[Dropped, ...]] = {}
+    dropped: dict[str, tuple[DroppedListing, ...]] = {}
     infeasible: dict[str, str] = {}
     for job in jobs:
         confidence = tightened_confidence.get(job.name)
@@ -215,25 +221,25 @@ def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now:
 
 def _placement_problem(
     request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
-) -> Scene:
+) -> PlacementProblem:
     """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
     everything = {job.name: usable[job.name] for job in jobs}
     use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
-    shared = amounts((c for found in everything.values() for c in found), request.limits)
-    tight = binding({job.name: usable[job.name] for job in placeable}, use, shared)
+    shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
+    tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
     edges += [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
-    return Scene(
+    return PlacementProblem(
         jobs=placeable,
         now=request.now,
         book=request.book,
         limits=request.limits,
         slots=slots,
-        candidates={job.name: undominated(job, usable[job.name], use, tight) for job in placeable},
+        candidates={job.name: drop_dominated(job, usable[job.name], use, tight) for job in placeable},
         all_candidates=everything,
         use=use,
         shared=shared,
@@ -241,18 +247,18 @@ def _placement_problem(
     )
 
 
-def _search(run: PlanningRun, planning_input: _PlanningInput) -> Answer:
+def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSolution:
     """Return the best answer found, repaired and started early.
 
     A large program is first solved over a shortlist.
     """
     request, effort, timings = run.request, run.search, run.timings
     scene, shortlist = planning_input.scene, None
-    shares = size(scene)
-    if shares > LARGE:
+    shares = count_slot_shares(scene)
+    if shares > MAX_FULL_SHARES:
         run.progress(f"{shares:,} shares of slots: choosing a shortlist by the prices of the limits")
         began = time.perf_counter()
-        shortlist = shortlisted(scene, effort.within(1 / 2, 1 / 2), request.gap)
+        shortlist = build_shortlist(scene, effort.within(1 / 2, 1 / 2), request.gap)
         scene = shortlist.scene
         timings.solve += time.perf_counter() - began
     began = time.perf_counter()
@@ -264,17 +270,17 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> Answer:
     search_gap = request.gap if shortlist is None else request.gap / 2
     answer = solve_in_stages(scene, formulation, effort, search_gap)
     if shortlist is not None:
-        answer = over_all_candidates(answer, shortlist)
+        answer = with_full_bound(answer, shortlist)
         answer, formulation = _search_wider(run, planning_input.scene, shortlist, answer, formulation)
-    answer = polished(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
+    answer = improve_places(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
     answer = start_early(answer, effort)
     timings.solve += time.perf_counter() - began
     return answer
 
 
 def _search_wider(
-    run: PlanningRun, whole: Scene, shortlist: Shortlist, answer: Answer, formulation: Formulation
-) -> tuple[Answer, Formulation]:
+    run: PlanningRun, whole: PlacementProblem, shortlist: Shortlist, answer: PlacementSolution, formulation: Formulation
+) -> tuple[PlacementSolution, Formulation]:
     """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
     effort, gap = run.search, run.request.gap
     slack = (answer.spent - answer.bound_usd).dollars()
@@ -285,23 +291,23 @@ def _search_wider(
         return replace(answer, hit_time_limit=True), formulation
     run.progress("the shortlist leaves a gap: solving again over everything that could close it")
     reach = slack * (1 + 1e-9) if all_placed else math.inf
-    wide, complete = shortlist.within(whole, reach, WIDEST)
+    wide, complete = shortlist.within(whole, reach, MAX_WIDE_SHARES)
     again = formulate(wide)
-    better = widened(answer, solve_in_stages(wide, again, effort, gap, _WIDER), complete=complete)
+    better = better_answer(answer, solve_in_stages(wide, again, effort, gap, _WIDER), complete=complete)
     return better, again if better.scene is wide else formulation
 
 
-def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[Run, ...]]) -> tuple[Job, ...]:
+def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
     """Return the jobs whose probability of being on time is below their confidence."""
     short = []
     for job in jobs:
-        probability = on_time_of(job, runs.get(job.name, ()))
+        probability = on_time_probability_of(job, runs.get(job.name, ()))
         if probability is not None and probability < job.confidence - 0.005:
             short.append(job)
     return tuple(short)
 
 
-def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Answer) -> Plan:
+def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: PlacementSolution) -> Plan:
     """Price and explain the answer, and assemble the plan."""
     request, budget, timings = run.request, run.budget, run.timings
     began = time.perf_counter()
@@ -310,7 +316,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Ans
     lines = tuple(line for name in sorted(answer.runs) for line in lines_of(scene, answer.runs[name]))
     moves = moves_of(scene, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
-    findings = Findings(
+    findings = CandidateFindings(
         planning_input.advisory, planning_input.dropped, planning_input.infeasible, planning_input.finder
     )
     summaries, unplaced = summarise(planning_input.jobs, scene, answer, lines, moves, findings, budget)
@@ -348,14 +354,14 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Ans
     )
 
 
-def _orders(lines: Sequence[Line], moves: Sequence[Move]) -> Usd:
+def _orders(lines: Sequence[Line], moves: Sequence[PlannedMove]) -> Usd:
     """Return the cost of the orders: their lines, and the moves into regions that a job's orders use."""
     orders = [line for line in lines if line.kind == "order"]
     used = {(line.job, f"{line.cloud}/{line.region}") for line in orders}
     return Usd.total([*(x.cost_usd for x in orders), *(m.cost_usd for m in moves if (m.job, m.to) in used)])
 
 
-def _status(answer: Answer, gap: float, request: PlanRequest) -> Status:
+def _status(answer: PlacementSolution, gap: float, request: PlanRequest) -> PlanStatus:
     """Return optimal only with stage one proven and the gap reached, infeasible when no job at all could be placed."""
     if not answer.runs and (answer.stage_one_proven or answer.hit_time_limit):
         return "infeasible" if answer.stage_one_proven else "time_limit"

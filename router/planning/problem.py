@@ -13,12 +13,12 @@ from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.shared_limits import SharedLimit, Use
+from router.planning.shared_limits import LimitUse, SharedLimit
 from router.planning.slots import Slot
 
 
 @dataclass(frozen=True)
-class Scene:
+class PlacementProblem:
     """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
     ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks.
@@ -31,7 +31,7 @@ class Scene:
     slots: tuple[Slot, ...]
     candidates: Mapping[str, tuple[Candidate, ...]]
     all_candidates: Mapping[str, tuple[Candidate, ...]]
-    use: Mapping[tuple[str, str], Use]
+    use: Mapping[tuple[str, str], LimitUse]
     shared: Mapping[str, SharedLimit]
     binding: frozenset[str]
 
@@ -67,7 +67,7 @@ class Scene:
         They lie within the dates of a reservation; without a deadline, none is after the candidate's own longest wait
         and run.
         """
-        slots = within(candidate, self.window(job))
+        slots = slots_within_dates(candidate, self.window(job))
         if job.deadline is not None:
             return slots
         steps = steps_to_do(job, running=candidate.running)
@@ -83,7 +83,7 @@ class Scene:
         return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
 
 
-def within(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+def slots_within_dates(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
     """Return the slots that lie wholly within the dates of the candidate's reservations."""
     if candidate.dates == (None, None):
         return slots

@@ -21,7 +21,7 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ConstraintRow:
     """A constraint ``sum(coefficient x variable) sense rhs``; ``terms`` are (variable index, coefficient)."""
 
     name: str
@@ -38,13 +38,13 @@ class Program:
     """
 
     variables: tuple[Variable, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ConstraintRow, ...]
 
     def minimising(self, costs: Mapping[int, float]) -> Program:
         """Return the program with another objective: these coefficients, zero elsewhere."""
         return replace(self, variables=tuple(replace(v, cost=costs.get(i, 0.0)) for i, v in enumerate(self.variables)))
 
-    def with_rows(self, rows: Sequence[Row]) -> Program:
+    def with_rows(self, rows: Sequence[ConstraintRow]) -> Program:
         """Return the program with more rows at the end."""
         return replace(self, rows=(*self.rows, *rows))
 
@@ -64,11 +64,11 @@ class Program:
 
 
 @dataclass(slots=True)
-class Builder:
+class ProgramBuilder:
     """Collects variables and rows, then freezes them."""
 
     variables: list[Variable] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ConstraintRow] = field(default_factory=list)
 
     def variable(
         self, name: str, *, low: float = 0.0, high: float | None = None, integer: bool = False, cost: float = 0.0
@@ -90,7 +90,7 @@ class Builder:
         for variable, coefficient in terms:
             merged[variable] = merged.get(variable, 0.0) + coefficient
         if merged:
-            self.rows.append(Row(name, tuple(merged.items()), sense, rhs))
+            self.rows.append(ConstraintRow(name, tuple(merged.items()), sense, rhs))
 
     def build(self) -> Program:
         """Return the finished program."""

@@ -11,9 +11,9 @@ from pricing.money import Usd
 from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import Alone, Around, alone, best_alone, fitting
+from router.planning.alternatives import JobContext, SingleRun, best_single_run, evaluate_single_run, fitting_runs
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
 from router.planning.problem import window
@@ -33,7 +33,9 @@ def without_egress_cap(job: Job) -> Job:
     return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
 
 
-def relaxations_of(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Relaxation, ...]:
+def relaxations_of(
+    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+) -> tuple[Relaxation, ...]:
     """Return a relaxation for each rule whose change is enough on its own, the others held in place.
 
     Rules are the deadline, budgets, the job's own rules and the limits.
@@ -63,12 +65,12 @@ def _wider_rules(job: Job) -> list[tuple[Job, str]]:
 
 
 def _with_rules(
-    here: Around, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
 ) -> Relaxation | None:
     """Return the relaxation that the changed job brings: its best run on candidates that it did not have before."""
     known = {c.key for c in before}
     fresh = [c for c in finder.find(changed)[0] if c.key not in known and c.provisionable]
-    best = best_alone(here, fresh)
+    best = best_single_run(here, fresh)
     if best is None:
         return None
     c = best.candidate
@@ -76,7 +78,7 @@ def _with_rules(
     return Relaxation(text, f"then {c.key}", best.cost)
 
 
-def _later_deadline(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
+def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the fewest whole hours more until some candidate finishes.
 
     For a job without a deadline: until some candidate may begin.
@@ -93,30 +95,30 @@ def _later_deadline(here: Around, candidates: Sequence[Candidate]) -> Relaxation
     return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
 
 
-def _soonest_run(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> Alone | None:
+def _soonest_run(here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> SingleRun | None:
     """Return the candidate that finishes first; None where each lacks more than time.
 
     The fastest come first, and the search ends where one could not finish sooner even without the other jobs.
     """
     local, steps = here.with_candidates(candidates), steps_to_do(here.job, running=True)
-    best: Alone | None = None
+    best: SingleRun | None = None
     for c in sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key)):
         least = slots[0].start + timedelta(hours=steps / c.on_time_steps_per_hour)
         if best is not None and best.finish is not None and least > best.finish:
             break
-        run = alone(local, c, slots)
+        run = evaluate_single_run(local, c, slots)
         if run.finish is not None and not run.lacks and (best is None or _finishes_sooner(run, best)):
             best = run
     return best
 
 
-def _finishes_sooner(one: Alone, other: Alone) -> bool:
+def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
     if one.finish is None or other.finish is None:
         return one.finish is not None
     return (one.finish, one.cost, one.candidate.key) < (other.finish, other.cost, other.candidate.key)
 
 
-def _longer_wait(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
+def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
     job, first = here.job, window(here.job, here.scene.now)[0]
     if not here.load and all(c.dates[0] is None for c in candidates):
@@ -129,7 +131,7 @@ def _longer_wait(here: Around, candidates: Sequence[Candidate]) -> Relaxation | 
         holds = earliest_run(local.scene, local.job, c, local.load, slots)
         if holds is None or (best is not None and holds[0].slot.start > best[0]):
             continue
-        run = alone(local, c, slots)
+        run = evaluate_single_run(local, c, slots)
         if not run.lacks and (best is None or (holds[0].slot.start, run.cost, c.key) < (*best[:2], best[2].key)):
             best = (holds[0].slot.start, run.cost, c)
     if best is None or best[0] < first + job.max_wait or best[0] == first:
@@ -138,7 +140,7 @@ def _longer_wait(here: Around, candidates: Sequence[Candidate]) -> Relaxation | 
     return Relaxation(f"max_wait {format_duration(wait)}", f"then {best[2].key} from {best[0]:%d %H:%M}Z", best[1])
 
 
-def _slots_past_deadline(here: Around, first: datetime) -> tuple[Slot, ...]:
+def _slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
     """Return hours from the job's first instant to well past its deadline.
 
     Limits count as far as the plan's slots reach.
@@ -151,7 +153,7 @@ def _slots_past_deadline(here: Around, first: datetime) -> tuple[Slot, ...]:
     return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
 
 
-def _more_budget(here: Around, candidates: Sequence[Candidate]) -> list[Relaxation]:
+def _more_budget(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
     """Return the least increase of the job's own budget, and of its team's, that is enough alone."""
     job, found = here.job, []
     if job.budget is not None:
@@ -163,9 +165,9 @@ def _more_budget(here: Around, candidates: Sequence[Candidate]) -> list[Relaxati
     return [r for r in found if r is not None]
 
 
-def _budget_increase(free: Around, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
+def _budget_increase(free: JobContext, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
     """Return what is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
-    best = min(fitting(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
+    best = min(fitting_runs(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
     if best is None or best.counted <= budget:
         return None
     return Relaxation(f"+{_dollars(best.counted - budget)}", f"{words}, then {best.candidate.key}", best.cost)
@@ -176,7 +178,7 @@ def _dollars(amount: Usd) -> str:
     return f"${math.ceil(amount.nanos / 10_000_000) / 100:,.2f}"
 
 
-def _more_room(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
+def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
     """Return the least increase of a limit that makes room beside the other jobs.
 
     One limit is preferred to several, then the cheapest. Gangs that are larger than a limit of the file count, too:
@@ -193,7 +195,7 @@ def _more_room(here: Around, candidates: Sequence[Candidate], finder: CandidateF
         short = _run_shortage(wide, empty, c)
         if not short:
             continue
-        run = alone(empty, c)
+        run = evaluate_single_run(empty, c)
         if run.finish is None or run.lacks:
             continue
         names = tuple(sorted(short))
@@ -210,7 +212,7 @@ def _more_room(here: Around, candidates: Sequence[Candidate], finder: CandidateF
     return Relaxation(text, f"then {key}", cost)
 
 
-def _increase_in_pieces(here: Around, found: Alone, name: str, most: int) -> tuple[list[int], Usd, str] | None:
+def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int) -> tuple[list[int], Usd, str] | None:
     """Return an increase of less than ``most`` of one limit, for a job that resumes and runs in several pieces.
 
     The runs lie in what the other jobs leave, and each pays a start. None where nothing less is enough, or where the
@@ -239,7 +241,7 @@ def _increase_in_pieces(here: Around, found: Alone, name: str, most: int) -> tup
     return None
 
 
-def _slot_shortage(here: Around, candidate: Candidate, slot: Slot) -> dict[str, int]:
+def _slot_shortage(here: JobContext, candidate: Candidate, slot: Slot) -> dict[str, int]:
     """Return by limit what the candidate lacks in one slot that it would hold whole."""
     scene, short = here.scene, {}
     for name, amount in scene.use[here.job.name, candidate.key].items():
@@ -249,7 +251,9 @@ def _slot_shortage(here: Around, candidate: Candidate, slot: Slot) -> dict[str, 
     return short
 
 
-def _larger_candidates(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Candidate, ...]:
+def _larger_candidates(
+    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+) -> tuple[Candidate, ...]:
     """Return candidates that only the limits of the file exclude, without those that others of them dominate."""
     job, limits = here.job, here.scene.limits
     if not limits.limits:
@@ -257,10 +261,10 @@ def _larger_candidates(here: Around, candidates: Sequence[Candidate], finder: Ca
     known = {c.key for c in candidates}
     excluded = [c for c in finder.without_amounts.find(job)[0] if c.key not in known and c.provisionable]
     use = {(job.name, c.key): use_of(c, limits) for c in excluded}
-    return undominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
+    return drop_dominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
 
 
-def _run_shortage(here: Around, empty: Around, candidate: Candidate) -> dict[str, int] | None:
+def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> dict[str, int] | None:
     """Return by limit what one unbroken run of the candidate lacks beside the other jobs.
 
     The start that lacks least counts. None where no run fits the window at all; ``empty`` is the same with enough of
@@ -286,7 +290,7 @@ def _run_shortage(here: Around, empty: Around, candidate: Candidate) -> dict[str
 
 
 def constraint_costs(
-    here: Around, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
     """Return the cost to the job of residency, deadline and egress cap.
 
@@ -310,9 +314,9 @@ def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
 
 
 def _cost_of(
-    here: Around, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
+    here: JobContext, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
 ) -> ConstraintCost:
-    best: Alone | None = best_alone(here, candidates, slots)
+    best: SingleRun | None = best_single_run(here, candidates, slots)
     if best is None or best.cost >= cost:
         return ConstraintCost(rule, Usd(0), "")
     finish = f", done {best.finish:%Y-%m-%d %H:%M}Z" if best.finish else ""

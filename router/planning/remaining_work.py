@@ -21,7 +21,7 @@ from router.jobs.spec import Job, Status
 from router.planning.candidates import Candidate, CandidateFinder, interval_hours, steps_to_do
 
 
-def job_left(
+def remaining_job(
     job: Job, steps_done: int, checkpoint_in: RegionId | None, as_of: datetime, data_in: Iterable[RegionId] = ()
 ) -> Job:
     """Return the job as it is to be placed again: not running, with ``steps_done`` confirmed.
@@ -44,20 +44,22 @@ def job_left(
     return job.model_copy(update={"status": status, **fixed})
 
 
-def places_left(finder: CandidateFinder, job: Job, is_short: Callable[[Candidate], bool]) -> tuple[Candidate, ...]:
+def remaining_candidates(
+    finder: CandidateFinder, job: Job, is_short: Callable[[Candidate], bool]
+) -> tuple[Candidate, ...]:
     """Return the candidates of the remaining job, by key.
 
     Those that cannot be had now, or not for long enough, are left out.
     """
-    return tuple(c for c in finder.find(job)[0] if not is_short(c) and fits(c, job, finder.now))
+    return tuple(c for c in finder.find(job)[0] if not is_short(c) and fits_reservations(c, job, finder.now))
 
 
-def fits(candidate: Candidate, job: Job, now: datetime) -> bool:
+def fits_reservations(candidate: Candidate, job: Job, now: datetime) -> bool:
     """Return whether all remaining work, begun now, lies within the dates of the candidate's reservations."""
-    return candidate.covers(now, now + timedelta(hours=left_hours(job, candidate)))
+    return candidate.covers(now, now + timedelta(hours=remaining_hours(job, candidate)))
 
 
-def left_hours(job: Job, candidate: Candidate) -> float:
+def remaining_hours(job: Job, candidate: Candidate) -> float:
     """Return the hours of all remaining work on a candidate that are expected to be billed, start-up included."""
     steps = steps_to_do(job, running=candidate.running)
     started = 0.0 if candidate.running else candidate.startup_hours
@@ -79,9 +81,9 @@ def transfer_usd(tariff: Tariff, volume_bytes: int, limits: Limits) -> Usd:
     return tariff.cost_of(already, volume_bytes, 0)
 
 
-def left_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:
+def remaining_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:
     """Return the expected dollars of all remaining work on a candidate: start-up, run, moves."""
-    compute = candidate.usd_per_hour.over(timedelta(hours=left_hours(job, candidate)))
+    compute = candidate.usd_per_hour.over(timedelta(hours=remaining_hours(job, candidate)))
     return compute + moves_usd(candidate, limits)
 
 

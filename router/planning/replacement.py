@@ -18,9 +18,9 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.program import Builder, Program, Row
-from router.planning.remaining_work import left_hours, left_usd, moves_usd
-from router.planning.shared_limits import Use, amounts, binding, use_of
+from router.planning.program import ConstraintRow, Program, ProgramBuilder
+from router.planning.remaining_work import moves_usd, remaining_hours, remaining_usd
+from router.planning.shared_limits import LimitUse, binding_limits, limit_amounts, use_of
 from router.planning.solver import Solution, Solver, usd_below
 
 MOST_CANDIDATES = 20
@@ -32,7 +32,7 @@ _CHOSEN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class PlacementRequest:
     """A gang that needs a place for the remaining work of ``job``.
 
     ``job`` is what :func:`router.planning.remaining_work.remaining_job` returns. ``allowed``: keys of the candidates
@@ -56,7 +56,7 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Reassigned:
+class Placements:
     """The gangs ``placed`` and the expected cost of each, by gang; the others, sorted, are ``waiting``.
 
     ``fewest_waiting``: it is proven that, tier by tier, no fewer could wait. ``objective_usd`` is what was minimised,
@@ -77,16 +77,16 @@ class Reassigned:
     of: int
 
 
-def reassign(
-    wants: Sequence[Want],
+def place_gangs(
+    wants: Sequence[PlacementRequest],
     limits: Limits,
-    held: Sequence[Use] = (),
+    held: Sequence[LimitUse] = (),
     *,
     solver: Solver,
     time_limit: timedelta = _ENOUGH,
     gap: float = 0.005,
     money_left: Mapping[str, Usd] | None = None,
-) -> Reassigned:
+) -> Placements:
     """Return the joint placement of the gangs.
 
     It is the same whatever the order of wants and candidates, unless the time limit cuts in. ``held``: what running
@@ -129,7 +129,7 @@ def _fewest_waiting(
             if stage.values:
                 values = {i: float(round(stage.values[i])) for i in values}
         most = sum(values[i] for i in tier)
-        program = program.with_rows([Row(f"waiting {number}", tuple((i, 1.0) for i in tier), "<=", most)])
+        program = program.with_rows([ConstraintRow(f"waiting {number}", tuple((i, 1.0) for i in tier), "<=", most)])
     return program, values, fewest, late
 
 
@@ -147,7 +147,7 @@ class _Option:
     candidate: Candidate
     usd: float
     value: float
-    tight: Use
+    tight: LimitUse
 
     @property
     def rank(self) -> tuple[float, float, str]:
@@ -159,27 +159,29 @@ class _Table:
     """The options of every gang; each option fits alone into what is left of the limits."""
 
     def __init__(
-        self, wants: Sequence[Want], limits: Limits, held: Sequence[Use], money_left: Mapping[str, Usd]
+        self, wants: Sequence[PlacementRequest], limits: Limits, held: Sequence[LimitUse], money_left: Mapping[str, Usd]
     ) -> None:
         self._wants = {want.name: want for want in sorted(wants, key=lambda want: want.name)}
         if len(self._wants) != len(wants):
             raise ValueError("two gangs have one name")
         self._limits = limits
         self._money = {team: usd.dollars() for team, usd in money_left.items()}
-        self._uses: dict[tuple[tuple[str, int], ...], Use] = {}
+        self._uses: dict[tuple[tuple[str, int], ...], LimitUse] = {}
         allowed = {
             name: [c for c in want.candidates if want.allowed is None or c.key in want.allowed]
             for name, want in self._wants.items()
         }
         self._known = {
             name: replace(limit, amount=max(0, limit.amount - sum(use.get(name, 0) for use in held)))
-            for name, limit in amounts((c for found in allowed.values() for c in found), limits).items()
+            for name, limit in limit_amounts((c for found in allowed.values() for c in found), limits).items()
         }
         self._tight = self._binding(allowed)
-        self._options = {name: worthwhile(self._priced(want, allowed[name])) for name, want in self._wants.items()}
+        self._options = {
+            name: drop_beaten_options(self._priced(want, allowed[name])) for name, want in self._wants.items()
+        }
         self._allowed = sum(len(found) for found in self._options.values())
 
-    def _use(self, candidate: Candidate) -> Use:
+    def _use(self, candidate: Candidate) -> LimitUse:
         parts = tuple((part.listing.name, part.machines) for part in candidate.parts)
         if parts not in self._uses:
             self._uses[parts] = use_of(candidate, self._limits)
@@ -188,9 +190,9 @@ class _Table:
     def _binding(self, allowed: Mapping[str, Sequence[Candidate]]) -> frozenset[str]:
         """Return the limits that all gangs together could exceed, each with its greediest candidate."""
         use = {(name, c.key): self._use(c) for name, found in allowed.items() for c in found}
-        return binding(allowed, use, self._known)
+        return binding_limits(allowed, use, self._known)
 
-    def _priced(self, want: Want, allowed: Sequence[Candidate]) -> list[_Option]:
+    def _priced(self, want: PlacementRequest, allowed: Sequence[Candidate]) -> list[_Option]:
         """Return the options that fit alone, best first."""
         options = []
         dearest = max((c.usd_per_hour.dollars() for c in allowed), default=0.0)
@@ -205,9 +207,9 @@ class _Table:
             if candidate.region not in moves:
                 moves[candidate.region] = moves_usd(candidate, self._limits).dollars()
             steps = steps_to_do(want.job, running=candidate.running)
-            usd = candidate.usd_per_hour.dollars() * left_hours(want.job, candidate) + moves[candidate.region]
+            usd = candidate.usd_per_hour.dollars() * remaining_hours(want.job, candidate) + moves[candidate.region]
             if math.isfinite(most):  # budgets count the exact amount
-                usd = left_usd(want.job, candidate, self._limits).dollars()
+                usd = remaining_usd(want.job, candidate, self._limits).dollars()
             if usd > most:
                 continue
             late = _WORTH_OF_LATENESS * dearest * candidate.reserved_hours(steps) if want.late else 0.0
@@ -243,7 +245,7 @@ class _Table:
 
     def program(self) -> tuple[Program, dict[tuple[str, str], int], dict[str, int]]:
         """Return the program over the gangs that have any option, and the indexes of x and u."""
-        builder = Builder()
+        builder = ProgramBuilder()
         x: dict[tuple[str, str], int] = {}
         u: dict[str, int] = {}
         taken: dict[str, list[tuple[int, float]]] = {}
@@ -273,17 +275,17 @@ class _Table:
         priorities = sorted({self._wants[name].job.priority for name in u}, reverse=True)
         return [[i for name, i in u.items() if self._wants[name].job.priority == p] for p in priorities]
 
-    def answer(self, chosen: Mapping[str, str], solution: Solution | None, *, fewest: bool, late: bool) -> Reassigned:
+    def answer(self, chosen: Mapping[str, str], solution: Solution | None, *, fewest: bool, late: bool) -> Placements:
         """Return the chosen options, priced, with what is proven of them."""
         options = {
             name: next(o for o in self._options[name] if o.candidate.key == key) for name, key in sorted(chosen.items())
         }
         objective = Usd(round(sum(option.value for option in options.values()) * NANOS))
         bound = min(usd_below(solution.bound), objective) if solution is not None else objective
-        return Reassigned(
+        return Placements(
             placed={name: option.candidate for name, option in options.items()},
             expected_usd={
-                name: left_usd(self._wants[name].job, option.candidate, self._limits)
+                name: remaining_usd(self._wants[name].job, option.candidate, self._limits)
                 for name, option in options.items()
             },
             waiting=tuple(name for name in self._wants if name not in options),
@@ -307,7 +309,7 @@ def _in_order(options: Sequence[_Option], order: Sequence[str]) -> list[_Option]
     return [replace(o, value=o.value + dearest * place.get(o.candidate.key, len(order))) for o in options]
 
 
-def worthwhile(ranked: Sequence[_Option]) -> list[_Option]:
+def drop_beaten_options(ranked: Sequence[_Option]) -> list[_Option]:
     """Return the options without those that another beats or equals in dollars and in use of every binding limit.
 
     This is exact, since a gang takes one place only.

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
-from router.planning.problem import Scene
+from router.planning.problem import PlacementProblem
 from router.planning.slots import Slot
 
 _NOTHING = 1e-6
@@ -19,7 +19,7 @@ _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class SlotHold:
     """A share of a slot that a job holds on a candidate (1.0 inside the horizon)."""
 
     slot: Slot
@@ -27,12 +27,12 @@ class Hold:
     share: float
 
 
-Holdings = Mapping[str, tuple[Hold, ...]]
+Holdings = Mapping[str, tuple[SlotHold, ...]]
 """Holds by job, in time order; a job that is left out is absent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScheduledRun:
     """One period of a job on one candidate, inside the horizon or beyond it.
 
     ``startups`` start-ups are paid in it (0 when it continues an earlier run), then ``productive`` hours of work;
@@ -80,10 +80,10 @@ class _Piece:
         return max(0.0, self.held - (self.startups + self.extra) * self.candidate.startup_hours)
 
 
-def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[str, tuple[Hold, ...]]:
+def holdings_of(scene: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
     """Return what each placed job holds in the program's answer."""
     slots = {slot.index: slot for slot in scene.slots}
-    holdings: dict[str, list[Hold]] = {}
+    holdings: dict[str, list[SlotHold]] = {}
     for (job, key, index), x in layout.x.items():
         value = values[x]
         slot = slots[index]
@@ -91,11 +91,11 @@ def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[s
         if whole:
             value = float(round(value))
         if value > _NOTHING and values[layout.u[job]] < 0.5:
-            holdings.setdefault(job, []).append(Hold(slot, key, min(value, 1.0)))
+            holdings.setdefault(job, []).append(SlotHold(slot, key, min(value, 1.0)))
     return {job: tuple(sorted(holds, key=lambda h: (h.slot.index, h.key))) for job, holds in holdings.items()}
 
 
-def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
+def runs_of(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> tuple[ScheduledRun, ...]:
     """Return the job's runs in time order: the cheapest step is filled first, surplus time is dropped from the end.
 
     RuntimeError if the holds cannot carry the steps (a bug, not an input).
@@ -145,9 +145,9 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     return hours - left
 
 
-def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
+def _pieces(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:
     pieces: list[_Piece] = []
-    by_key: dict[str, list[Hold]] = {}
+    by_key: dict[str, list[SlotHold]] = {}
     for hold in holds:
         by_key.setdefault(hold.key, []).append(hold)
     for key, found in by_key.items():
@@ -189,8 +189,8 @@ def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
     piece.productive += need / piece.candidate.on_time_steps_per_hour
 
 
-def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
-    runs: list[Run] = []
+def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[ScheduledRun, ...]:
+    runs: list[ScheduledRun] = []
     done, counted = 0.0, 0
     for index, piece in enumerate(pieces):
         c = piece.candidate
@@ -203,11 +203,11 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
         full = min(piece.shares) > 1 - _NOTHING
         end = start + held if full else piece.slots[-1].end
         share = 1.0 if full else min(max(piece.shares), held / (end - start))
-        runs.append(Run(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
+        runs.append(ScheduledRun(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
         counted = upto
     return tuple(runs)
 
 
-def starts_of(runs: Sequence[Run]) -> float:
+def starts_of(runs: Sequence[ScheduledRun]) -> float:
     """Return the number of start-ups that the runs pay."""
     return sum(run.startups for run in runs)

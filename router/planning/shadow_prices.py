@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pricing.money import NANOS, Usd
-from router.planning.alternatives import ranked
+from router.planning.alternatives import rank_candidates
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.column_generation import size
+from router.planning.column_generation import count_slot_shares
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.plan import ShadowPrice
-from router.planning.problem import Scene
+from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 from router.planning.shared_limits import use_of_parts
-from router.planning.solve import Answer, left_out, solve_in_stages
+from router.planning.solve import PlacementSolution, count_left_out, solve_in_stages
 
 _WORTH_SHOWING = 0.005  # dollars
 _PHASE = "shadow prices"
@@ -43,7 +43,9 @@ class _Raise:
     instance_type: str = ""
 
 
-def shadow_prices(answer: Answer, whole: Scene, effort: Effort, resolve: int) -> tuple[ShadowPrice, ...]:
+def shadow_prices(
+    answer: PlacementSolution, whole: PlacementProblem, effort: Effort, resolve: int
+) -> tuple[ShadowPrice, ...]:
     """Return limits and team budgets of which more would place a job or save money: resolved first, dearest first.
 
     ``lp_estimate`` is the dual of the relaxation, with the set of placed jobs held fixed: at a kink it can be far above
@@ -79,7 +81,7 @@ def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
     return (-price.places, price.basis != "resolved", -money.nanos, price.limit)
 
 
-def _money_alone(answer: Answer) -> Program:
+def _money_alone(answer: PlacementSolution) -> Program:
     """Return the last stage's program without thresholds in its cost and with the set of placed jobs fixed."""
     program = answer.stage_two
     costs = {i: v.cost for i, v in enumerate(program.variables) if not v.name.startswith("more starts ")}
@@ -91,7 +93,7 @@ def _money_alone(answer: Answer) -> Program:
     return program.minimising(costs).fixed(left_out)
 
 
-def _limit(scene: Scene, name: str, duals: Mapping[str, float]) -> _Limit:
+def _limit(scene: PlacementProblem, name: str, duals: Mapping[str, float]) -> _Limit:
     total = sum(duals.get(limit_row(name, slot.index), 0.0) for slot in scene.slots)
     return _Limit(name, scene.shared[name].unit, total)
 
@@ -100,7 +102,7 @@ def _budget(team: str, duals: Mapping[str, float]) -> _Limit:
     return _Limit(team_row(team), "USD", duals.get(team_row(team), 0.0), team)
 
 
-def _blocking(answer: Answer) -> list[str]:
+def _blocking(answer: PlacementSolution) -> list[str]:
     """Return the limits that left-out jobs would use.
 
     Those of the highest priority and of their cheapest candidates come first.
@@ -108,18 +110,20 @@ def _blocking(answer: Answer) -> list[str]:
     scene = answer.scene
     names: dict[str, None] = {}
     for job in sorted(scene.jobs, key=lambda j: (-j.priority, j.name)):
-        for c in ranked(job, scene.candidates[job.name]) if job.name not in answer.runs else ():
+        for c in rank_candidates(job, scene.candidates[job.name]) if job.name not in answer.runs else ():
             names |= dict.fromkeys(sorted(scene.use[job.name, c.key].keys() & scene.binding))
     return list(names)
 
 
-def _resolved(answer: Answer, whole: Scene, effort: Effort, top: Sequence[_Limit]) -> dict[str, ShadowPrice | None]:
+def _resolved(
+    answer: PlacementSolution, whole: PlacementProblem, effort: Effort, top: Sequence[_Limit]
+) -> dict[str, ShadowPrice | None]:
     """Return by limit what a raise brings, None where nothing; what cannot be proven is left out."""
     prices: dict[str, ShadowPrice | None] = {}
     if not top:
         return prices
     wide = _touching(answer.scene, whole, {limit.name for limit in top})
-    if size(wide) > _MOST_SHARES:
+    if count_slot_shares(wide) > _MOST_SHARES:
         return prices
     formulation = formulate(wide)
     if not effort.affords(_PHASE, formulation.program):
@@ -141,7 +145,7 @@ def _resolved(answer: Answer, whole: Scene, effort: Effort, top: Sequence[_Limit
     return prices
 
 
-def _touching(scene: Scene, whole: Scene, names: set[str]) -> Scene:
+def _touching(scene: PlacementProblem, whole: PlacementProblem, names: set[str]) -> PlacementProblem:
     """Return the problem with every candidate of the whole one that takes some of these limits."""
     keys = {name: {c.key for c in found} for name, found in scene.candidates.items()}
     candidates = {
@@ -151,7 +155,7 @@ def _touching(scene: Scene, whole: Scene, names: set[str]) -> Scene:
     return replace(scene, candidates=candidates)
 
 
-def _raised(scene: Scene, limit: _Limit, by: int) -> Scene:
+def _raised(scene: PlacementProblem, limit: _Limit, by: int) -> PlacementProblem:
     if not limit.team:
         shared = scene.shared[limit.name]
         return replace(scene, shared={**scene.shared, limit.name: replace(shared, amount=shared.amount + by)})
@@ -162,7 +166,7 @@ def _raised(scene: Scene, limit: _Limit, by: int) -> Scene:
     return replace(scene, limits=scene.limits.model_copy(update={"teams": teams}))
 
 
-def _raises(base: Answer, limit: _Limit) -> Iterator[_Raise]:
+def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
     """Yield one machine more of the gang that gains most, and all its machines; for a budget one dollar."""
     if limit.team:
         yield _Raise(1)
@@ -178,7 +182,7 @@ def _raises(base: Answer, limit: _Limit) -> Iterator[_Raise]:
         yield _Raise(taken, machines, c.offer.instance_type)
 
 
-def _blocked(base: Answer, name: str) -> tuple[str, Candidate] | None:
+def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None:
     """Return the job with most to gain from the limit, and its candidate that takes of it.
 
     Left-out jobs come first, by priority; then the money that each would save alone counts.
@@ -199,13 +203,13 @@ def _blocked(base: Answer, name: str) -> tuple[str, Candidate] | None:
     return None if best is None else best[1:]
 
 
-def _machines_of(scene: Scene, c: Candidate, name: str) -> int:
+def _machines_of(scene: PlacementProblem, c: Candidate, name: str) -> int:
     """Return how many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
     counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), scene.limits))
     return counted or c.machines
 
 
-def _comparable(base: Answer, after: Answer) -> bool:
+def _comparable(base: PlacementSolution, after: PlacementSolution) -> bool:
     """Return whether both are proven: the set of jobs placed, and the cost to a tenth of the difference."""
     if not (base.stage_one_proven and after.stage_one_proven):
         return False
@@ -214,13 +218,13 @@ def _comparable(base: Answer, after: Answer) -> bool:
     return doubt.dollars() <= max(_SMALL * saved, 0.01)
 
 
-def _money(answer: Answer) -> Usd:
+def _money(answer: PlacementSolution) -> Usd:
     return answer.spent - answer.threshold
 
 
-def _priced(limit: _Limit, more: _Raise, base: Answer, after: Answer) -> ShadowPrice | None:
+def _priced(limit: _Limit, more: _Raise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:
     """Return what the raise brings: jobs of the highest priority that differs, and money; None where neither."""
-    places = next((a - b for a, b in zip(left_out(base), left_out(after), strict=True) if a != b), 0)
+    places = next((a - b for a, b in zip(count_left_out(base), count_left_out(after), strict=True) if a != b), 0)
     saved = _money(base) - _money(after)
     if places < 0 or (places == 0 and saved.dollars() < _WORTH_SHOWING):
         return None

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from router.jobs.limits import Limits
-from router.planning.candidates import Candidate, Part
-from router.planning.feasibility import covers, uses
+from router.planning.candidates import Candidate, GangPart
+from router.planning.feasibility import covers, limit_use
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,16 @@ class SharedLimit:
     unit: str
 
 
-Use = Mapping[str, int]
+LimitUse = Mapping[str, int]
 """Use of limits by name, each in its own unit; a limit that is not touched is absent."""
 
 
-def use_of(candidate: Candidate, limits: Limits) -> Use:
+def use_of(candidate: Candidate, limits: Limits) -> LimitUse:
     """Return what a candidate takes of every limit of the file and of its offers' capacity."""
     return use_of_parts(candidate.parts, limits)
 
 
-def use_of_parts(parts: Iterable[Part], limits: Limits) -> Use:
+def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> LimitUse:
     """Return the same of machines that together are no candidate; what a limit cannot count is left out."""
     taken: dict[str, int] = {}
     for part in parts:
@@ -37,13 +37,13 @@ def use_of_parts(parts: Iterable[Part], limits: Limits) -> Use:
             taken[name] = taken.get(name, 0) + part.machines
         for limit in limits.limits:
             if covers(limit, part.listing):
-                used = uses(limit, part.listing, part.machines)
+                used = limit_use(limit, part.listing, part.machines)
                 if used:
                     taken[limit.name] = taken.get(limit.name, 0) + used
     return taken
 
 
-def amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, SharedLimit]:
+def limit_amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, SharedLimit]:
     """Return every limit that any of the candidates touches, by name."""
     known = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
     for candidate in candidates:
@@ -54,8 +54,8 @@ def amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, Sha
     return known
 
 
-def binding(
-    by_job: Mapping[str, Sequence[Candidate]], use: Mapping[tuple[str, str], Use], known: Mapping[str, SharedLimit]
+def binding_limits(
+    by_job: Mapping[str, Sequence[Candidate]], use: Mapping[tuple[str, str], LimitUse], known: Mapping[str, SharedLimit]
 ) -> frozenset[str]:
     """Return the names of limits that could bind.
 

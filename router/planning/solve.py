@@ -13,11 +13,11 @@ from router.planning.column_generation import Shortlist
 from router.planning.costing import compute_usd, moves_of
 from router.planning.effort import Effort
 from router.planning.formulation import Formulation, free_starts
-from router.planning.greedy import greedy, start_values
-from router.planning.left_shift import compacted
-from router.planning.problem import Scene
-from router.planning.program import Program, Row
-from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
+from router.planning.greedy import greedy_holdings, start_values
+from router.planning.left_shift import compact_holdings
+from router.planning.problem import PlacementProblem
+from router.planning.program import ConstraintRow, Program
+from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
 from router.planning.solver import Solution, usd_below
 
 PLACEMENT = "placement"
@@ -25,16 +25,16 @@ _STAYING = "staying"
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlacementSolution:
     """The program's answer as runs by job.
 
     ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed.
     """
 
-    scene: Scene
+    scene: PlacementProblem
     stage_two: Program
-    runs: Mapping[str, tuple[Run, ...]]
-    holdings: Mapping[str, tuple[Hold, ...]]
+    runs: Mapping[str, tuple[ScheduledRun, ...]]
+    holdings: Mapping[str, tuple[SlotHold, ...]]
     bound_usd: Usd
     threshold: Usd
     stage_one_proven: bool
@@ -48,8 +48,8 @@ class Answer:
 
 
 def solve_in_stages(
-    scene: Scene, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
-) -> Answer:
+    scene: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
+) -> PlacementSolution:
     """Place all jobs at the least cost.
 
     Only where placing all is impossible, tier by tier from the highest priority down the most jobs are placed first;
@@ -59,7 +59,7 @@ def solve_in_stages(
     if not scene.jobs:
         return _empty_answer(scene, program, proven=True)
     all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
-    quick = greedy(scene)
+    quick = greedy_holdings(scene)
     start = start_values(scene, formulation.layout, quick)
     greedy_places_all = len(quick) == len(scene.jobs)
     first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
@@ -85,7 +85,7 @@ def solve_in_stages(
         proven = proven and stage.outcome == "optimal"
         best = stage
         most = float(round(stage.objective))
-        narrowed = narrowed.with_rows([Row(f"tier {tier} left out", tuple(out.items()), "<=", most)])
+        narrowed = narrowed.with_rows([ConstraintRow(f"tier {tier} left out", tuple(out.items()), "<=", most)])
     solution = effort.solve(phase, narrowed, _solver_gap(gap))
     hit_time_limit = hit_time_limit or solution.hit_time_limit
     if not solution.values and best is None:
@@ -96,14 +96,14 @@ def solve_in_stages(
     return replace(answer, hit_time_limit=hit_time_limit or answer.hit_time_limit)
 
 
-def resolve(
-    scene: Scene,
+def solve_again(
+    scene: PlacementProblem,
     formulation: Formulation,
     program: Program,
     effort: Effort,
     gap: float,
-    before: Answer,
-) -> Answer | None:
+    before: PlacementSolution,
+) -> PlacementSolution | None:
     """Return another answer under more rows, with ``before``'s bound and stages; None when none was found."""
     solution = effort.solve(_STAYING, program, _solver_gap(gap))
     if not solution.values:
@@ -117,7 +117,7 @@ def resolve(
     )
 
 
-def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
+def with_full_bound(answer: PlacementSolution, shortlist: Shortlist) -> PlacementSolution:
     """Return the answer with the bound that holds for all candidates.
 
     That no other job can be placed is then proven only if no job is left out.
@@ -127,15 +127,15 @@ def over_all_candidates(answer: Answer, shortlist: Shortlist) -> Answer:
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
 
 
-def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
+def better_answer(before: PlacementSolution, found: PlacementSolution, *, complete: bool) -> PlacementSolution:
     """Return the better of two answers.
 
     Over a ``complete`` choice of candidates the second one's own bound holds for all: a candidate that was left out of
     it cannot be part of a plan cheaper than the first. Otherwise only the first one's bound does.
     """
-    if not found.runs or left_out(found) > left_out(before):
+    if not found.runs or count_left_out(found) > count_left_out(before):
         return before
-    same = left_out(found) == left_out(before)
+    same = count_left_out(found) == count_left_out(before)
     if same and found.spent > before.spent and not complete:
         return before
     better = found if not same or found.spent <= before.spent else before
@@ -145,7 +145,7 @@ def widened(before: Answer, found: Answer, *, complete: bool) -> Answer:
     return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
 
 
-def left_out(answer: Answer) -> tuple[int, ...]:
+def count_left_out(answer: PlacementSolution) -> tuple[int, ...]:
     """Return the number of jobs of each priority that are left out, highest first."""
     tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
     return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
@@ -159,14 +159,16 @@ def _solver_gap(gap: float) -> float:
     return gap / (1 + gap)
 
 
-def _empty_answer(scene: Scene, program: Program, *, proven: bool) -> Answer:
-    return Answer(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
+def _empty_answer(scene: PlacementProblem, program: Program, *, proven: bool) -> PlacementSolution:
+    return PlacementSolution(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
 
 
-def _answer(scene: Scene, formulation: Formulation, program: Program, solution: Solution, *, proven: bool) -> Answer:
-    holdings = compacted(scene, holdings_of(scene, formulation.layout, solution.values))
+def _answer(
+    scene: PlacementProblem, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
+) -> PlacementSolution:
+    holdings = compact_holdings(scene, holdings_of(scene, formulation.layout, solution.values))
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
-    return Answer(
+    return PlacementSolution(
         scene=scene,
         stage_two=program,
         runs=runs,
@@ -178,10 +180,12 @@ def _answer(scene: Scene, formulation: Formulation, program: Program, solution: 
     )
 
 
-def _greedy_answer(scene: Scene, program: Program, holdings: dict[str, tuple[Hold, ...]], late: Solution) -> Answer:
+def _greedy_answer(
+    scene: PlacementProblem, program: Program, holdings: dict[str, tuple[SlotHold, ...]], late: Solution
+) -> PlacementSolution:
     """Return the plan made without the program, with the bound that the program's search has proven so far."""
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
-    return Answer(
+    return PlacementSolution(
         scene=scene,
         stage_two=program,
         runs=runs,
@@ -193,7 +197,7 @@ def _greedy_answer(scene: Scene, program: Program, holdings: dict[str, tuple[Hol
     )
 
 
-def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
+def threshold_of(scene: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun, ...]]) -> Usd:
     """Return ``min_saving`` for every start beyond the free ones."""
     total = 0
     for name, found in runs.items():
@@ -203,7 +207,7 @@ def threshold_of(scene: Scene, runs: Mapping[str, tuple[Run, ...]]) -> Usd:
     return Usd(total)
 
 
-def with_holdings(answer: Answer, holdings: Mapping[str, tuple[Hold, ...]]) -> Answer:
+def with_holdings(answer: PlacementSolution, holdings: Mapping[str, tuple[SlotHold, ...]]) -> PlacementSolution:
     """Return the answer with other holdings of the same jobs; bound and stages stay."""
     scene = answer.scene
     runs = {

@@ -24,7 +24,7 @@ from pricing.money import NANOS, Usd
 from pricing.problems import InvalidInputError
 from router.planning.program import Program
 
-Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
+SolveOutcome = Literal["optimal", "feasible", "infeasible", "unknown"]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
 # From PuLP 4 on, constraints are made by comparison.
 _PULP_4 = hasattr(pulp.LpAffineExpression, "from_list")
@@ -40,7 +40,7 @@ class Solution:
     many it had opened.
     """
 
-    outcome: Outcome
+    outcome: SolveOutcome
     values: tuple[float, ...]
     objective: float
     bound: float
@@ -50,10 +50,10 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxed:
+class LpRelaxation:
     """An LP relaxation: objective, and dual values (dollars a unit) of the rows asked for, by row name."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     objective: float
     duals: dict[str, float]
     hit_time_limit: bool = False
@@ -81,7 +81,7 @@ class Solver(Protocol):
         """
         ...
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         """Solve without integrality; return duals of all ``<=`` rows, as what one more unit would save (>= 0)."""
         ...
 
@@ -153,18 +153,18 @@ class PulpSolver:
         return Solution(ended.outcome, values, objective, bound, ended.hit_time_limit, took, ended.nodes)
 
     @_quietly()
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         """Solve the relaxation as :class:`Solver` says, always by HiGHS."""
         began = time.monotonic()
         problem, _ = _to_pulp(program, relaxed=True)
         ended = _run_highs(problem, 0.0, began + seconds)
         if ended.outcome != "optimal":
-            return Relaxed(ended.outcome, -math.inf, {}, ended.hit_time_limit)
+            return LpRelaxation(ended.outcome, -math.inf, {}, ended.hit_time_limit)
         rows = _rows(problem)
         duals = {
             row.name: max(0.0, -float(rows[i].pi or 0.0)) for i, row in enumerate(program.rows) if row.sense == "<="
         }
-        return Relaxed(ended.outcome, float(pulp.value(problem.objective) or 0.0), duals)
+        return LpRelaxation(ended.outcome, float(pulp.value(problem.objective) or 0.0), duals)
 
 
 def usd_below(dollars: float) -> Usd:
@@ -263,7 +263,7 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    outcome: Outcome
+    outcome: SolveOutcome
     bound: float
     hit_time_limit: bool
     nodes: int
@@ -305,7 +305,7 @@ def _run_highs(
     )
 
 
-def _outcome(status: int, solution: int) -> Outcome:
+def _outcome(status: int, solution: int) -> SolveOutcome:
     """Return the outcome of PuLP's status; PuLP reports a time-limited run as Optimal, only ``sol_status`` differs."""
     if solution == pulp.LpSolutionOptimal:
         return "optimal"

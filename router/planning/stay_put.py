@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from router.planning.effort import Effort
 from router.planning.formulation import Formulation
-from router.planning.problem import Scene
-from router.planning.program import Row
-from router.planning.schedule import Run
-from router.planning.solve import Answer, resolve
+from router.planning.problem import PlacementProblem
+from router.planning.program import ConstraintRow
+from router.planning.schedule import ScheduledRun
+from router.planning.solve import PlacementSolution, solve_again
 
 _SAME = 1e-8  # costs that differ by no more are the same but for the solver's arithmetic
 
 
-def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: float, answer: Answer) -> Answer:
+def keep_places(
+    scene: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, answer: PlacementSolution
+) -> PlacementSolution:
     """Return the answer, or one with the moved jobs held in place where that is within the gap too.
 
     The gap is measured from the answer's proven bound.
@@ -28,14 +30,14 @@ def keep_places(scene: Scene, formulation: Formulation, effort: Effort, gap: flo
         here = next(c for c in scene.candidates[name] if c.running)
         x = formulation.layout.x.get((name, here.key, 0))
         if x is not None:
-            rows.append(Row(f"stay {name}", ((x, 1.0),), ">=", 1.0))
-    unmoved = resolve(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
+            rows.append(ConstraintRow(f"stay {name}", ((x, 1.0),), ">=", 1.0))
+    unmoved = solve_again(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
     if unmoved is None:
         return answer
     excess = (unmoved.spent - answer.bound_usd).nanos
     return unmoved if excess <= max(gap, _SAME) * unmoved.spent.nanos else answer
 
 
-def _left_its_place(scene: Scene, name: str, runs: tuple[Run, ...]) -> bool:
+def _left_its_place(scene: PlacementProblem, name: str, runs: tuple[ScheduledRun, ...]) -> bool:
     here = next((c for c in scene.candidates[name] if c.running), None)
     return here is not None and bool(runs) and not (runs[0].candidate.running and runs[0].startups == 0)

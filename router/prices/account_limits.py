@@ -8,11 +8,11 @@ from typing import Any
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from providers.protocol import Allowances, Held, Quota
+from providers.protocol import AccountAllowances, CapacityReservation, Quota
 from router.jobs.quantities import Moment
 
 
-def as_limits(found: Mapping[str, Allowances], book: PriceBook) -> dict[str, Any]:
+def build_limits_file(found: Mapping[str, AccountAllowances], book: PriceBook) -> dict[str, Any]:
     """Build a limits file: a limit for each quota, a reservation with its dates for each that has machines free.
 
     A reservation that the cloud bills by the hour has the on-demand price of ``book``. One that was paid at once has no
@@ -33,7 +33,7 @@ def _quota_key(quota: Quota) -> tuple[str, ...]:
     return (quota.cloud, quota.region or "", quota.name, quota.market or "")
 
 
-def _reservation_key(reservation: Held) -> tuple[str, ...]:
+def _reservation_key(reservation: CapacityReservation) -> tuple[str, ...]:
     return (reservation.cloud, reservation.region, reservation.zone or "", reservation.name)
 
 
@@ -51,7 +51,7 @@ def _limit(quota: Quota, names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def _reservation(one: Held, names: set[str], book: PriceBook) -> dict[str, Any]:
+def _reservation(one: CapacityReservation, names: set[str], book: PriceBook) -> dict[str, Any]:
     price = None if one.prepaid else book.on_demand(RegionId(one.cloud, one.region), one.zone, one.instance_type)
     fields = {
         "name": _unique(one.name, names),

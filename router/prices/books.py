@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book, read_book
-from pricing.places import MADE_UP_CLOUDS
+from pricing.places import SIMULATED_CLOUDS
 from pricing.problems import InvalidInputError
 from router.prices.bookstore import BookStore, StoredBook
-from router.prices.home import books_folder
+from router.prices.data_folders import books_folder
 
 LATEST = "latest"
 EMBEDDED = "embedded"
@@ -76,7 +76,7 @@ def load_by_digest(store: BookStore, digest: str) -> PriceBook:
 
 def _remove_simulated_clouds(book: PriceBook) -> PriceBook:
     """Remove what an earlier version fetched of the sandbox into the same book."""
-    return book.without(MADE_UP_CLOUDS)
+    return book.without(SIMULATED_CLOUDS)
 
 
 def _find_current(name: str) -> StoredBook | None:

@@ -21,7 +21,7 @@ from pricing.book_file import file_hash, read_trusted_book, write_book
 from pricing.problems import InvalidInputError
 
 # Plans name the book they were made on by digest. This is the number of books that stay available for that.
-KEPT_BOOKS = 90
+BOOK_LIMIT = 90
 _LOCK_WAIT_S = 120.0
 _POINTER = "latest.json"
 
@@ -139,7 +139,7 @@ class BookStore:
             ) from None
 
     def _prune(self) -> None:
-        for old in self.all()[KEPT_BOOKS:]:
+        for old in self.all()[BOOK_LIMIT:]:
             (self.folder / old.file).unlink(missing_ok=True)
             (self.folder / old.file).with_suffix(".book.json").unlink(missing_ok=True)
         # Temporary files come from writers that were killed, because this process holds the lock.

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError
-from providers.protocol import Allowances, Diagnosis, Provider, StockHint, Wanted
+from providers.protocol import AccountAllowances, Diagnosis, GangQuery, Provider, StockHint
 from providers.registry import open_provider
 from providers.session import Session
 from router.config.clouds_file import LoadedClouds
@@ -18,26 +18,26 @@ from router.config.clouds_file import LoadedClouds
 T = TypeVar("T")
 
 
-def diagnose(
+def diagnose_clouds(
     names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
 ) -> dict[str, Diagnosis | ProviderError]:
     """Return each adapter's diagnosis; an error where it could not even be opened."""
     return _ask_all(names, clouds, words, now, limit_s, lambda provider: provider.diagnose())
 
 
-def allowances(
+def query_allowances(
     names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
-) -> dict[str, Allowances | ProviderError]:
+) -> dict[str, AccountAllowances | ProviderError]:
     """Return quotas and reserved capacity, in the regions that the clouds file names or else in all."""
 
-    def ask(provider: Provider) -> Allowances:
+    def ask(provider: Provider) -> AccountAllowances:
         return provider.allowances(clouds.settings(provider.cloud).regions)
 
     return _ask_all(names, clouds, words, now, limit_s, ask)
 
 
-def stock_hints(
-    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: Wanted
+def query_stock(
+    names: Sequence[str], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float, wanted: GangQuery
 ) -> dict[str, tuple[StockHint, ...] | ProviderError]:
     """Return what each cloud states about its stock for this gang."""
     return _ask_all(names, clouds, words, now, limit_s, lambda provider: tuple(provider.stock([wanted])))

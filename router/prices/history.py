@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 
 from pricing.places import RegionId
 from router.prices.history_parts import list_parts
-from router.prices.history_sql import CONTENT, EVERYTHING, IT_COUNTS, PLACE, VALUES, Selection, ask, moment
+from router.prices.history_sql import (
+    CONTENT,
+    EVERYTHING,
+    IS_CURRENT_ROW,
+    PLACE,
+    VALUES,
+    Selection,
+    from_microseconds,
+    query_parts,
+)
 from router.prices.history_write import Appended, Compacted, append, compact
 
 if TYPE_CHECKING:
@@ -30,7 +39,7 @@ _ORDER = 'cloud, region, instance_type, market, zone, "at", source'
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class HistorySummary:
     """The extent of a history.
 
     Rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments of the first and the
@@ -46,7 +55,7 @@ class Summary:
     size: int
 
 
-def series(
+def read_series(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
     """Return the points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
@@ -55,11 +64,11 @@ def series(
     available, score, source; unknown is NA. Only months and row groups that can matter are read.
     """
     where, values = which.where(since, until)
-    sql = f"SELECT {_COLUMNS} FROM stored WHERE {where} QUALIFY {IT_COUNTS} ORDER BY {_ORDER}"
-    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+    sql = f"SELECT {_COLUMNS} FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW} ORDER BY {_ORDER}"
+    return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
 
 
-def latest(
+def read_latest(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
     """Return, of each series and source, the last point before ``until`` that has a price.
@@ -73,18 +82,18 @@ def latest(
             SELECT {series}, unnest(max({{"at": "at", batch: batch, {values_of}}}))
             FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {where} GROUP BY {series}
         ) ORDER BY {_ORDER}"""
-    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+    return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
 
 
 def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[RegionId, datetime]:
     """Return, by region, the moment of its last point in the selection; regions without points are left out."""
     where, values = which.where()
     sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
-    rows = ask(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
-    return {RegionId(cloud, region): moment(at) for cloud, region, at in rows}
+    rows = query_parts(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
+    return {RegionId(cloud, region): from_microseconds(at) for cloud, region, at in rows}
 
 
-def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
+def latest_by_cloud(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
     """Return, by cloud, the moment of its last point in the selection; clouds without points are left out.
 
     A region that failed last time is behind its cloud: to fetch only what is missing of each, use
@@ -97,7 +106,7 @@ def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datet
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class HistoryNames:
     """The names that occur in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
 
     clouds: frozenset[str]
@@ -106,12 +115,12 @@ class Names:
     instance_types: frozenset[str]
 
 
-def names(folder: Path) -> Names:
+def list_names(folder: Path) -> HistoryNames:
     """Return every name in the history, to tell a typing mistake from an empty answer."""
     sql = "SELECT DISTINCT cloud, region, zone, instance_type FROM stored"
-    rows = ask(folder, lambda connection: connection.execute(sql).fetchall()) or []
+    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall()) or []
     regions = {name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")}
-    return Names(
+    return HistoryNames(
         clouds=frozenset(row[0] for row in rows),
         regions=frozenset(regions),
         zones=frozenset(row[2] for row in rows if row[2] is not None),
@@ -119,18 +128,18 @@ def names(folder: Path) -> Names:
     )
 
 
-def summary(folder: Path) -> Summary:
+def summarize(folder: Path) -> HistorySummary:
     """Return how much the history holds, from when to when."""
     sql = """SELECT count(*), epoch_us(min("at")), epoch_us(max("at")), list(DISTINCT cloud) FROM stored"""
-    rows = ask(folder, lambda connection: connection.execute(sql).fetchall())
+    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall())
     count, first, last, clouds = rows[0] if rows else (0, None, None, None)
     parts = list_parts(folder)
-    return Summary(
+    return HistorySummary(
         rows=count,
         months=tuple(sorted({part.month for part in parts})),
         clouds=tuple(sorted(clouds or ())),
-        first=None if first is None else moment(first),
-        last=None if last is None else moment(last),
+        first=None if first is None else from_microseconds(first),
+        last=None if last is None else from_microseconds(last),
         parts=len(parts),
         size=sum(part.size for part in parts),
     )

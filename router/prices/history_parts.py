@@ -27,7 +27,7 @@ _PART = re.compile(r"part-(\d{9,})-[0-9a-f]{8}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Part:
+class HistoryPart:
     """One file: its month (``2026-11``, UTC), the number of the latest write in it, its size in bytes."""
 
     month: str
@@ -42,7 +42,7 @@ def month_of(at: datetime) -> str:
     return f"{at.year:04d}-{at.month:02d}"
 
 
-def list_parts(folder: Path, since: datetime | None = None, until: datetime | None = None) -> tuple[Part, ...]:
+def list_parts(folder: Path, since: datetime | None = None, until: datetime | None = None) -> tuple[HistoryPart, ...]:
     """Return the parts of the months that touch ``since`` <= at < ``until``, sorted; none where there is no folder.
 
     The folder is listed until two listings agree: one that runs while parts are merged might see neither the old nor
@@ -56,7 +56,7 @@ def list_parts(folder: Path, since: datetime | None = None, until: datetime | No
     return parts
 
 
-def _scan(folder: Path, first: str, last: str) -> tuple[Part, ...]:
+def _scan(folder: Path, first: str, last: str) -> tuple[HistoryPart, ...]:
     parts = []
     for month, place in _months(folder):
         if not first <= month <= last:
@@ -65,7 +65,7 @@ def _scan(folder: Path, first: str, last: str) -> tuple[Part, ...]:
             name = _PART.fullmatch(entry.name)
             if name is not None:
                 with contextlib.suppress(FileNotFoundError):  # The part was merged into another since it was listed.
-                    parts.append(Part(month, int(name[1]), Path(entry.path), entry.stat().st_size))
+                    parts.append(HistoryPart(month, int(name[1]), Path(entry.path), entry.stat().st_size))
     return tuple(sorted(parts))
 
 
@@ -81,7 +81,7 @@ def _months(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
+def lock_for_writing(folder: Path) -> Iterator[None]:
     """Hold the folder's lock while anything in it changes; the folder is made if missing.
 
     TimeoutError when another writer holds the lock. Files that a killed writer left unfinished are removed first: no
@@ -103,7 +103,7 @@ def writing(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def publish(folder: Path, month: str, number: int, write: Callable[[Path], None]) -> Path:
+def publish_part(folder: Path, month: str, number: int, write: Callable[[Path], None]) -> Path:
     """Have ``write`` fill a temporary file and move it to its place, flushed to the disk.
 
     Nothing stays if it fails.
@@ -125,7 +125,7 @@ def publish(folder: Path, month: str, number: int, write: Callable[[Path], None]
     return path
 
 
-def remove(parts: tuple[Part, ...]) -> None:
+def remove_parts(parts: tuple[HistoryPart, ...]) -> None:
     """Delete parts whose content lies in another one now. One that a reader holds open may stay (Windows)."""
     for part in parts:
         with contextlib.suppress(PermissionError):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.book import PriceBook
-from pricing.observed_risk import Exposure, observe, shrunken_rate
+from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market
 from pricing.risk import BAND_UPPER_EDGES, band_rate
-from router.prices.history_sql import IT_COUNTS, PLACE, Selection, ask, moment
+from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, from_microseconds, query_parts
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,7 +28,7 @@ _AT_A_TIME = 100_000
 _SPOT = Selection(markets=(Market.SPOT,))
 
 
-def observed_rates(
+def estimate_interruption_rates(
     folder: Path, book: PriceBook, now: datetime, window: timedelta, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, float]:
     """Return interruptions per machine-hour of the spot offers whose pool was observed for at least ``LEAST_HOURS``.
@@ -41,34 +41,34 @@ def observed_rates(
     """
     offers = {offer.key: offer for offer in book.offers if offer.market is Market.SPOT}
     rates = {}
-    for key, seen in exposures(folder, now - window, now, longest_gap).items():
+    for key, seen in read_exposures(folder, now - window, now, longest_gap).items():
         offer = offers.get(key)
         prior = None if offer is None else _rate_without_history(book, offer)
         if prior is not None and seen.hours >= LEAST_HOURS:
-            rates[key] = shrunken_rate(seen, prior, PRIOR_HOURS)
+            rates[key] = estimate_loss_rate(seen, prior, PRIOR_HOURS)
     return rates
 
 
-def exposures(
+def read_exposures(
     folder: Path, since: datetime, until: datetime, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, Exposure]:
     """Return the exposure of each spot pool between the two moments, by the source that observed it longest."""
     where, values = _SPOT.where(since, until)
     sql = f"""
         SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, epoch_us("at"), available > 0
-        FROM (SELECT * FROM stored WHERE {where} QUALIFY {IT_COUNTS}) WHERE available IS NOT NULL
+        FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL
         ORDER BY {", ".join(PLACE)}, source, "at" """
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, Exposure]:
         longest: dict[OfferKey, Exposure] = {}
         for series, rows in groupby(_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4, 5)):
             key: OfferKey = series[:5]
-            seen = observe(((moment(at), available) for *_, at, available in rows), longest_gap)
+            seen = measure_exposure(((from_microseconds(at), available) for *_, at, available in rows), longest_gap)
             if key not in longest or seen.hours > longest[key].hours:
                 longest[key] = seen
         return longest
 
-    return ask(folder, read, since, until) or {}
+    return query_parts(folder, read, since, until) or {}
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, str, int, bool]]:

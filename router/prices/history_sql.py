@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from router.config import duckdb_session
-from router.prices.history_parts import Part, list_parts
+from router.prices.history_parts import HistoryPart, list_parts
 
 if TYPE_CHECKING:
     import duckdb
@@ -32,7 +32,9 @@ VALUES = ("usd_nanos_per_hour", "available", "score")
 CONTENT = ('"at"', *PLACE, *VALUES, "source")
 _SERIES = ", ".join((*PLACE, "source"))
 # The row that counts has no other of its key after it. The values come last, so that ties do not depend on file order.
-IT_COUNTS = f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
+IS_CURRENT_ROW = (
+    f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
+)
 _TRIES = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
@@ -67,19 +69,19 @@ class Selection:
         for moment, sign in ((since, ">="), (until, "<")):
             if moment is not None:
                 terms.append(f'"at" {sign} make_timestamptz(?)')
-                values.append(microseconds(moment))
+                values.append(to_microseconds(moment))
         return " AND ".join(terms), values
 
 
 EVERYTHING = Selection()
 
 
-def microseconds(moment: datetime) -> int:
+def to_microseconds(moment: datetime) -> int:
     """Return the microseconds since 1970, as DuckDB counts them."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def moment(microseconds: int) -> datetime:
+def from_microseconds(microseconds: int) -> datetime:
     """Return the moment (UTC) of ``microseconds`` since 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
@@ -96,10 +98,10 @@ def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     return duckdb_session.connect(MEMORY, ordered=True)
 
 
-def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
+def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[HistoryPart]) -> None:
     """Make ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
     # The names are escaped, so that they are not read as patterns.
-    files = ", ".join(duckdb_session.text(glob.escape(str(part.path))) for part in parts)
+    files = ", ".join(duckdb_session.sql_text(glob.escape(str(part.path))) for part in parts)
     sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
     versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
     problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]
@@ -108,7 +110,7 @@ def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> 
     connection.execute(f"CREATE OR REPLACE TEMP VIEW stored AS FROM read_parquet([{files}], hive_partitioning = false)")
 
 
-def _version_problem(part: Part, version: str | None) -> Problem | None:
+def _version_problem(part: HistoryPart, version: str | None) -> Problem | None:
     if version is None:
         return Problem(str(part.path), "", "is no part of a price history", "remove it from the folder")
     if version != str(SCHEMA_VERSION):
@@ -117,7 +119,7 @@ def _version_problem(part: Part, version: str | None) -> Problem | None:
     return None
 
 
-def ask(
+def query_parts(
     folder: Path,
     read: Callable[[duckdb.DuckDBPyConnection], T],
     since: datetime | None = None,
@@ -140,12 +142,12 @@ def ask(
                 return read(connection)
             except duckdb.Error as error:
                 if all(part.path.exists() for part in parts):
-                    raise refusal(connection, parts, error) from None
+                    raise find_bad_parts(connection, parts, error) from None
     raise InvalidInputError.single("is being rewritten all the time", where=str(folder), remedy="try again later")
 
 
-def refusal(
-    connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], error: duckdb.Error
+def find_bad_parts(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[HistoryPart], error: duckdb.Error
 ) -> InvalidInputError | OSError:
     """Return the error to raise when reading failed; it names the bad files, each of which is read by itself."""
     import duckdb

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.places import Market
-from router.prices.history_sql import IT_COUNTS, Selection, ask, microseconds, moment
+from router.prices.history_sql import IS_CURRENT_ROW, Selection, from_microseconds, query_parts, to_microseconds
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,7 +55,7 @@ class SeriesStats:
         return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value, self.source)
 
 
-def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
+def compute_statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
     """Return every series that has a point with ``since`` <= at <= ``now``, lowest last price first, then by name."""
     sql, values = _common_tables(which, since, now)
     sql += f"""
@@ -76,7 +76,7 @@ def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -
     def read(connection: duckdb.DuckDBPyConnection) -> list[Any]:
         return connection.execute(sql, values).fetchall()
 
-    return tuple(_stats(*row) for row in ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ())
+    return tuple(_stats(*row) for row in query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ())
 
 
 def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
@@ -88,17 +88,17 @@ def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[st
     earlier, earlier_values = which.where(since - LOOK_BACK, since)
     sql = f"""
         WITH within AS (
-            SELECT * REPLACE (coalesce(zone, '') AS zone) FROM stored WHERE {where} QUALIFY {IT_COUNTS}
+            SELECT * REPLACE (coalesce(zone, '') AS zone) FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}
         ), prices AS (
             SELECT {_PLACE}, source, epoch_us("at") AS at_us, usd_nanos_per_hour AS nanos, false AS carried
             FROM within WHERE usd_nanos_per_hour IS NOT NULL
             UNION ALL
-            SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, {microseconds(since)},
+            SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, {to_microseconds(since)},
                 max({{"at": "at", batch: batch, nanos: usd_nanos_per_hour}}).nanos, true
             FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {earlier}
             GROUP BY cloud, region, coalesce(zone, ''), instance_type, market, source
         ), steps AS (
-            SELECT *, coalesce(lead(at_us) OVER in_time, {microseconds(now)}) - at_us AS length,
+            SELECT *, coalesce(lead(at_us) OVER in_time, {to_microseconds(now)}) - at_us AS length,
                 lag(nanos) OVER in_time AS before
             FROM prices WINDOW in_time AS (PARTITION BY {_PLACE}, source ORDER BY at_us, carried DESC)
             QUALIFY NOT carried OR length > 0
@@ -137,7 +137,7 @@ def _stats(
         Market(market),
         source,
         last_price,
-        None if last_at is None else moment(last_at),
+        None if last_at is None else from_microseconds(last_at),
         least_price,
         most_price,
         mean_price,
@@ -150,19 +150,19 @@ def _stats(
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketed:
+class BucketedSeries:
     """A series in equal intervals: the price at the end of each, and the mean observation in it."""
 
     prices: tuple[UsdPerHour | None, ...]
     available: tuple[float | None, ...]
 
 
-def bucketed(
+def read_buckets(
     folder: Path, which: Selection, since: datetime, now: datetime, count: int
-) -> Mapping[SeriesName, Bucketed]:
+) -> Mapping[SeriesName, BucketedSeries]:
     """Return every series of :func:`statistics` in ``count`` intervals. A price holds until the next."""
     sql, values = _common_tables(which, since, now)
-    begin, width = microseconds(since), max(1, -(-((now - since) // _MICROSECOND) // count))
+    begin, width = to_microseconds(since), max(1, -(-((now - since) // _MICROSECOND) // count))
     # ``now`` itself belongs to the last bucket.
     bucket = f"least(({{}} - {begin}) // {width}, {count - 1})"
     prices = f"""{sql}
@@ -172,7 +172,7 @@ def bucketed(
         SELECT {_PLACE}, {bucket.format('epoch_us("at")')} AS bucket, avg(available)
         FROM within WHERE available IS NOT NULL GROUP BY ALL"""
 
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, Bucketed]:
+    def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, BucketedSeries]:
         shares: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
         for c, r, z, kind, market, bucket, available in connection.execute(stock, values).fetchall():
             shares.setdefault((c, r, z, kind, market), {})[bucket] = available
@@ -182,16 +182,16 @@ def bucketed(
         for c, r, z, kind, market in sorted(shares.keys() - {name[:5] for name in stated}):
             stated[c, r, z, kind, market, ""] = {}
         return {
-            name: Bucketed(
+            name: BucketedSeries(
                 _prices_at_bucket_ends(buckets, count), tuple(shares.get(name[:5], {}).get(i) for i in range(count))
             )
             for name, buckets in stated.items()
         }
 
-    return ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
+    return query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
 
 
-def price_steps(
+def read_price_steps(
     folder: Path, which: Selection, since: datetime, now: datetime
 ) -> Mapping[SeriesName, tuple[tuple[datetime, UsdPerHour], ...]]:
     """Return every price of every series of :func:`statistics`, with the moment it began to hold, in order of time.
@@ -204,10 +204,10 @@ def price_steps(
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, list[tuple[datetime, UsdPerHour]]]:
         steps: dict[SeriesName, list[tuple[datetime, UsdPerHour]]] = {}
         for c, r, z, kind, market, source, at, nanos in connection.execute(sql, values).fetchall():
-            steps.setdefault((c, r, z, kind, market, source), []).append((moment(at), UsdPerHour(nanos)))
+            steps.setdefault((c, r, z, kind, market, source), []).append((from_microseconds(at), UsdPerHour(nanos)))
         return steps
 
-    found = ask(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
+    found = query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
     return {name: tuple(steps) for name, steps in found.items()}
 
 

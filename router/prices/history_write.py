@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from pricing.history import PricePoint
 from router.config import duckdb_session
-from router.prices.history_parts import Part, list_parts, month_of, publish, remove, writing
+from router.prices.history_parts import HistoryPart, list_parts, lock_for_writing, month_of, publish_part, remove_parts
 from router.prices.history_sql import (
     CONTENT,
-    IT_COUNTS,
+    IS_CURRENT_ROW,
     KEY,
     SCHEMA_VERSION,
     VALUES,
     VERSION_KEY,
     connect,
+    find_bad_parts,
     open_parts,
-    refusal,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def append(folder: Path, points: Iterable[PricePoint]) -> Appended:
         return Appended(0, 0)
     given = sum(map(len, by_month.values()))
     written = 0
-    with writing(folder):
+    with lock_for_writing(folder):
         for month in sorted(by_month):
             written += _append_month(folder, month, by_month.pop(month))
     return Appended(written, given - written)
@@ -83,7 +83,7 @@ def compact(folder: Path) -> Compacted:
     """
     months = parts_before = 0
     for month in sorted({part.month for part in list_parts(folder)}):
-        with writing(folder):
+        with lock_for_writing(folder):
             parts = _parts_of(folder, month)
             if len(parts) > 1:
                 _merge(folder, month, parts)
@@ -91,7 +91,7 @@ def compact(folder: Path) -> Compacted:
     return Compacted(months, parts_before)
 
 
-def _parts_of(folder: Path, month: str) -> tuple[Part, ...]:
+def _parts_of(folder: Path, month: str) -> tuple[HistoryPart, ...]:
     return tuple(part for part in list_parts(folder) if part.month == month)
 
 
@@ -122,7 +122,7 @@ def _append_month(folder: Path, month: str, points: Sequence[PricePoint]) -> int
             if rows:
                 write_part(folder, month, last, connection, f"FROM new ORDER BY {_ORDER}")
         except duckdb.Error as error:
-            raise refusal(connection, parts, error) from None
+            raise find_bad_parts(connection, parts, error) from None
     small = _parts_to_merge(_parts_of(folder, month))
     if small:
         # Merging is only for speed: the points are safe, and the next append tries again.
@@ -147,7 +147,7 @@ def _find_new(connection: duckdb.DuckDBPyConnection, number: int, *, compare: bo
         same_point = _equal((*KEY, *VALUES), "new", "old")
         connection.execute(f"""
             CREATE OR REPLACE TEMP TABLE old AS
-            SELECT {content}, {IT_COUNTS} AS counts FROM stored SEMI JOIN new AS k ON {_equal(KEY, "stored", "k")}
+            SELECT {content}, {IS_CURRENT_ROW} AS counts FROM stored SEMI JOIN new AS k ON {_equal(KEY, "stored", "k")}
             WHERE stored."at" BETWEEN (SELECT min("at") FROM new) AND (SELECT max("at") FROM new)""")
         connection.execute(f"""
             DELETE FROM new USING (SELECT old.* FROM old JOIN new ON counts AND is_last AND {same_point}) AS said
@@ -184,7 +184,7 @@ def _as_table(points: Sequence[PricePoint]) -> pa.Table:
     )
 
 
-def _parts_to_merge(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _parts_to_merge(parts: tuple[HistoryPart, ...]) -> tuple[HistoryPart, ...]:
     """Return the parts to merge when a month has many.
 
     They are the smallest, up to one that outweighs the rest twice over. A large part is thus rewritten only when much
@@ -192,7 +192,7 @@ def _parts_to_merge(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """
     if len(parts) <= MOST_PARTS:
         return ()
-    chosen: list[Part] = []
+    chosen: list[HistoryPart] = []
     weight = 0
     for part in sorted(parts, key=lambda part: part.size):
         if len(chosen) > MOST_PARTS // 2 and part.size > 2 * weight:
@@ -202,7 +202,7 @@ def _parts_to_merge(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(chosen)
 
 
-def _merge(folder: Path, month: str, parts: tuple[Part, ...]) -> None:
+def _merge(folder: Path, month: str, parts: tuple[HistoryPart, ...]) -> None:
     """Write one part in the place of several.
 
     Equal points become one with the highest number; of other points all stay.
@@ -216,8 +216,8 @@ def _merge(folder: Path, month: str, parts: tuple[Part, ...]) -> None:
             merged = f"SELECT {content}, max(batch) AS batch FROM stored GROUP BY {content} ORDER BY {_ORDER}"
             write_part(folder, month, max(part.number for part in parts), connection, merged)
         except duckdb.Error as error:
-            raise refusal(connection, parts, error) from None
-    remove(parts)
+            raise find_bad_parts(connection, parts, error) from None
+    remove_parts(parts)
 
 
 def write_part(folder: Path, month: str, number: int, connection: duckdb.DuckDBPyConnection, rows: str) -> None:
@@ -228,6 +228,6 @@ def write_part(folder: Path, month: str, number: int, connection: duckdb.DuckDBP
     )
 
     def fill(path: Path) -> None:
-        connection.execute(f"COPY ({rows}) TO {duckdb_session.text(str(path))} ({options})")
+        connection.execute(f"COPY ({rows}) TO {duckdb_session.sql_text(str(path))} ({options})")
 
-    publish(folder, month, number, fill)
+    publish_part(folder, month, number, fill)

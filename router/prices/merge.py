@@ -13,11 +13,11 @@ from itertools import chain
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from pricing.offers import Offer, OfferKey, is_sound, marked_stale, within_rounding
+from pricing.offers import Offer, OfferKey, is_sound, mark_stale, remove_rounding_excess
 from pricing.places import Market
-from pricing.sold import unsold
-from providers.protocol import Dropped, Harvest
-from router.prices.quality_gates import GateLimits, Held, hold_back
+from pricing.sale_rules import explain_unsold
+from providers.protocol import DroppedRow, FetchResult
+from router.prices.quality_gates import GateLimits, GateRejection, hold_back
 
 T = TypeVar("T")
 Cover = tuple[str, str, Market]  # cloud, region, market
@@ -35,7 +35,7 @@ class CloudCounts:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedBook:
     """The next book, the changes by cloud, and what was held back.
 
     ``passed_over`` counts offers that the book knew better: with a later date, or from a better source.
@@ -43,20 +43,20 @@ class Merged:
 
     book: PriceBook
     counts: Mapping[str, CloudCounts]
-    held: tuple[Held, ...]
+    held: tuple[GateRejection, ...]
     passed_over: int = 0
 
 
-def merge(
+def merge_books(
     base: PriceBook,
     tables: PriceBook,
-    results: Mapping[str, Sequence[Harvest]],
+    results: Mapping[str, Sequence[FetchResult]],
     now: datetime,
     limits: GateLimits,
     *,
     asked: Iterable[str],
     mark_kept: bool = True,
-) -> Merged:
+) -> MergedBook:
     """Merge the book as of ``now``: older offers from ``base``, other tables from ``tables`` first.
 
     ``results`` are fetch results by cloud. Of the clouds ``asked``, offers that were not fetched are marked stale
@@ -81,19 +81,19 @@ def merge(
         if key not in better and place in covered and key not in held_keys and place not in held_markets:
             continue
         stale = mark_kept and offer.cloud in asked
-        older[key] = marked_stale(offer, base.as_of.date()) if stale else offer
+        older[key] = mark_stale(offer, base.as_of.date()) if stale else offer
     offers, dear_spot = _drop_dear_spot({**older, **fresh}, frozenset(fresh))
     parts = [part for found in results.values() for part in found]
-    found = Harvest(
+    found = FetchResult(
         machines=tuple(m for p in parts for m in p.machines),
         regions=tuple(r for p in parts for r in p.regions),
         tariffs=tuple(t for p in parts for t in p.tariffs),
     )
-    book = replace(with_words(tables, found, base), as_of=now, offers=tuple(offers.values()))
-    return Merged(book, _count(old, offers, fresh), (*held, *dear_spot), len(given) - len(fetched))
+    book = replace(extend_tables(tables, found, base), as_of=now, offers=tuple(offers.values()))
+    return MergedBook(book, _count(old, offers, fresh), (*held, *dear_spot), len(given) - len(fetched))
 
 
-def _by_key(results: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
+def _by_key(results: Mapping[str, Sequence[FetchResult]]) -> dict[OfferKey, Offer]:
     return {offer.key: offer for parts in results.values() for part in parts for offer in part.offers}
 
 
@@ -148,13 +148,13 @@ def _other_granularity(fresh: Iterable[OfferKey]) -> frozenset[tuple[str, str, s
 
 def _drop_dear_spot(
     offers: Mapping[OfferKey, Offer], fresh: frozenset[OfferKey]
-) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
+) -> tuple[dict[OfferKey, Offer], tuple[GateRejection, ...]]:
     """Remove spot prices above the on-demand price of the same machine and place.
 
     Of a fresh and an older price the older one is removed; of two of the same age the spot price.
     """
     remaining = dict(offers)
-    held: list[Held] = []
+    held: list[GateRejection] = []
     for key, offer in offers.items():
         if offer.market is not Market.SPOT:
             continue
@@ -162,7 +162,7 @@ def _drop_dear_spot(
         if listed_key is None:
             continue
         listed = remaining[listed_key]
-        price = within_rounding(offer.usd_per_hour, listed.usd_per_hour)
+        price = remove_rounding_excess(offer.usd_per_hour, listed.usd_per_hour)
         if price <= listed.usd_per_hour:
             remaining[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
             continue
@@ -172,7 +172,7 @@ def _drop_dear_spot(
         if spot_wins:
             what += " of an older book, which is left out"
         del remaining[loser.key]
-        held.append(Held.of(loser, "spot above on demand", what))
+        held.append(GateRejection.of(loser, "spot above on demand", what))
     return remaining, tuple(held)
 
 
@@ -185,27 +185,29 @@ def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
     return None
 
 
-def without_unsold(result: Harvest, tables: PriceBook) -> Harvest:
-    """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sold`)."""
+def drop_unsold(result: FetchResult, tables: PriceBook) -> FetchResult:
+    """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sale_rules`)."""
     own = {(m.cloud, m.instance_type): m for m in result.machines}
     sold, dropped = [], []
     for offer in result.offers:
         machine = own.get((offer.cloud, offer.instance_type)) or tables.machine(offer.cloud, offer.instance_type)
-        why = unsold(offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market)
+        why = explain_unsold(
+            offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market
+        )
         if why:
             place = "/".join(filter(None, (offer.region, offer.zone, offer.instance_type, offer.market.value)))
-            dropped.append(Dropped(place, why))
+            dropped.append(DroppedRow(place, why))
         else:
             sold.append(offer)
     return replace(result, offers=tuple(sold), dropped=(*result.dropped, *dropped)) if dropped else result
 
 
-def with_words(tables: PriceBook, found: Harvest | None, learnt: PriceBook) -> PriceBook:
+def extend_tables(tables: PriceBook, found: FetchResult | None, learnt: PriceBook) -> PriceBook:
     """Return ``tables`` with the machines, regions and tariffs that were just fetched, and those of an older book.
 
     This version's tables come first; of what they do not know, the newest row counts (a pool file was corrected).
     """
-    now = found or Harvest()
+    now = found or FetchResult()
     return replace(
         tables,
         machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),

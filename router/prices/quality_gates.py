@@ -31,7 +31,7 @@ class GateLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GateRejection:
     """An offer or market that a gate held back.
 
     ``key`` None: a whole market of a region; ``gate`` is the same for the same reason.
@@ -45,7 +45,7 @@ class Held:
     what: str
 
     @classmethod
-    def of(cls, offer: Offer, gate: str, what: str) -> Held:
+    def of(cls, offer: Offer, gate: str, what: str) -> GateRejection:
         """Return a rejection of a single offer."""
         return cls(offer.cloud, offer.region, offer.market, offer.key, gate, what)
 
@@ -63,7 +63,7 @@ def hold_back(
     old: Mapping[OfferKey, Offer],
     now: datetime,
     limits: GateLimits,
-) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
+) -> tuple[dict[OfferKey, Offer], tuple[GateRejection, ...]]:
     """Return the fetched offers that pass, and what was held back, sorted.
 
     ``empty`` are the markets that were seen whole and sold nothing.
@@ -82,7 +82,7 @@ def hold_back(
     return passed, tuple(sorted((*jumped, *vanished), key=str))
 
 
-def _jumps(fetched: Mapping[OfferKey, Offer], recent: Mapping[OfferKey, Offer], jump: float) -> Iterable[Held]:
+def _jumps(fetched: Mapping[OfferKey, Offer], recent: Mapping[OfferKey, Offer], jump: float) -> Iterable[GateRejection]:
     for key, offer in fetched.items():
         before = recent.get(key)
         if before is None:
@@ -90,12 +90,14 @@ def _jumps(fetched: Mapping[OfferKey, Offer], recent: Mapping[OfferKey, Offer], 
         low, high = sorted((before.usd_per_hour.nanos, offer.usd_per_hour.nanos))
         if high > low * jump:
             what = f"{offer.usd_per_hour} after {before.usd_per_hour} of {before.as_of}: more than {jump:g} times"
-            yield Held.of(offer, "price jump", f"{what} {'up' if offer.usd_per_hour > before.usd_per_hour else 'down'}")
+            yield GateRejection.of(
+                offer, "price jump", f"{what} {'up' if offer.usd_per_hour > before.usd_per_hour else 'down'}"
+            )
 
 
-def _vanished(empty: Set[RegionMarket], recent: Iterable[Offer]) -> Iterable[Held]:
+def _vanished(empty: Set[RegionMarket], recent: Iterable[Offer]) -> Iterable[GateRejection]:
     before = Counter((offer.cloud, offer.region, offer.market) for offer in recent)
     for place, count in before.items():
         if place in empty:
             what = f"sells nothing any more, after {count} offers in the book before"
-            yield Held(*place, None, "region vanished", what)
+            yield GateRejection(*place, None, "region vanished", what)

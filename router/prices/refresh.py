@@ -15,24 +15,24 @@ from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
-from pricing.history import PricePoint, combined
+from pricing.history import PricePoint, merge_points
 from pricing.offers import Offer, OfferKey
-from pricing.places import MADE_UP_CLOUDS, Market
+from pricing.places import SIMULATED_CLOUDS, Market
 from pricing.problems import InvalidInputError
-from providers.calling import Caller
-from providers.collect import CloudOutcome, Progress, Source, collect
+from providers.caller import Caller
+from providers.collector import CloudOutcome, CloudSource, FetchProgress, fetch_clouds
 from providers.errors import ProviderError
-from providers.protocol import Harvest, Scope
+from providers.protocol import FetchResult, Scope
 from providers.registry import open_provider, open_public_provider
 from providers.session import Session
 from router.config.clouds_file import LoadedClouds
 from router.prices import history
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
-from router.prices.history_risk import observed_rates
-from router.prices.merge import CloudCounts, Merged, merge, with_words, without_unsold
+from router.prices.history_risk import estimate_interruption_rates
+from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
 from router.prices.quality_gates import GateLimits
-from router.prices.report import BookReport, RefreshReport, is_without_account, report_of
+from router.prices.report import BookReport, RefreshReport, build_cloud_report, is_without_account
 
 # The period of history over which interruptions are counted.
 RISK_WINDOW = timedelta(days=60)
@@ -62,22 +62,22 @@ def refresh(
     store: BookStore,
     history_folder: Path,
     now: datetime,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[FetchProgress], None],
 ) -> RefreshReport:
     """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
     now = now.replace(microsecond=0)
     asked = clouds.asked(options.clouds)
-    words = all_words(store)
+    words = load_all_tables(store)
     begin = time.monotonic()
     sources, unopened = _open(asked, clouds, words, options, history_folder, now)
-    outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
+    outcomes = {**fetch_clouds(sources, options.time_limit_s, on_progress), **unopened}
     left_s = max(1.0, options.time_limit_s - (time.monotonic() - begin))
     public = _public_sources(outcomes, clouds, words, now, left_s)
-    for cloud, outcome in collect(public, left_s, on_progress).items():
+    for cloud, outcome in fetch_clouds(public, left_s, on_progress).items():
         outcomes[cloud] = replace(outcome, no_account=outcomes[cloud].error)
     sources = {**sources, **public}
     outcomes = {
-        cloud: replace(outcome, results={s: without_unsold(h, words) for s, h in outcome.results.items()})
+        cloud: replace(outcome, results={s: drop_unsold(h, words) for s, h in outcome.results.items()})
         for cloud, outcome in outcomes.items()
     }
     results = {cloud: tuple(outcome.results.values()) for cloud, outcome in outcomes.items() if outcome.results}
@@ -90,7 +90,7 @@ def refresh(
         counts = {cloud: count for merge_ in merges for cloud, count in merge_.merged.counts.items()}
         held = [one for merge_ in merges for one in merge_.merged.held]
         reports = tuple(
-            report_of(
+            build_cloud_report(
                 outcome,
                 asked[cloud],
                 counts.get(cloud, CloudCounts()),
@@ -130,10 +130,10 @@ class _Shelf:
     asked: frozenset[str]
 
     def takes(self, cloud: str) -> bool:
-        return (cloud in MADE_UP_CLOUDS) == (self.name == SANDBOX)
+        return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
 
     def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-        return standing_sandbox(self.store) if self.name == SANDBOX else standing(self.store)
+        return load_sandbox_base_book(self.store) if self.name == SANDBOX else load_base_book(self.store)
 
 
 @dataclass(frozen=True)
@@ -142,29 +142,29 @@ class _Merge:
 
     shelf: _Shelf
     before: PriceBook
-    results: Mapping[str, Sequence[Harvest]]
-    merged: Merged
+    results: Mapping[str, Sequence[FetchResult]]
+    merged: MergedBook
     warnings: tuple[str, ...]
 
 
 def _shelves(store: BookStore, asked: Iterable[str]) -> list[_Shelf]:
-    simulated = MADE_UP_CLOUDS & frozenset(asked)
+    simulated = SIMULATED_CLOUDS & frozenset(asked)
     real = frozenset(asked) - simulated
     shelves = [_Shelf(LATEST, store, real)] if real or not simulated else []
     return [*shelves, _Shelf(SANDBOX, store.sandbox, simulated)] if simulated else shelves
 
 
 def _merge_shelf(
-    shelf: _Shelf, results: Mapping[str, Sequence[Harvest]], options: RefreshOptions, now: datetime
+    shelf: _Shelf, results: Mapping[str, Sequence[FetchResult]], options: RefreshOptions, now: datetime
 ) -> _Merge:
     before, _, warnings = shelf.standing()
     own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
     return _Merge(
-        shelf, before, own, merge(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
+        shelf, before, own, merge_books(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
     )
 
 
-def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+def load_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
     """Return the book of real clouds to build on, the tables, and warnings about damaged books.
 
     The book is the latest that can be read, else the embedded one. The tables are those of this version of the program
@@ -174,11 +174,11 @@ def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables, tables, warnings
-    latest = latest.without(MADE_UP_CLOUDS).sold_only()
-    return latest, with_words(tables, None, latest), warnings
+    latest = latest.without(SIMULATED_CLOUDS).sold_only()
+    return latest, extend_tables(tables, None, latest), warnings
 
 
-def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+def load_sandbox_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
     """Return as :func:`load_base_book` for the simulated cloud.
 
     ``store`` is its own, and the first book has no offer.
@@ -187,14 +187,14 @@ def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str,
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables.with_offers(()), tables, warnings
-    return latest, with_words(tables, None, latest), warnings
+    return latest, extend_tables(tables, None, latest), warnings
 
 
-def all_words(store: BookStore) -> PriceBook:
+def load_all_tables(store: BookStore) -> PriceBook:
     """Return the tables of this version of the program with what earlier refreshes of any cloud added to them."""
-    _, words, _ = standing(store)
+    _, words, _ = load_base_book(store)
     sandbox, _ = store.sandbox.newest_sound()
-    return words if sandbox is None else with_words(words, None, sandbox)
+    return words if sandbox is None else extend_tables(words, None, sandbox)
 
 
 def _open(
@@ -204,10 +204,10 @@ def _open(
     options: RefreshOptions,
     history_folder: Path,
     now: datetime,
-) -> tuple[dict[str, Source], dict[str, CloudOutcome]]:
+) -> tuple[dict[str, CloudSource], dict[str, CloudOutcome]]:
     """Return the sources that can be asked, and the outcome of clouds that cannot even be opened."""
     since = _history_since(history_folder, now, options.history_days)
-    sources: dict[str, Source] = {}
+    sources: dict[str, CloudSource] = {}
     unopened: dict[str, CloudOutcome] = {}
     for cloud in asked:
         caller = Caller(cloud, options.time_limit_s)
@@ -216,22 +216,22 @@ def _open(
         except ProviderError as error:
             unopened[cloud] = CloudOutcome(cloud, error=error)
             continue
-        sources[cloud] = Source(provider, caller, since)
+        sources[cloud] = CloudSource(provider, caller, since)
     return sources, unopened
 
 
 def _public_sources(
     outcomes: Mapping[str, CloudOutcome], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
-) -> dict[str, Source]:
+) -> dict[str, CloudSource]:
     """Return sources of public prices for clouds that say nothing without an account, when there is none."""
-    sources: dict[str, Source] = {}
+    sources: dict[str, CloudSource] = {}
     for cloud, outcome in outcomes.items():
         if outcome.error is None or not is_without_account(outcome.error):
             continue
         caller = Caller(cloud, limit_s)
         provider = open_public_provider(cloud, Session(clouds.settings(cloud), words, now, caller))
         if provider is not None:
-            sources[cloud] = Source(provider, caller, lambda _: None)
+            sources[cloud] = CloudSource(provider, caller, lambda _: None)
     return sources
 
 
@@ -253,7 +253,7 @@ def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope]
     return since
 
 
-def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]:
+def _wrong_clocks(sources: Mapping[str, CloudSource], now: datetime) -> Iterator[str]:
     for cloud, source in sources.items():
         ahead = source.caller.clock_ahead(now)
         if ahead is not None and abs(ahead) > CLOCK_TOLERANCE:
@@ -263,7 +263,7 @@ def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]
 
 
 def _append_history(
-    folder: Path, results: Mapping[str, Sequence[Harvest]], before: PriceBook, book: PriceBook, now: datetime
+    folder: Path, results: Mapping[str, Sequence[FetchResult]], before: PriceBook, book: PriceBook, now: datetime
 ) -> int:
     """Append the sources' own history, and a point for each offer that is new or has another price."""
     points = [point for parts in results.values() for part in parts for point in part.points]
@@ -275,11 +275,11 @@ def _append_history(
         for o in _changed_offers(book.offers, old, results)
         if o.key not in priced_keys
     ]
-    return history.append(folder, combined(points)).written
+    return history.append(folder, merge_points(points)).written
 
 
 def _changed_offers(
-    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], results: Mapping[str, Sequence[Harvest]]
+    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], results: Mapping[str, Sequence[FetchResult]]
 ) -> Iterable[Offer]:
     fetched = {o.key for parts in results.values() for part in parts for o in part.offers}
     for offer in offers:
@@ -290,7 +290,7 @@ def _changed_offers(
 
 def _with_observed_risk(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
     """Return the book with interruption rates from the stored history, where it shows enough."""
-    rates = observed_rates(history_folder, book, now, RISK_WINDOW)
+    rates = estimate_interruption_rates(history_folder, book, now, RISK_WINDOW)
     if not rates:
         return book
     return book.with_offers(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pricing.places import MADE_UP_CLOUDS
-from providers.calling import Caller
-from providers.collect import CloudOutcome
+from pricing.places import SIMULATED_CLOUDS
+from providers.caller import Caller
+from providers.collector import CloudOutcome
 from providers.errors import (
     AccountNotUsedError,
     CredentialsError,
@@ -18,14 +18,14 @@ from providers.errors import (
     ProviderError,
     SdkMissingError,
 )
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 from router.prices.books import SANDBOX
 from router.prices.bookstore import StoredBook
 from router.prices.merge import CloudCounts
-from router.prices.quality_gates import Held
+from router.prices.quality_gates import GateRejection
 
 
-class Status(StrEnum):
+class RefreshStatus(StrEnum):
     """The way in which a cloud's refresh ended."""
 
     FRESH = "fresh"
@@ -35,7 +35,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RefreshFailure:
     """Something that could not be obtained: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
 
     where: str
@@ -45,7 +45,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedRows:
+class DroppedRowGroup:
     """Rows dropped for one reason: how many, and the first by name."""
 
     why: str
@@ -61,15 +61,15 @@ class CloudReport:
     """
 
     cloud: str
-    status: Status
+    status: RefreshStatus
     scopes_done: int
     scopes_total: int
     rows_read: int
     counts: CloudCounts
-    failures: tuple[Failure, ...]
-    hints: tuple[Failure, ...]
-    dropped: tuple[DroppedRows, ...]
-    held: tuple[Held, ...]
+    failures: tuple[RefreshFailure, ...]
+    hints: tuple[RefreshFailure, ...]
+    dropped: tuple[DroppedRowGroup, ...]
+    held: tuple[GateRejection, ...]
     calls: int
     retries: int
     seconds: float
@@ -113,33 +113,35 @@ class RefreshReport:
 
     def stored_for(self, cloud: str) -> bool:
         """Return whether the book that would hold the offers of ``cloud`` was stored."""
-        simulated = cloud in MADE_UP_CLOUDS
+        simulated = cloud in SIMULATED_CLOUDS
         return any(book.stored is not None and (book.name == SANDBOX) == simulated for book in self.books)
 
 
-def report_of(
-    outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[Held, ...], caller: Caller | None
+def build_cloud_report(
+    outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[GateRejection, ...], caller: Caller | None
 ) -> CloudReport:
     """Build the report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
 
     ``counts`` and ``held`` are the merge's, empty where nothing was merged.
     """
-    failures = [Failure(str(scope), "", error) for scope, error in outcome.errors.items()]
+    failures = [RefreshFailure(str(scope), "", error) for scope, error in outcome.errors.items()]
     if outcome.error is not None:
-        failures.append(Failure(outcome.cloud, "", outcome.error))
+        failures.append(RefreshFailure(outcome.cloud, "", outcome.error))
     if outcome.no_account is not None:
-        failures.append(Failure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices"))
+        failures.append(
+            RefreshFailure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices")
+        )
     parts = outcome.results.items()
-    failures += [Failure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
+    failures += [RefreshFailure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
     # A missing account is a failure only where its cloud was named; otherwise it is a hint.
     hints = [f for f in failures if _is_chosen(f.error) or (not must and is_without_account(f.error))]
     failures = [f for f in failures if f not in hints]
     rows = [dropped for part in outcome.results.values() for dropped in part.dropped]
     total = len(outcome.results) + len(outcome.errors)
     if not outcome.results:
-        status = Status.FAILED if failures else Status.SKIPPED
+        status = RefreshStatus.FAILED if failures else RefreshStatus.SKIPPED
     else:
-        status = Status.PARTIAL if failures or held else Status.FRESH
+        status = RefreshStatus.PARTIAL if failures or held else RefreshStatus.FRESH
     return CloudReport(
         cloud=outcome.cloud,
         status=status,
@@ -149,7 +151,7 @@ def report_of(
         counts=counts,
         failures=tuple(failures),
         hints=tuple(hints),
-        dropped=rows_by_reason(rows),
+        dropped=group_dropped_rows(rows),
         held=held,
         calls=sum(caller.calls.values()) if caller else 0,
         retries=sum(caller.retries.values()) if caller else 0,
@@ -166,11 +168,11 @@ def _is_chosen(error: ProviderError) -> bool:
     return isinstance(error, AccountNotUsedError)
 
 
-def rows_by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
+def group_dropped_rows(rows: Iterable[DroppedRow]) -> tuple[DroppedRowGroup, ...]:
     """Group the dropped rows by reason, the most frequent first."""
     rows = sorted(rows)
     counts = Counter(row.why for row in rows)
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row.why, row.row)
-    return tuple(DroppedRows(why, count, first[why]) for why, count in counts.most_common())
+    return tuple(DroppedRowGroup(why, count, first[why]) for why, count in counts.most_common())

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from pricing.money import Usd
-from router.quotes.explanation import conditions, sizes_alone
+from router.quotes.explanation import list_conditions, list_single_sizes
 from router.quotes.quote import BudgetQuote, Reach, Refused
-from router.quotes.request import Ask, Asking, Trade, reasons
-from router.quotes.runner import Case, Stage, clock_for
-from router.quotes.statistics import quantiles, usd
+from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, summarise_reasons
+from router.quotes.runner import DeadlineCase, ScenarioRunner, choose_clock
+from router.quotes.statistics import quantiles, to_usd
 from router.spot.simulator.inputs import HOUR_S
 
 CONFIDENCES: Final = (0.5, 0.8, 0.95)
@@ -20,16 +20,16 @@ _COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
 _ROOM: Final = 1.25  # factor above what the cheapest option could do for the money
 
 
-def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refused:
+def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> BudgetQuote | Refused:
     """Return the steps within ``budget`` and on time, or why there are none.
 
     They are those reached in 50, 80 and 95 % of the draws. Steps beyond those that the job has left are reported too.
     """
-    asking, name = Asking(ask, trade), ask.job.name
+    asking, name = QuoteProblem(ask, trade), ask.job.name
     hours = asking.window_h
     if asking.steps == 0 or hours <= 0 or not asking.venues:
         return asking.refused() or Refused(
-            name, "nothing can run it", "see stepfare plan", reasons=reasons(asking.dropped)
+            name, "nothing can run it", "see stepfare plan", reasons=summarise_reasons(asking.dropped)
         )
     within = [v for v in asking.venues if v.startup_hours < hours]
     most = max((int((hours - v.startup_hours) * v.steps_per_hour) for v in within), default=0)
@@ -37,17 +37,17 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
     most = min(most, int(_ROOM * budget.dollars() / rate))
     if most < 1:
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
-        return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
-    clock = clock_for(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
+    clock = choose_clock(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
     everything = asking.menu(asking.venues, max(1, most // 2), hours)
-    alone = sizes_alone(asking, everything)
+    alone = list_single_sizes(asking, everything)
     menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest gang size that can be in time
     asking.least_steps = max(1, min(asking.steps, most // _COARSE))
     stage = asking.stage(menu, clock, DRAWS)
     reaches = _reaches(stage, most, budget.dollars())
     if not any(r.steps for r in reaches):
         what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
-        return Refused(name, what, "give more of either", reasons=reasons(asking.dropped))
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
     return BudgetQuote(
         job=name,
         job_digest=ask.job.digest,
@@ -58,7 +58,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
         steps=asking.steps,
         reaches=reaches,
         places=asking.somewhere(menu),
-        conditions=conditions(asking, menu, stage.availability, trade.policy_name),
+        conditions=list_conditions(asking, menu, stage.availability, trade.policy_name),
         policy=trade.policy_name,
         draws=DRAWS,
         book_digest=trade.book.digest,
@@ -66,7 +66,7 @@ def make_budget_quote(ask: Ask, budget: Usd, trade: Trade) -> BudgetQuote | Refu
     )
 
 
-def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:
+def _reaches(stage: ScenarioRunner, most: int, dollars: float) -> tuple[Reach, ...]:
     """Return the most steps for each confidence, to about a part in 1,000 of ``most``; 0 for none.
 
     They are those of which the share of draws within the money and on time is at least the confidence. Where the share
@@ -84,14 +84,16 @@ def _reaches(stage: Stage, most: int, dollars: float) -> tuple[Reach, ...]:
         _simulate_steps(stage, wanted, dollars, known)
     for confidence in CONFIDENCES:
         steps_by_confidence[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
-    return tuple(Reach(c, n, usd(known[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
+    return tuple(Reach(c, n, to_usd(known[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
 
 
-def _simulate_steps(stage: Stage, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]) -> None:
+def _simulate_steps(
+    stage: ScenarioRunner, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]
+) -> None:
     """Simulate these numbers of steps and store their results in ``known``."""
     new = sorted({n for n in wanted if n > 0} - known.keys())
     if not new:
         return
-    for n, got in zip(new, stage.plays([Case(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
+    for n, got in zip(new, stage.plays([DeadlineCase(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
         share = float(((got.usd <= dollars) & ~got.late).mean())
         known[n] = share, float(quantiles(got.usd, (0.5,))[0])

@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from router.quotes.quote import Point
-from router.quotes.runner import Clock, Played, Stage
-from router.quotes.statistics import Levels, knee, likely, quantiles
+from router.quotes.runner import QuoteClock, ScenarioOutcomes, ScenarioRunner
+from router.quotes.statistics import QuoteLevels, find_knee, quantiles, summarise_usd
 from router.spot.simulator.traces import Floats
 
-LATER: Final = 0.02  # probabilities of being on time that differ by less count as equal
+ON_TIME_TOLERANCE: Final = 0.02  # probabilities of being on time that differ by less count as equal
 POINTS: Final = 8  # points beside the deadline of the request
 _LONGEST: Final = 3.0  # factor of the longer of the requested and the earliest window
 _SPARE: Final = 1.3  # factor of the hours that the cheapest option is expected to need
@@ -39,13 +39,13 @@ def windows_h(earliest_h: float, loosest_h: float) -> tuple[float, ...]:
     return tuple(float(x) for x in np.geomspace(earliest_h, max(loosest_h, earliest_h), POINTS))
 
 
-def ticks_of(hours: float, clock: Clock) -> int:
+def to_ticks(hours: float, clock: QuoteClock) -> int:
     """Return the hours in whole ticks, rounded up; no more than the clock has."""
     return min(clock.ticks, math.ceil(hours * 3600 / clock.tick_s - 1e-6))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Simulated:
+class SimulatedDeadline:
     """A choice of options as it was simulated with a deadline ``window_s`` after the start.
 
     ``usd`` and ``finish_s`` are what is quoted of its draws, in order. ``cost`` orders simulations: expected dollars,
@@ -53,8 +53,8 @@ class Simulated:
     later one.
     """
 
-    stage: Stage
-    played: Played
+    stage: ScenarioRunner
+    played: ScenarioOutcomes
     usd: Floats
     finish_s: Floats
     cost: tuple[float, float]
@@ -62,7 +62,9 @@ class Simulated:
     by_s: int
 
     @classmethod
-    def of(cls, stage: Stage, played: Played, window_s: int, levels: Levels) -> Simulated:
+    def of(
+        cls, stage: ScenarioRunner, played: ScenarioOutcomes, window_s: int, levels: QuoteLevels
+    ) -> SimulatedDeadline:
         """Return the simulation, read at these levels."""
         dollars, finish_s = levels.cost.quoted(played.usd), levels.finish.quoted(played.finish_s)
         cost = float(dollars.mean()), float(quantiles(dollars, (0.9,))[0])
@@ -73,47 +75,49 @@ class Simulated:
         """The share of draws that are done by the deadline that it is offered for."""
         return float(1 - self.played.late.mean())
 
-    def offered_by(self, seconds: int) -> Simulated:
+    def offered_by(self, seconds: int) -> SimulatedDeadline:
         """Return the same run, offered for a later deadline, for which none of its draws is later."""
         late = self.played.late & (self.played.finish_s > seconds)
         return replace(self, played=replace(self.played, late=late), by_s=seconds)
 
 
-def least(found: Sequence[Simulated]) -> Simulated:
+def pick_cheapest(found: Sequence[SimulatedDeadline]) -> SimulatedDeadline:
     """Return the cheapest of those that are as good as on time.
 
     It excludes those that may never end, unless all may.
     """
     ends = [s for s in found if math.isfinite(s.cost[0])] or found
-    sure = max(s.on_time for s in ends) - LATER
+    sure = max(s.on_time for s in ends) - ON_TIME_TOLERANCE
     return min((s for s in ends if s.on_time >= sure), key=lambda s: s.cost)
 
 
-def by_deadline(found: Mapping[int, Sequence[Simulated]]) -> dict[int, Simulated]:
+def best_by_deadline(found: Mapping[int, Sequence[SimulatedDeadline]]) -> dict[int, SimulatedDeadline]:
     """Return the best simulation for each deadline of ``found``, by seconds.
 
     None costs more than the best for an earlier deadline: a run done by then is done by the later one too.
     """
-    best: dict[int, Simulated] = {}
-    previous: Simulated | None = None
+    best: dict[int, SimulatedDeadline] = {}
+    previous: SimulatedDeadline | None = None
     for seconds in sorted(found):
-        candidate = least(found[seconds])
+        candidate = pick_cheapest(found[seconds])
         previous = best[seconds] = (
             previous.offered_by(seconds) if previous and previous.cost < candidate.cost else candidate
         )
     return best
 
 
-def curve(best: Mapping[int, Simulated], start: datetime, asked_s: int, asked: datetime) -> tuple[Point, ...]:
+def build_curve(
+    best: Mapping[int, SimulatedDeadline], start: datetime, asked_s: int, asked: datetime
+) -> tuple[Point, ...]:
     """Return a point for each of these, the one of ``asked_s`` at the exact deadline of the request."""
-    points = [point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
+    points = [build_point(s, start, asked if seconds == asked_s else None) for seconds, s in sorted(best.items())]
     dollars = [p.mean.dollars() if p.mean is not None else float("inf") for p in points]
-    at = knee([p.hours for p in points], dollars)
+    at = find_knee([p.hours for p in points], dollars)
     return tuple(replace(p, knee=i == at) for i, p in enumerate(points))
 
 
-def point(s: Simulated, start: datetime, deadline: datetime | None = None) -> Point:
+def build_point(s: SimulatedDeadline, start: datetime, deadline: datetime | None = None) -> Point:
     """Return a point of the curve; ``deadline`` is the exact one, where it is not a whole number of ticks."""
     deadline = deadline or start + timedelta(seconds=s.by_s)
-    cost, hours = likely(s.usd), (deadline - start) / timedelta(hours=1)
+    cost, hours = summarise_usd(s.usd), (deadline - start) / timedelta(hours=1)
     return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean)

@@ -11,15 +11,15 @@ import numpy as np
 
 from pricing.money import Usd
 from pricing.offers import is_stale
-from router.quotes.curve import Simulated
+from router.quotes.curve import SimulatedDeadline
 from router.quotes.quote import Driver, Other
-from router.quotes.request import Asking, keys, where
-from router.quotes.runner import Played
-from router.quotes.statistics import likely, moment, quantiles, usd
-from router.spot.availability.fit import WeatherFit
-from router.spot.availability.observed import Weather
+from router.quotes.request import QuoteProblem, format_offer, option_keys
+from router.quotes.runner import ScenarioOutcomes
+from router.quotes.statistics import quantiles, summarise_usd, to_moment, to_usd
+from router.spot.availability.fit import AvailabilityFit
+from router.spot.availability.observed import OptionAvailability
 from router.spot.simulator.traces import Floats
-from router.spot.venues import Venue, only
+from router.spot.venues import QuoteOption, filter_options
 
 _SIZES: Final = 2
 _LEAST_SHARE: Final = 0.005
@@ -31,26 +31,26 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class QuoteChange:
     """The job with one thing changed, and its options then; ``allowed`` by the job's own rules."""
 
     what: str
-    menu: tuple[Venue, ...]
+    menu: tuple[QuoteOption, ...]
     allowed: bool = True
 
     @property
     def key(self) -> tuple[str, ...]:
         """The keys of the options."""
-        return keys(self.menu)
+        return option_keys(self.menu)
 
 
-def drivers(s: Simulated) -> tuple[Driver, ...]:
+def compute_drivers(s: SimulatedDeadline) -> tuple[Driver, ...]:
     """Return the parts of the expected cost that is quoted, to the cent, the largest first.
 
     They add up to it but for start-ups, which are part of the machines. Where earlier quotes did not hold, the
     simulation is read at other levels: all parts alike.
     """
-    got, mean = s.played, usd(float(s.usd.mean()))
+    got, mean = s.played, to_usd(float(s.usd.mean()))
     total = float(got.usd.mean())
     if mean is None or not np.isfinite(total) or total <= 0 or not mean.nanos:
         return ()
@@ -64,7 +64,7 @@ def drivers(s: Simulated) -> tuple[Driver, ...]:
     sure = "on-demand machines" if any(not v.sure for v in venues) else "machines on demand"
     parts = [("spot machines", spot), (sure, total - spot - egress), ("moving data and checkpoints", egress)]
     priced_parts = [
-        (what, part) for what, dollars in parts if (part := usd(dollars * read)) is not None and part.nanos > 0
+        (what, part) for what, dollars in parts if (part := to_usd(dollars * read)) is not None and part.nanos > 0
     ]
     priced_parts.sort(key=lambda part: -part[1].nanos)
     rest = mean - Usd.total(part for _, part in priced_parts[1:])
@@ -73,11 +73,11 @@ def drivers(s: Simulated) -> tuple[Driver, ...]:
     ]
     if starts / total >= _LEAST_SHARE:
         share = min(1.0, starts / total)
-        parts_quoted.append(Driver("of these: start-ups and lost work", usd(share * mean.dollars()), share))
+        parts_quoted.append(Driver("of these: start-ups and lost work", to_usd(share * mean.dollars()), share))
     return tuple(parts_quoted)
 
 
-def dearest_risk(got: Played) -> str:
+def describe_dearest_risk(got: ScenarioOutcomes) -> str:
     """Return in words the cause that correlates most with the cost over the draws; "" where none does."""
     ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
     causes = {"slow": got.slow, "sure": got.on_demand_ticks / ran, "launches": got.launches.astype(np.float64)}
@@ -88,7 +88,7 @@ def dearest_risk(got: Played) -> str:
     )
 
 
-def _uncertainty(fit: WeatherFit | None) -> str:
+def _uncertainty(fit: AvailabilityFit | None) -> str:
     if fit is None:
         return "how far spot availability drifts is assumed, not learned from your history: run stepfare quotes fit"
     days = max(1, (fit.until - fit.since).days)
@@ -105,38 +105,38 @@ def _correlation(values: Floats, dollars: Floats) -> float:
     return max(r, 0.0) ** 2
 
 
-def other(what: str, s: Simulated, start: datetime) -> Other:
+def build_alternative(what: str, s: SimulatedDeadline, start: datetime) -> Other:
     """Return the simulation as an alternative."""
-    cost, finish = likely(s.usd), moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
+    cost, finish = summarise_usd(s.usd), to_moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
     return Other(what, cost.p50, cost.p90, s.on_time, finish, mean=cost.mean)
 
 
-def without(asking: Asking, menu: Sequence[Venue]) -> list[Change]:
+def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
     """Return the same job with one thing changed, for several changes."""
     steps, hours = asking.steps, asking.window_h
-    changes: list[Change] = []
+    changes: list[QuoteChange] = []
 
-    def add(what: str, venues: Sequence[Venue], *, allowed: bool = True) -> None:
+    def add(what: str, venues: Sequence[QuoteOption], *, allowed: bool = True) -> None:
         picked = asking.menu(venues, steps, hours)
         if picked and picked[0].hours(steps) <= hours:
-            changes.append(Change(what, picked, allowed))
+            changes.append(QuoteChange(what, picked, allowed))
 
     spot = [v for v in menu if not v.sure]
     if spot:
-        add("on-demand alone", only(asking.venues, lambda v: v.sure))
+        add("on-demand alone", filter_options(asking.venues, lambda v: v.sure))
     elif asking.job.market.spot == "never" and asking.job.checkpoint is not None:
         market = asking.job.market.model_copy(update={"spot": "allowed"})
         add("with spot allowed", asking.again(market=market), allowed=False)
     own = {v.size for v in menu}
     best = min(menu, key=lambda v: v.whole_usd(steps))
-    add(f"without {best.region}", only(asking.venues, lambda v: v.region != best.region and v.size in own))
-    alone = sizes_alone(asking, menu)
-    return changes + [Change(what, venues) for what, venues in alone if venues != tuple(menu)]
+    add(f"without {best.region}", filter_options(asking.venues, lambda v: v.region != best.region and v.size in own))
+    alone = list_single_sizes(asking, menu)
+    return changes + [QuoteChange(what, venues) for what, venues in alone if venues != tuple(menu)]
 
 
-def sizes_alone(
-    asking: Asking, menu: Sequence[Venue], hours: float | None = None
-) -> list[tuple[str, tuple[Venue, ...]]]:
+def list_single_sizes(
+    asking: QuoteProblem, menu: Sequence[QuoteOption], hours: float | None = None
+) -> list[tuple[str, tuple[QuoteOption, ...]]]:
     """Return the same job on one gang size, for each of the cheapest sizes.
 
     It is empty where no other size than those of ``menu`` is available. ``hours`` is the time to the deadline; None: to
@@ -147,7 +147,7 @@ def sizes_alone(
     if {v.size for v in menu} == sizes and len(sizes) == 1:
         return []
     ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
-    menus: list[tuple[str, tuple[Venue, ...]]] = []
+    menus: list[tuple[str, tuple[QuoteOption, ...]]] = []
     for kind, count in ranked:
         picked = asking.menu([v for v in asking.venues if v.size == (kind, count)], steps, hours)
         if len(menus) < _SIZES and picked and picked[0].hours(steps) <= hours:
@@ -155,7 +155,9 @@ def sizes_alone(
     return menus
 
 
-def conditions(asking: Asking, menu: Sequence[Venue], availability: Weather, policy: str) -> tuple[str, ...]:
+def list_conditions(
+    asking: QuoteProblem, menu: Sequence[QuoteOption], availability: OptionAvailability, policy: str
+) -> tuple[str, ...]:
     """Return the conditions on which the quote holds."""
     sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
     if any(v.sure for v in menu):
@@ -163,7 +165,7 @@ def conditions(asking: Asking, menu: Sequence[Venue], availability: Weather, pol
     else:
         sentences.append("spot alone: nothing makes sure that it is ever done")
     sentences.append("prices stay as they are in the price book")
-    stale = sorted({where(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
+    stale = sorted({format_offer(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
     if stale:
         sentences.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
     if asking.job.data is not None and asking.job.data.mode == "copy":

@@ -11,15 +11,15 @@ import numpy as np
 
 from pricing.money import Usd
 from router.quotes.quote import Quote
-from router.spot.availability.calibration import Judged, judge
+from router.spot.availability.calibration import CalibrationReport, assess_calibration
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats
 
-LEAST: Final = 20  # number of jobs below which shares say little
+LEAST_JOBS: Final = 20  # number of jobs below which shares say little
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnding:
     """The cost of a job in machines, and when its training was done: None where it was given up."""
 
     usd: Usd
@@ -27,7 +27,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class QuoteRecord:
     """The track record of quotes that are over.
 
     ``promised`` is the mean of the probabilities of being on time that they named; ``on_time`` of ``count`` were on
@@ -39,10 +39,10 @@ class Kept:
     promised: float
     on_time: int
     given_up: int
-    rows: tuple[Judged, ...]
+    rows: tuple[CalibrationReport, ...]
 
 
-def kept(pairs: Sequence[tuple[Quote, Ending]]) -> Kept:
+def assess_quotes(pairs: Sequence[tuple[Quote, JobEnding]]) -> QuoteRecord:
     """Return the track record of quotes and their outcomes.
 
     Those that started on one day form one group: they share availability. A quote without an end, on spot alone, is
@@ -66,7 +66,7 @@ def kept(pairs: Sequence[tuple[Quote, Ending]]) -> Kept:
     report_rows = [
         _row(what, rows, group) for what, rows, group in (("cost", cost, days[0]), ("finish", finish, days[1]))
     ]
-    return Kept(
+    return QuoteRecord(
         len(pairs),
         promised,
         sum(at <= quote.deadline for quote, _, at in done),
@@ -79,8 +79,8 @@ def _hours(quote: Quote, moment: datetime) -> float:
     return (moment - quote.start).total_seconds() / HOUR_S
 
 
-def _row(what: str, rows: list[tuple[Floats, float]], days: list[int]) -> Judged | None:
+def _row(what: str, rows: list[tuple[Floats, float]], days: list[int]) -> CalibrationReport | None:
     if not rows:
         return None
     quoted, outcomes = np.stack([values for values, _ in rows]), np.array([outcome for _, outcome in rows])
-    return judge("accepted quotes", what, quoted, outcomes, np.array(days))
+    return assess_calibration("accepted quotes", what, quoted, outcomes, np.array(days))

@@ -20,23 +20,32 @@ from pricing.places import RegionId
 from router.jobs.goodput import run_share
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.spot.availability.forecast import windows
-from router.spot.availability.hazard_model import Outlook
-from router.spot.availability.observed import Weather
+from router.spot.availability.forecast import simulate_windows
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.observed import OptionAvailability
 from router.spot.options import TRANSFER_GIB_PER_S
-from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
-from router.spot.simulator.simulation import IDLE, NOWHERE, SPOT, Net, Now, Outcome, VectorPolicy, simulate
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import (
+    IDLE,
+    NOWHERE,
+    SPOT,
+    FullInfoPolicy,
+    FullView,
+    GuardMode,
+    SimulationOutcome,
+    simulate,
+)
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
-from router.spot.venues import Venue
+from router.spot.venues import QuoteOption
 
-MoveUsd = Callable[[RegionId, RegionId], float]
-PolicyFor = Callable[[Outlook, Scene], VectorPolicy]
+RegionMoveCost = Callable[[RegionId, RegionId], float]
+PolicyFactory = Callable[[HazardModel, SimulationInputs], FullInfoPolicy]
 _STRATA: Final = 100  # parts of the distribution of a speed's error, one draw in each
 _NORMAL: Final = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class QuoteClock:
     """A clock of at most ``ticks`` ticks of ``tick_s`` seconds."""
 
     tick_s: int
@@ -44,7 +53,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Played:
+class ScenarioOutcomes:
     """The outcome of the scenarios, one entry a draw.
 
     ``usd`` is the whole cost, ``egress_usd`` (data and checkpoints) and ``spot_usd`` included. ``finish_s`` is from the
@@ -66,7 +75,7 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class DeadlineCase:
     """A deadline after ``ticks`` ticks, for the first ``draws`` scenarios; ``steps`` None: all of them."""
 
     ticks: int
@@ -75,7 +84,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ScenarioStretch:
     """Ticks ``first`` to ``after - 1`` of one scenario, all on one option; ``venue`` ``NOWHERE``: it waits."""
 
     first: int
@@ -83,7 +92,7 @@ class Stretch:
     venue: int
 
 
-class Stage:
+class ScenarioRunner:
     """The scenario runner of some options, with ``draws`` simulated scenarios on ``clock``.
 
     The same seed gives the same scenarios. There are ``steps`` to do; the first option's speed is the measure of work.
@@ -95,13 +104,13 @@ class Stage:
         self,
         job: Job,
         steps: int,
-        venues: Sequence[Venue],
-        availability: Weather,
-        clock: Clock,
+        venues: Sequence[QuoteOption],
+        availability: OptionAvailability,
+        clock: QuoteClock,
         draws: int,
         seed: int,
-        move_usd: MoveUsd,
-        policy_for: PolicyFor,
+        move_usd: RegionMoveCost,
+        policy_for: PolicyFactory,
     ) -> None:
         self.job, self.steps, self.venues, self.clock = job, steps, tuple(venues), clock
         self.availability = availability
@@ -115,11 +124,11 @@ class Stage:
         """Return the work of these steps in seconds of the first option's time."""
         return max(1, round(steps / self.venues[0].steps_per_hour * HOUR_S))
 
-    def play(self, ticks: int, steps: float | None = None) -> Played:
+    def play(self, ticks: int, steps: float | None = None) -> ScenarioOutcomes:
         """Return the outcome with a deadline after this many ticks."""
-        return self.plays([Case(ticks, self.slow.size, steps)])[0]
+        return self.plays([DeadlineCase(ticks, self.slow.size, steps)])[0]
 
-    def plays(self, cases: Sequence[Case]) -> list[Played]:
+    def plays(self, cases: Sequence[DeadlineCase]) -> list[ScenarioOutcomes]:
         """Return the outcomes of all these cases, each in the same scenarios, from its first window on."""
         most, tick_s = max(case.ticks for case in cases), self.clock.tick_s
         expected = [self.work_s(self.steps if case.steps is None else case.steps) for case in cases]
@@ -134,7 +143,7 @@ class Stage:
         )
         work_s = np.maximum(1, np.rint(np.repeat(expected, count) * slow)).astype(np.int64)
         recorder = _WindowRecorder(slow.size, most)
-        outcome = simulate(scene, self.policy, Net.EXACT, work_s, recorder)
+        outcome = simulate(scene, self.policy, GuardMode.EXACT, work_s, recorder)
         moving_usd = np.array([v.moving_usd for v in self.venues])[recorder.first]
         ends = np.cumsum(count)
         return [
@@ -143,12 +152,12 @@ class Stage:
         ]
 
     def _case_outcome(
-        self, got: Outcome, brought: Floats, watched: _WindowRecorder, part: slice, begins: int
-    ) -> Played:
+        self, got: SimulationOutcome, brought: Floats, watched: _WindowRecorder, part: slice, begins: int
+    ) -> ScenarioOutcomes:
         ends, option_by_tick = np.isfinite(got.usd[part]), watched.option_by_tick[begins:, part].T
         spare_usd = np.where(ends, got.spare_usd[part], 0.0)
         on_spot = ~got.late[part] & watched.on_spot[part]
-        return Played(
+        return ScenarioOutcomes(
             usd=got.usd[part] + brought[part] - spare_usd,
             egress_usd=got.egress_usd[part] + brought[part],
             spot_usd=got.spot_usd[part] - np.where(on_spot, spare_usd, 0.0),
@@ -162,18 +171,18 @@ class Stage:
             option_by_tick=option_by_tick,
         )
 
-    def _build_inputs(self, ways: Ways) -> Scene:
+    def _build_inputs(self, ways: ZoneMoveCosts) -> SimulationInputs:
         clock, venues = self.clock, self.venues
         zones = tuple(_to_zone(v, clock.ticks) for v in venues)
         speed = np.array([v.steps_per_hour / venues[0].steps_per_hour for v in venues])
         launch_s = np.array([round(v.lost_hours * HOUR_S) for v in venues], dtype=np.int64)
         task = Task(self.work_s(self.steps), clock.tick_s * clock.ticks, self.startup_s)
-        return Scene.of(task, Series(clock.tick_s, zones), [0], ways, speed, launch_s)
+        return SimulationInputs.of(task, Series(clock.tick_s, zones), [0], ways, speed, launch_s)
 
-    def _simulate_availability(self, draws: int, seed: int) -> Scene:
+    def _simulate_availability(self, draws: int, seed: int) -> SimulationInputs:
         """Return the inputs with simulated availability: the same for options in one pool, no spot for sure ones."""
         availability = self.availability
-        simulated = windows(
+        simulated = simulate_windows(
             availability.hazard_model, availability.state, self.like, draws, np.random.default_rng((seed, 0))
         )
         up = simulated.up[np.array(availability.pool)] & ~np.array([v.sure for v in self.venues])[:, None]
@@ -191,20 +200,20 @@ class Stage:
         return run_share(self.venues[0].candidate.risk.relative_error, np.array(deviations))
 
 
-def clock_for(window_s: int, ticks: int, least_s: int, most_s: int) -> Clock:
+def choose_clock(window_s: int, ticks: int, least_s: int, most_s: int) -> QuoteClock:
     """Return a clock of about ``ticks`` ticks, of which ``window_s`` is a whole number but for a few seconds."""
     wanted = min(max(window_s // ticks, least_s), most_s)
     tick_s = max(1, window_s // max(1, round(window_s / wanted)))
-    return Clock(tick_s, max(1, window_s // tick_s))
+    return QuoteClock(tick_s, max(1, window_s // tick_s))
 
 
-def _to_zone(v: Venue, ticks: int) -> ZoneSeries:
+def _to_zone(v: QuoteOption, ticks: int) -> ZoneSeries:
     c = v.candidate
     price = np.full(ticks, v.usd_per_hour)
     return ZoneSeries(c.key, str(c.region), np.zeros(ticks, np.int64), price, v.usd_per_hour if v.sure else np.inf)
 
 
-def _move_costs(job: Job, venues: Sequence[Venue], move_usd: MoveUsd) -> Ways:
+def _move_costs(job: Job, venues: Sequence[QuoteOption], move_usd: RegionMoveCost) -> ZoneMoveCosts:
     gib = 0.0 if job.checkpoint is None else job.checkpoint.size_gib
     usd, seconds = np.zeros((len(venues),) * 2), np.zeros((len(venues),) * 2, dtype=np.int64)
     known: Mapping[tuple[RegionId, RegionId], float] = {
@@ -215,7 +224,7 @@ def _move_costs(job: Job, venues: Sequence[Venue], move_usd: MoveUsd) -> Ways:
             if a.region != b.region:
                 usd[i, j] = known[a.region, b.region] + b.data_usd
                 seconds[i, j] = round((gib + _data_gib(b.candidate)) / TRANSFER_GIB_PER_S)
-    return Ways(usd, seconds)
+    return ZoneMoveCosts(usd, seconds)
 
 
 def _data_gib(candidate: Candidate) -> float:
@@ -233,7 +242,7 @@ class _WindowRecorder:
         self.begun, self.on_spot = np.zeros(windows, dtype=bool), np.zeros(windows, dtype=bool)
         self.option_by_tick = np.full((ticks, windows), NOWHERE, dtype=np.int16)
 
-    def __call__(self, now: Now) -> None:
+    def __call__(self, now: FullView) -> None:
         """Record one tick; see :data:`~router.spot.simulator.simulation.FullViewListener`."""
         new = (now.last != NOWHERE) & ~self.begun[now.window]
         if new.any():
@@ -243,15 +252,15 @@ class _WindowRecorder:
         self.option_by_tick[now.tick, now.window] = np.where(now.kind == IDLE, NOWHERE, now.zone)
 
 
-def stretches(played: Played, draw: int, tick_s: int) -> tuple[Stretch, ...]:
+def list_stretches(played: ScenarioOutcomes, draw: int, tick_s: int) -> tuple[ScenarioStretch, ...]:
     """Return the stretches of one draw; after its deadline a late one stays where it was at its end."""
     options_by_tick = played.option_by_tick[draw].tolist()
     ticks = -(-round(float(played.finish_s[draw])) // tick_s)
     at = [*options_by_tick, *([options_by_tick[-1]] * (ticks - len(options_by_tick)))] if options_by_tick else []
-    segments: list[Stretch] = []
+    segments: list[ScenarioStretch] = []
     for i, v in enumerate(at[:ticks]):
         if segments and segments[-1].venue == v:
             segments[-1] = replace(segments[-1], after=i + 1)
         else:
-            segments.append(Stretch(i, i + 1, v))
+            segments.append(ScenarioStretch(i, i + 1, v))
     return tuple(segments)

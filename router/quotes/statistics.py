@@ -12,27 +12,27 @@ import numpy as np
 
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Likely
-from router.spot.availability.recalibration import Calibrating
+from router.spot.availability.recalibration import Recalibration
 from router.spot.simulator.traces import Floats
 
-_AS_THEY_ARE: Final = Calibrating()
+_AS_THEY_ARE: Final = Recalibration()
 _NANOS_PER_CENT: Final = 10_000_000
 _Z95: Final = 1.959964
 _MOST_USD: Final = 1e13
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class QuoteLevels:
     """The levels at which the draws of a cost and of a finish are read.
 
     They are the quoted levels themselves or, where earlier quotes did not hold as often as they said, other ones.
     """
 
-    cost: Calibrating = _AS_THEY_ARE
-    finish: Calibrating = _AS_THEY_ARE
+    cost: Recalibration = _AS_THEY_ARE
+    finish: Recalibration = _AS_THEY_ARE
 
 
-def usd(amount: float) -> Usd | None:
+def to_usd(amount: float) -> Usd | None:
     """Return the amount to the cent; None for one without end."""
     if not math.isfinite(amount) or amount > _MOST_USD:
         return None
@@ -45,32 +45,32 @@ def quantiles(values: Floats, levels: Sequence[float]) -> Floats:
     return amounts
 
 
-def likely(values: Floats) -> Likely:
+def summarise_usd(values: Floats) -> Likely:
     """Return the distribution of these dollars."""
     p50, p90 = quantiles(values, (0.5, 0.9))
-    return Likely(usd(float(p50)), usd(float(p90)), usd(float(values.mean())))
+    return Likely(to_usd(float(p50)), to_usd(float(p90)), to_usd(float(values.mean())))
 
 
-def usd_levels(values: Floats) -> tuple[Usd | None, ...]:
+def usd_quantiles(values: Floats) -> tuple[Usd | None, ...]:
     """Return the amounts at the levels of a quote."""
-    return tuple(usd(float(v)) for v in quantiles(values, LEVELS))
+    return tuple(to_usd(float(v)) for v in quantiles(values, LEVELS))
 
 
-def moment(start: datetime, seconds: float) -> datetime | None:
+def to_moment(start: datetime, seconds: float) -> datetime | None:
     """Return the time ``seconds`` after the start; None for never."""
     if not math.isfinite(seconds):
         return None
     return start + timedelta(seconds=round(seconds))
 
 
-def interval(share: float, draws: int) -> tuple[float, float]:
+def wilson_interval(share: float, draws: int) -> tuple[float, float]:
     """Return the 95 % interval of a share seen in ``draws`` draws: Wilson (JASA 22, 1927)."""
     z2 = _Z95**2 / draws
     centre, half = share + z2 / 2, _Z95 * math.sqrt(share * (1 - share) / draws + z2 / (4 * draws))
     return max(0.0, (centre - half) / (1 + z2)), min(1.0, (centre + half) / (1 + z2))
 
 
-def knee(hours: Sequence[float], dollars: Sequence[float]) -> int | None:
+def find_knee(hours: Sequence[float], dollars: Sequence[float]) -> int | None:
     """Return the index of the point farthest below the line from the first to the last.
 
     Both axes are scaled to one. None where none is below it, or there are fewer than three points. Hours rise.

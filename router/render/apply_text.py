@@ -6,56 +6,58 @@ import json
 from collections.abc import Sequence
 
 from router.config.deploy_file import Deploy
-from router.controller.accept import Accepted
-from router.controller.context import Site
-from router.controller.guardrails import PriceNow, Refusal
-from router.controller.placement_options import most_at_risk
-from router.controller.provision_order import Outcome, standing
+from router.controller.accept import AcceptedOrders
+from router.controller.context import ControllerContext
+from router.controller.guardrails import CurrentPrice, Refusal
+from router.controller.placement_options import maximum_cost
+from router.controller.provision_order import ProvisionResult, existing_result
 from router.jobs.run_policy import RunPolicy
-from router.render.tables import columns, dollars, stamp, when, wrapped
+from router.render.tables import format_day_time, format_table, format_timestamp, format_usd, wrap_text
 from router.state.records import Attempt
 
 SCHEMA_VERSION = 1
 _NAMED = 3
 
 
-def plan_table(site: Site, accepted: Accepted, prices: Sequence[PriceNow], refused: Sequence[Refusal]) -> str:
+def plan_table(
+    site: ControllerContext, accepted: AcceptedOrders, prices: Sequence[CurrentPrice], refused: Sequence[Refusal]
+) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
     for request in accepted.errands:
         choice = request.choices[0]
-        existing = standing(site, request.plan, request.order)
+        existing = existing_result(site, request.plan, request.order)
         rows.append(
             (
                 request.order.job,
                 choice.place,
-                when(request.order.start),
-                dollars(request.order.expected_usd),
-                dollars(most_at_risk(request.choices)),
+                format_day_time(request.order.start),
+                format_usd(request.order.expected_usd),
+                format_usd(maximum_cost(request.choices)),
                 str(len(request.choices) - 1),
                 existing.result.value if existing else "to be made",
             )
         )
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
     widths = {"JOB": 20, "PLACE": 48}
-    lines = [columns(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
+    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
-        f"{len(accepted.errands)} gangs, expected {dollars(accepted.expected_usd)}, "
-        f"at risk up to {dollars(accepted.at_risk_usd)} (next places included)"
+        f"{len(accepted.errands)} gangs, expected {format_usd(accepted.expected_usd)}, "
+        f"at risk up to {format_usd(accepted.at_risk_usd)} (next places included)"
     )
-    lines += [wrapped(policy_line) for policy_line in _policies(accepted, site.deploy)]
+    lines += [wrap_text(policy_line) for policy_line in _policies(accepted, site.deploy)]
     for job, team, references in accepted.secrets:
         given = ", ".join(f"{name} is {reference}" for name, reference in references)
-        lines.append(wrapped(_printable(f"secrets of {job} (team {team}): {given}")))
+        lines.append(wrap_text(_printable(f"secrets of {job} (team {team}): {given}")))
     for refusal in refused:
         prefix = f"{refusal.job}: " if refusal.job else ""
-        lines.append(wrapped(f"refused: {prefix}{refusal.what} ({refusal.remedy})"))
+        lines.append(wrap_text(f"refused: {prefix}{refusal.what} ({refusal.remedy})"))
     return "\n".join(lines)
 
 
-def _policies(accepted: Accepted, deploy: Deploy) -> list[str]:
+def _policies(accepted: AcceptedOrders, deploy: Deploy) -> list[str]:
     """Return which policy runs which jobs, with the reason if it is not the deploy file's."""
     jobs_by_policy: dict[str, list[str]] = {}
     for job, assigned in accepted.policies.items():
@@ -79,7 +81,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
+def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
     """Return a table with one row per gang, followed by the causes of failures."""
     rows = []
     for outcome in outcomes:
@@ -87,7 +89,7 @@ def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
         rows.append(
             (
                 outcome.order.job,
-                when(outcome.order.start),
+                format_day_time(outcome.order.start),
                 outcome.result.value,
                 f"{attempt.cloud}/{attempt.region}" if attempt else "",
                 str(attempt.machines) if attempt else "",
@@ -96,12 +98,12 @@ def outcomes_table(site: Site, outcomes: Sequence[Outcome]) -> str:
             )
         )
     header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
-    lines = [columns(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40})]
-    lines += [wrapped(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
+    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40})]
+    lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
     return "\n".join(lines) + "\n"
 
 
-def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
+def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
     """Return the same as JSON."""
     rows = []
     for outcome in outcomes:
@@ -110,7 +112,7 @@ def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
             {
                 "job": outcome.order.job,
                 "gang": outcome.order.gang,
-                "start": stamp(outcome.order.start),
+                "start": format_timestamp(outcome.order.start),
                 "result": outcome.result.value,
                 "cause": None if outcome.cause is None else outcome.cause.value,
                 "message": outcome.message,
@@ -128,5 +130,5 @@ def outcomes_json(site: Site, outcomes: Sequence[Outcome]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
 
 
-def _current_attempt(site: Site, outcome: Outcome) -> Attempt | None:
+def _current_attempt(site: ControllerContext, outcome: ProvisionResult) -> Attempt | None:
     return None if outcome.attempt is None else site.store.attempt(outcome.attempt.id)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from router.backtest.timeline import Shown, Timeline
-from router.backtest.windows import Windows
+from router.backtest.timeline import PolicyTimeline, ShownWindow
+from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
-from router.render.backtest_text import Judged, cells_of, title
-from router.render.web_page import document, put
+from router.render.backtest_text import ScoredCells, cells_of, title
+from router.render.web_page import html_document, write_page_file
 from router.spot.simulator.inputs import HOUR_S
 
 _STYLE = """
@@ -29,25 +29,27 @@ _HEADER = ("policy", "mean USD", "of on-demand", "over optimum", "less", "differ
 _LEFT = {"less", "difference, 90 %"}
 
 
-def write(file: Path, scored: Judged, windows: Windows, example: Shown, runs: Sequence[Timeline]) -> None:
+def write(
+    file: Path, scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs: Sequence[PolicyTimeline]
+) -> None:
     """Write the page to a file atomically. Raises CommandError if it cannot be written."""
-    put(file, page(scored, windows, example, runs).encode())
+    write_page_file(file, page(scored, windows, example, runs).encode())
 
 
-def page(scored: Judged, windows: Windows, example: Shown, runs: Sequence[Timeline]) -> str:
+def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs: Sequence[PolicyTimeline]) -> str:
     """Return the page as HTML."""
     parts = []
-    if svg := backtest_plot.by_deadline(scored):
+    if svg := backtest_plot.deadline_charts(scored):
         parts.append(f"<h2>Cost against deadline</h2>\n{svg}")
         parts.append('<p class="small">Mean over windows; bars: 90 % intervals, by resampling stretches of time.</p>')
-    if svg := backtest_plot.by_zones(scored):
+    if svg := backtest_plot.zone_charts(scored):
         parts.append(f"<h2>Cost against number of zones</h2>\n{svg}")
         parts.append('<p class="small">Mean over windows of one job.</p>')
     site, start_h = (
         example.cell.sites[example.site],
         example.start * example.cell.sites[example.site].series.tick_s / HOUR_S,
     )
-    parts.append(f"<h2>One run</h2>\n{backtest_plot.runs(example, runs)}")
+    parts.append(f"<h2>One run</h2>\n{backtest_plot.runs_chart(example, runs)}")
     parts.append(
         f'<p class="small">{html.escape(title(example.cell))}; {html.escape(site.name)}, from hour {start_h:.1f} '
         f"of the traces: a window in which policies differ more than in four of five.</p>"
@@ -76,7 +78,7 @@ def page(scored: Judged, windows: Windows, example: Shown, runs: Sequence[Timeli
         "deadline."
     )
     body = "\n".join(["<h1>Back-test</h1>", *parts, f'<p class="small">{note}</p>'])
-    return document("Back-test", _STYLE, body)
+    return html_document("Back-test", _STYLE, body)
 
 
 def _row(values: Sequence[str], kind: str) -> str:

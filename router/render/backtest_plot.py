@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from router.backtest.scores import Pooled
-from router.backtest.timeline import Shown, Timeline
+from router.backtest.scores import PooledWindows
+from router.backtest.timeline import PolicyTimeline, ShownWindow
 from router.cli import console
-from router.render.backtest_text import Judged
+from router.render.backtest_text import ScoredCells
 from router.render.history_plot import DASHES
 from router.render.svg import COLOURS
-from router.spot.simulator.bootstrap import interval
+from router.spot.simulator.bootstrap import bootstrap_interval
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, ON_DEMAND
 
@@ -34,10 +34,10 @@ _STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "text.parse_math": False,  # a name may hold dollar signs
 }
-Facet = Sequence[tuple[float, Pooled]]  # along the axis
+Facet = Sequence[tuple[float, PooledWindows]]  # along the axis
 
 
-def check() -> None:
+def require_matplotlib() -> None:
     """Raise CommandError, which says what to install, if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
@@ -46,9 +46,9 @@ def check() -> None:
         raise console.CommandError("--html needs matplotlib, which is not installed", remedy=remedy) from None
 
 
-def by_deadline(scored: Judged) -> str:
+def deadline_charts(scored: ScoredCells) -> str:
     """Return one chart per job and place with several deadlines, or "" without any."""
-    facets: dict[str, list[tuple[float, Pooled]]] = {}
+    facets: dict[str, list[tuple[float, PooledWindows]]] = {}
     for pooled, _ in scored:
         cell = pooled.cell
         at = cell.task.deadline_s / cell.task.work_s
@@ -56,9 +56,9 @@ def by_deadline(scored: Judged) -> str:
     return _lines(facets, "deadline over work", "share of on-demand", shares=True)
 
 
-def by_zones(scored: Judged) -> str:
+def zone_charts(scored: ScoredCells) -> str:
     """Return one chart per job and deadline with several numbers of zones, or "" without any."""
-    facets: dict[str, list[tuple[float, Pooled]]] = {}
+    facets: dict[str, list[tuple[float, PooledWindows]]] = {}
     for pooled, _ in scored:
         cell = pooled.cell
         ratio = cell.task.deadline_s / cell.task.work_s
@@ -101,7 +101,7 @@ def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
         x, y, low, high = [], [], [], []
         for at, pooled in points:
             usd = pooled.played[name].usd / (pooled.demand_usd if shares else 1.0)
-            cost = interval(usd, pooled.stretch)
+            cost = bootstrap_interval(usd, pooled.stretch)
             x.append(at + spread * (number - (len(names) - 1) / 2))
             y.append(cost.mean)
             low.append(cost.mean - cost.low)
@@ -128,7 +128,7 @@ def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:
         ax.yaxis.set_major_formatter("${x:,.0f}")
 
 
-def runs(example: Shown, timelines: Sequence[Timeline]) -> str:
+def runs_chart(example: ShownWindow, timelines: Sequence[PolicyTimeline]) -> str:
     """Return one strip per policy: zone of spot, on-demand, or nothing; ticks mark launches.
 
     Below, one strip per zone shows when spot was available.
@@ -185,7 +185,7 @@ def runs(example: Shown, timelines: Sequence[Timeline]) -> str:
         return _svg(figure)
 
 
-def _strip(ax: Axes, row: int, line: Timeline, hours: float, hue: Mapping[int, str]) -> None:
+def _strip(ax: Axes, row: int, line: PolicyTimeline, hours: float, hue: Mapping[int, str]) -> None:
     state = np.where(line.kind == ON_DEMAND, -2, np.where(line.kind == IDLE, -3, line.zone))
     edges = [0, *(np.flatnonzero(np.diff(state)) + 1).tolist(), state.size]
     for begin, after in pairwise(edges):

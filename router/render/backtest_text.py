@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from router.backtest.catalogue import POLICIES
-from router.backtest.scores import Pooled, Score
-from router.backtest.windows import Cell, Windows
+from router.backtest.scores import PolicyScore, PooledWindows
+from router.backtest.windows import BacktestCell, WindowLayout
 from router.jobs.quantities import format_duration
-from router.render.tables import columns, wrapped
-from router.spot.policies.registry import ALIASES, Played
+from router.render.tables import format_table, wrap_text
+from router.spot.policies.registry import ALIASES, WindowOutcomes
 from router.spot.simulator.inputs import HOUR_S
 
-Judged = Sequence[tuple[Pooled, tuple[Score, ...]]]
+ScoredCells = Sequence[tuple[PooledWindows, tuple[PolicyScore, ...]]]
 _HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")
 _RIGHT = frozenset({"MEAN USD", "OF OD", "OVER", "EFF N", "LATE"})
 _WIDTHS = {"POLICY": 13, "LESS": 9}
@@ -35,18 +35,18 @@ def policies() -> str:
     others: dict[str, list[str]] = {}
     for alias, name in ALIASES.items():
         others.setdefault(name, []).append(alias)
-    also = wrapped("also called: " + ", ".join(f"{name} ({', '.join(aliases)})" for name, aliases in others.items()))
+    also = wrap_text("also called: " + ", ".join(f"{name} ({', '.join(aliases)})" for name, aliases in others.items()))
     notes = (
         "sees: what is available is free to know, in every zone at every tick",
         "asks: knows what zones answered; a probe that finds spot is billed for a minute",
         "with --probes all ask; else those that can do both see",
         also,
-        wrapped("`policy: greedy` of a deploy file is another one, which does not wait: docs/policies.md"),
+        wrap_text("`policy: greedy` of a deploy file is another one, which does not wait: docs/policies.md"),
     )
-    return "\n".join([columns(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}), "", *notes])
+    return "\n".join([format_table(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}), "", *notes])
 
 
-def title(cell: Cell) -> str:
+def title(cell: BacktestCell) -> str:
     """Return job, deadline and place of a cell in one line."""
     task = cell.task
     deadline, launch = (format_duration(timedelta(seconds=s)) for s in (task.deadline_s, task.changeover_s))
@@ -56,7 +56,7 @@ def title(cell: Cell) -> str:
     return f"{job}{gang} in {deadline}, launch {launch}{moved}, {cell.place}"
 
 
-def difference(score: Score) -> str:
+def difference(score: PolicyScore) -> str:
     """Return a difference, such as ``-0.019 [-0.028, -0.012]``, without interval if there is only one stretch."""
     gap = score.difference
     if gap is None:
@@ -66,7 +66,7 @@ def difference(score: Score) -> str:
     return f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
 
 
-def cells_of(score: Score) -> tuple[str, ...]:
+def cells_of(score: PolicyScore) -> tuple[str, ...]:
     """Return the row of a policy."""
     return (
         score.policy,
@@ -80,7 +80,7 @@ def cells_of(score: Score) -> tuple[str, ...]:
     )
 
 
-def table(scored: Judged, windows: Windows) -> str:
+def table(scored: ScoredCells, windows: WindowLayout) -> str:
     """Return one block of text per cell, with a legend."""
     blocks = []
     for pooled, scores in scored:
@@ -89,20 +89,20 @@ def table(scored: Judged, windows: Windows) -> str:
         rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
         rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
         count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
-        blocks.append(f"{wrapped(title(pooled.cell))}\n{count}\n\n{columns(_HEADER, rows, _RIGHT, _WIDTHS)}")
+        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{format_table(_HEADER, rows, _RIGHT, _WIDTHS)}")
     return "\n\n".join([*blocks, _legend(windows)])
 
 
-def _legend(windows: Windows) -> str:
+def _legend(windows: WindowLayout) -> str:
     learns = f"learned from the blocks before, {windows.blocks} in all" if windows.blocks > 1 else "nothing learned"
-    return wrapped(
+    return wrap_text(
         "OF OD: of on-demand from the start. OVER: the least that was possible, known afterwards. DIFFERENCE: to LESS, "
         "the cheapest of the others, on the same windows, as a share of on-demand; interval by resampling stretches. "
         f"Windows every {format_duration(timedelta(seconds=windows.every_s))}; {learns}."
     )
 
 
-def as_json(scored: Judged, windows: Windows) -> str:
+def as_json(scored: ScoredCells, windows: WindowLayout) -> str:
     """Return everything in the table, unrounded, as JSON."""
     content = {
         "blocks": windows.blocks,
@@ -112,7 +112,7 @@ def as_json(scored: Judged, windows: Windows) -> str:
     return json.dumps(content, indent=2)
 
 
-def _cell(pooled: Pooled, scores: Sequence[Score]) -> dict[str, Any]:
+def _cell(pooled: PooledWindows, scores: Sequence[PolicyScore]) -> dict[str, Any]:
     cell = pooled.cell
     return {
         **_task(cell),
@@ -127,7 +127,7 @@ def _cell(pooled: Pooled, scores: Sequence[Score]) -> dict[str, Any]:
     }
 
 
-def _task(cell: Cell) -> dict[str, Any]:
+def _task(cell: BacktestCell) -> dict[str, Any]:
     task = cell.task
     return {
         "job": cell.job,
@@ -141,7 +141,7 @@ def _task(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _policy(score: Score) -> dict[str, Any]:
+def _policy(score: PolicyScore) -> dict[str, Any]:
     gap = score.difference
     return {
         "policy": score.policy,
@@ -165,7 +165,7 @@ def _policy(score: Score) -> dict[str, Any]:
     }
 
 
-def rows(pools: Sequence[Pooled]) -> str:
+def rows(pools: Sequence[PooledWindows]) -> str:
     """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -195,7 +195,7 @@ def rows(pools: Sequence[Pooled]) -> str:
     return stream.getvalue()
 
 
-def _windows(pooled: Pooled, name: str, played: Played) -> list[tuple[object, ...]]:
+def _windows(pooled: PooledWindows, name: str, played: WindowOutcomes) -> list[tuple[object, ...]]:
     count = pooled.start.size
     sites = [pooled.cell.sites[number].name for number in pooled.site.tolist()]
     return list(

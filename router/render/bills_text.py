@@ -7,9 +7,9 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from router.render.tables import columns, wrapped
-from router.showback.bills import Bill, Fall, Gap, Standing
-from router.showback.focus.counts import Finding
+from router.render.tables import format_table, wrap_text
+from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
+from router.showback.focus.counts import FocusFinding
 from router.showback.focus.rules import RULES
 
 _WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
@@ -19,17 +19,17 @@ _ID = "bill-"
 _DIGITS = 8
 
 
-def plain(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return text of a bill with unprintable characters replaced, so that a terminal cannot obey them."""
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def money(text: str | None) -> str:
+def format_amount_text(text: str | None) -> str:
     """Return an amount such as ``1,234.56``, rounded to hundredths; empty if it is unknown."""
     return "" if text is None else f"{Decimal(text):,.2f}"
 
 
-def period(bill: Bill) -> str:
+def format_period(bill: ImportedBill) -> str:
     """Return the billing period: ``2026-11`` for a month, else the day it begins."""
     if bill.start is None:
         return ""
@@ -37,79 +37,83 @@ def period(bill: Bill) -> str:
     return bill.start[:7] if month else bill.start[:10]
 
 
-def table(standings: list[Standing]) -> str:
+def table(standings: list[BillStanding]) -> str:
     """Return a table with one row per bill and currency."""
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
         (
             _short(s.bill.id),
-            plain(s.bill.issuer or s.bill.label),
-            plain(s.bill.account or ""),
-            period(s.bill),
+            escape_unprintable(s.bill.issuer or s.bill.label),
+            escape_unprintable(s.bill.account or ""),
+            format_period(s.bill),
             str(s.bill.rows),
-            money(sums["BilledCost"]),
+            format_amount_text(sums["BilledCost"]),
             currency,
             _replacement(s),
         )
         for s in standings
         for currency, sums in s.bill.sums.items()
     ]
-    return columns(header, rows, _RIGHT, _WIDTHS)
+    return format_table(header, rows, _RIGHT, _WIDTHS)
 
 
 def _short(identity: str) -> str:
     return identity.removeprefix(_ID)[:_DIGITS]
 
 
-def _replacement(standing: Standing) -> str:
+def _replacement(standing: BillStanding) -> str:
     return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
 
 
-def whose(bill: Bill) -> str:
+def describe_bill(bill: ImportedBill) -> str:
     """Return issuer, account and period of a bill, such as ``AWS, 111122223333, 2026-11``."""
-    words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", period(bill))
-    return ", ".join(plain(word) for word in words if word)
+    words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", format_period(bill))
+    return ", ".join(escape_unprintable(word) for word in words if word)
 
 
-def fall_lines(before: Bill, after: Bill, found: tuple[Fall, ...]) -> Iterator[str]:
+def fall_lines(before: ImportedBill, after: ImportedBill, found: tuple[BillDecrease, ...]) -> Iterator[str]:
     """Yield a line with both figures for each count or sum that is lower than in the bill before."""
     for each in found:
         if each.what == "rows":
-            yield f"{whose(after)}: rows fall from {before.rows:,} to {after.rows:,}"
+            yield f"{describe_bill(after)}: rows fall from {before.rows:,} to {after.rows:,}"
         else:
             kind = each.what.removesuffix("Cost").lower()
-            change = f"{kind} cost falls from {money(each.before)} to {money(each.after)} {plain(each.currency)}"
-            yield f"{whose(after)}: {change}".rstrip()
+            old, new = format_amount_text(each.before), format_amount_text(each.after)
+            change = f"{kind} cost falls from {old} to {new} {escape_unprintable(each.currency)}"
+            yield f"{describe_bill(after)}: {change}".rstrip()
 
 
-def sums_of(bill: Bill) -> str:
+def format_sums(bill: ImportedBill) -> str:
     """Return rows and billed costs, such as ``220 rows, 9,282.35 USD billed``."""
-    amounts = [f"{money(sums['BilledCost']) or 'unknown'} {plain(code)} billed" for code, sums in bill.sums.items()]
+    amounts = [
+        f"{format_amount_text(sums['BilledCost']) or 'unknown'} {escape_unprintable(code)} billed"
+        for code, sums in bill.sums.items()
+    ]
     return ", ".join([f"{bill.rows:,} rows", *amounts])
 
 
-def gap_lines(gaps: tuple[Gap, ...]) -> Iterator[str]:
+def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:
     """Yield one line per kind of gap with its count; absent optional columns share one line."""
     for name in dict.fromkeys(gap.file for gap in gaps):
         of_file = [gap for gap in gaps if gap.file == name]
-        yield f"{plain(name)}:"
+        yield f"{escape_unprintable(name)}:"
         absent = [gap.column for gap in of_file if gap.rule == "absent-column"]
         if absent:
-            yield wrapped(f"not in the file: {', '.join(absent)}", "  ")
+            yield wrap_text(f"not in the file: {', '.join(absent)}", "  ")
         for gap in of_file:
             if gap.rule != "absent-column":
-                finding = Finding(gap.rule, gap.column, gap.row, gap.line, gap.value)
+                finding = FocusFinding(gap.rule, gap.column, gap.row, gap.line, gap.value)
                 what = finding.what if gap.rule in RULES else gap.rule
                 often = "" if gap.row is None else f" ({_count(gap)})"
-                yield wrapped(f"{plain(gap.column)} {what}{often}", "  ")
+                yield wrap_text(f"{escape_unprintable(gap.column)} {what}{often}", "  ")
 
 
-def _count(gap: Gap) -> str:
+def _count(gap: BillGap) -> str:
     place = f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
     return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
 
 
-def as_record(standing: Standing) -> dict[str, Any]:
+def as_record(standing: BillStanding) -> dict[str, Any]:
     """Return the record of a bill for JSON."""
     bill, delivery = standing.bill, standing.delivery
     return {

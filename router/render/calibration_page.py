@@ -8,8 +8,8 @@ from typing import Final
 
 from router.render import svg
 from router.render.calibration_text import as_table
-from router.render.web_page import document
-from router.spot.availability.calibration import CURVE, Judged
+from router.render.web_page import html_document
+from router.spot.availability.calibration import CURVE, CalibrationReport
 
 _SIDE, _LEFT, _TOP, _GAP = 240, 52, 30, 90
 _BARS: Final = 80
@@ -24,7 +24,9 @@ tenth of their quotes; all should reach the dashed line. eff: number of independ
 middle 80 % of the median quote; loss: continuous ranked probability score; both as shares of the mean outcome.</p>"""
 
 
-def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[str, Sequence[Judged]]) -> str:
+def calibration_page(
+    shown: Mapping[str, Sequence[CalibrationReport]], all_rows: Mapping[str, Sequence[CalibrationReport]]
+) -> str:
     """Return the page.
 
     ``shown`` holds the rows of each diagram by data set, ``all_rows`` those of the tables.
@@ -34,10 +36,10 @@ def calibration_page(shown: Mapping[str, Sequence[Judged]], all_rows: Mapping[st
         f"<h2>Table: {html.escape(where)}</h2>\n<pre>{html.escape(as_table(rows))}</pre>"
         for where, rows in all_rows.items()
     ]
-    return document("Calibration of quotes", _STYLE, "\n".join([_ABOUT, *parts]))
+    return html_document("Calibration of quotes", _STYLE, "\n".join([_ABOUT, *parts]))
 
 
-def picture(rows: Sequence[Judged]) -> str:
+def picture(rows: Sequence[CalibrationReport]) -> str:
     """Return one diagram per quoted quantity, side by side, with histograms below and a legend."""
     whats = list(dict.fromkeys(row.what for row in rows))
     names = list(dict.fromkeys(row.name for row in rows))
@@ -58,7 +60,7 @@ def picture(rows: Sequence[Judged]) -> str:
     return svg.picture("Calibration of quotes", wide, high, drawn, alone=True)
 
 
-def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str]) -> str:
+def _diagram(x: int, what: str, rows: Sequence[CalibrationReport], colour: Mapping[str, str]) -> str:
     low = _TOP + _SIDE
     parts = [f'<rect x="{x}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#999"/>']
     parts.append(f'<line x1="{x}" y1="{low}" x2="{x + _SIDE}" y2="{_TOP}" stroke="#999" stroke-dasharray="5 4"/>')
@@ -78,7 +80,7 @@ def _diagram(x: int, what: str, rows: Sequence[Judged], colour: Mapping[str, str
     return "\n".join(parts)
 
 
-def _bars(x: int, y: int, row: Judged, colour: Mapping[str, str]) -> str:
+def _bars(x: int, y: int, row: CalibrationReport, colour: Mapping[str, str]) -> str:
     each, most = _SIDE / len(row.bars), max(0.2, *row.bars)
     parts = [svg.text(x, y + 10, row.name)]
     for i, share in enumerate(row.bars):

@@ -6,10 +6,10 @@ import csv
 import io
 from collections.abc import Sequence
 
-from router.spot.availability.calibration import LEVELS, Judged
+from router.spot.availability.calibration import LEVELS, CalibrationReport
 
 
-def as_table(rows: Sequence[Judged]) -> str:
+def as_table(rows: Sequence[CalibrationReport]) -> str:
     """Return one line per kind of quote.
 
     It shows for each level the share that held with its 90 % interval, then the sharpness of the quotes.
@@ -20,7 +20,7 @@ def as_table(rows: Sequence[Judged]) -> str:
     return "\n".join([head, *(_line(row, size) for row in rows)])
 
 
-def _line(row: Judged, size: int) -> str:
+def _line(row: CalibrationReport, size: int) -> str:
     effective = min(c.held.effective for c in row.covered)
     shares = "".join(
         f"{f'{c.held.mean:5.1%} [{c.held.low:3.0%},{c.held.high:4.0%}]' + ('' if c.is_in else ' !'):20}"
@@ -29,7 +29,7 @@ def _line(row: Judged, size: int) -> str:
     return f"{row.name:{size}}  {row.what:6} {row.count:6,} {effective:5.0f}  {shares}{row.width:7.3f}{row.loss:7.4f}"
 
 
-def as_csv(rows: Sequence[Judged]) -> str:
+def as_csv(rows: Sequence[CalibrationReport]) -> str:
     """Return the same as CSV, one row per kind of quote and level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

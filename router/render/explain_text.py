@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pricing.money import Usd
-from router.planning.changes import main_place
+from router.planning.changes import main_placement
 from router.planning.plan import Alternative, JobSummary, Line, Plan
-from router.render.plan_text import worth_of
-from router.render.tables import MARKETS, columns, dollars, small_dollars, stamp, wrapped
+from router.render.plan_text import describe_shadow_price
+from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
 
 _DROPPED = {
     "advisory": "cannot be ordered from here",
@@ -31,32 +31,32 @@ def plan_text(plan: Plan) -> str:
     parts = [_summary(plan, job) for job in plan.jobs]
     if plan.shadow_prices:
         lines = ["What more of a limit would bring over the plan:"]
-        lines += [wrapped(f"{worth_of(price)}: {price.limit}", "  ") for price in plan.shadow_prices]
+        lines += [wrap_text(f"{describe_shadow_price(price)}: {price.limit}", "  ") for price in plan.shadow_prices]
         parts.append("\n".join(lines))
     parts.append("stepfare explain FILE JOB says more of one job")
     return "\n\n".join(parts) + "\n"
 
 
 def _summary(plan: Plan, job: JobSummary) -> str:
-    place = main_place(plan.lines, job.job)
+    place = main_placement(plan.lines, job.job)
     if place is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
-        return wrapped(f"{job.job}: left out: {unplaced.reason}")
-    text = f"{job.job}: {place}, {dollars(job.cost_usd)}"
+        return wrap_text(f"{job.job}: left out: {unplaced.reason}")
+    text = f"{job.job}: {place}, {format_usd(job.cost_usd)}"
     if job.runner_up is not None:
         text += f"; {_compare(job, job.runner_up)}"
     costly_rules = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
     if costly_rules:
-        text += "; " + ", ".join(f"its {c.rule} costs {dollars(c.saving_usd)}" for c in costly_rules)
-    return wrapped(text)
+        text += "; " + ", ".join(f"its {c.rule} costs {format_usd(c.saving_usd)}" for c in costly_rules)
+    return wrap_text(text)
 
 
 def _compare(job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
     name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
     if more.nanos < 0:
-        return f"{name} would save {dollars(-more)} but {second.lacks}"
-    return f"next best {name}, {dollars(more)} dearer"
+        return f"{name} would save {format_usd(-more)} but {second.lacks}"
+    return f"next best {name}, {format_usd(more)} dearer"
 
 
 def job_text(plan: Plan, name: str, quoted: str = "") -> str:
@@ -72,17 +72,17 @@ def job_text(plan: Plan, name: str, quoted: str = "") -> str:
         parts.append(_lines(lines))
     moves = [m for m in plan.moves if m.job == name]
     if moves:
-        rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", dollars(m.cost_usd)) for m in moves]
-        parts.append(columns(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
+        rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
+        parts.append(format_table(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
     if job.alternatives:
         parts.append(_alternatives(job))
     parts += _rules(job)
     if job.dropped:
         parts.append(_dropped(job))
     if job.notes:
-        parts.append("\n".join(["What to doubt", *(wrapped(note, "  ") for note in job.notes)]))
+        parts.append("\n".join(["What to doubt", *(wrap_text(note, "  ") for note in job.notes)]))
     if quoted:
-        parts.append(wrapped(quoted))
+        parts.append(wrap_text(quoted))
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,24 +90,25 @@ def _result(plan: Plan, job: JobSummary) -> str:
     head = [f"{job.job} (team {job.team})"]
     if job.finish is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
-        head.append(wrapped(f"left out: {unplaced.reason}", "  "))
+        head.append(wrap_text(f"left out: {unplaced.reason}", "  "))
         head += [
-            wrapped(
-                f"it would fit with {r.change}: {r.detail}" + (f" ({dollars(r.cost_usd)})" if r.cost_usd else ""), "  "
+            wrap_text(
+                f"it would fit with {r.change}: {r.detail}" + (f" ({format_usd(r.cost_usd)})" if r.cost_usd else ""),
+                "  ",
             )
             for r in unplaced.relaxations
         ]
         return "\n".join(head)
-    head.append(f"  {job.steps:,} steps for {dollars(job.cost_usd)}, {small_dollars(job.usd_per_step)} $/step")
+    head.append(f"  {job.steps:,} steps for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
     if job.deadline is not None and job.on_time_probability is not None:
         head.append(
-            f"  reserved until {stamp(job.finish)}, deadline {stamp(job.deadline)}; "
+            f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
             f"{job.on_time_probability:.1%} sure to be\n  done in the time reserved ({job.confidence:.0%} asked)"
         )
     else:
-        head.append(f"  until about {stamp(job.finish)}, no deadline")
+        head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
     if job.runner_up is not None:
-        head.append(wrapped(_compare(job, job.runner_up), "  "))
+        head.append(wrap_text(_compare(job, job.runner_up), "  "))
     return "\n".join(head)
 
 
@@ -119,19 +120,19 @@ def _lines(lines: list[Line]) -> str:
             f"{x.machines}x {x.instance_type}",
             MARKETS[x.market],
             f"{float(x.hours):,.2f}",
-            dollars(Usd(x.usd_per_hour.nanos)),
-            dollars(x.cost_usd),
+            format_usd(Usd(x.usd_per_hour.nanos)),
+            format_usd(x.cost_usd),
         )
         for x in lines
     ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
-    text = columns(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
+    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
     first = lines[0]
     share = first.on_time_steps_per_hour / first.steps_per_hour
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
     if share < 0.9999:
         speed += f"; time is reserved at {first.on_time_steps_per_hour:,.5g} steps/h so that the deadline holds"
-    return f"{text}\n{wrapped(speed, '  ')}\n{wrapped(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
+    return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
 
 
 def _alternatives(job: JobSummary) -> str:
@@ -140,20 +141,20 @@ def _alternatives(job: JobSummary) -> str:
             f"{a.cloud}/{a.region}",
             f"{a.machines}x {a.instance_type}",
             MARKETS[a.market],
-            dollars(a.cost_usd),
+            format_usd(a.cost_usd),
             _signed(a.cost_usd - job.cost_usd) if job.finish else "",
             str(number) if a.lacks else "",
         )
         for number, a in enumerate(job.alternatives, start=1)
     ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
-    text = columns(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
-    lacks = [wrapped(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
+    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
+    lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
     return "\n".join([text, *lacks])
 
 
 def _signed(amount: Usd) -> str:
-    return ("+" if amount.nanos >= 0 else "") + dollars(amount)
+    return ("+" if amount.nanos >= 0 else "") + format_usd(amount)
 
 
 def _rules(job: JobSummary) -> list[str]:
@@ -162,7 +163,7 @@ def _rules(job: JobSummary) -> list[str]:
     lines = ["What its rules cost, the other jobs held in place"]
     for rule in job.constraint_costs:
         if rule.saving_usd.nanos:
-            lines.append(wrapped(f"{rule.rule}: {dollars(rule.saving_usd)}, else {rule.instead}", "  "))
+            lines.append(wrap_text(f"{rule.rule}: {format_usd(rule.saving_usd)}, else {rule.instead}", "  "))
         else:
             lines.append(f"  {rule.rule}: nothing")
     return ["\n".join(lines)]
@@ -171,7 +172,7 @@ def _rules(job: JobSummary) -> list[str]:
 def _dropped(job: JobSummary) -> str:
     lines = ["Offers that cannot serve it"]
     lines += [
-        wrapped(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
+        wrap_text(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
         for row in job.dropped
     ]
     return "\n".join(lines)

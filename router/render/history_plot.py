@@ -14,11 +14,11 @@ from pricing.money import UsdPerHour
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.prices.history import Selection
-from router.prices.history_stats import Bucketed, SeriesName, SeriesStats, bucketed, price_steps
+from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats, read_buckets, read_price_steps
 from router.render.history_page import page
-from router.render.history_text import Shown, place
+from router.render.history_text import HistoryView, format_place
 from router.render.svg import COLOURS
-from router.render.web_page import put
+from router.render.web_page import write_page_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def check(file: Path) -> None:
         raise console.CommandError("--plot needs matplotlib, which is not installed", remedy=remedy) from None
 
 
-def draw(file: Path, folder: Path, shown: Shown) -> None:
+def draw(file: Path, folder: Path, shown: HistoryView) -> None:
     """Plot the first series of ``shown`` into the file, which is written atomically."""
     drawable = [s for s in shown.series if s.last is not None or s.observations]
     if not drawable:
@@ -65,21 +65,21 @@ def draw(file: Path, folder: Path, shown: Shown) -> None:
     stream = io.BytesIO()
     if file.suffix.lower() == ".png":
         _save(figure, stream, "png", {"Software": None})
-        put(file, stream.getvalue())
+        write_page_file(file, stream.getvalue())
     else:
         _save(figure, stream, "svg", {"Creator": None, "Date": None, "Format": None, "Type": None})
-        put(file, page(shown, stream.getvalue().decode()).encode())
+        write_page_file(file, page(shown, stream.getvalue().decode()).encode())
 
 
-def make_figure(folder: Path, shown: Shown) -> Figure:
+def make_figure(folder: Path, shown: HistoryView) -> Figure:
     """Return a figure with prices on top and, where stock was observed, one strip per series below."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
     selection = _select_series(shown.series)
-    steps = price_steps(folder, selection, shown.since, shown.until)
-    begin = _start(shown, steps, bucketed(folder, selection, shown.since, shown.until, STRIP))
-    stock = bucketed(folder, selection, begin, shown.until, STRIP)
+    steps = read_price_steps(folder, selection, shown.since, shown.until)
+    begin = _start(shown, steps, read_buckets(folder, selection, shown.since, shown.until, STRIP))
+    stock = read_buckets(folder, selection, begin, shown.until, STRIP)
     shown = replace(shown, since=begin)
     watched = [s for s in shown.series if s.observations]
     priced = [s for s in shown.series if s.last is not None]
@@ -107,7 +107,9 @@ def _select_series(series: Sequence[SeriesStats]) -> Selection:
     )
 
 
-def _prices(ax: Axes, shown: Shown, series: Sequence[SeriesStats], steps: Mapping[SeriesName, Sequence[Step]]) -> None:
+def _prices(
+    ax: Axes, shown: HistoryView, series: Sequence[SeriesStats], steps: Mapping[SeriesName, Sequence[Step]]
+) -> None:
     for s in series:
         times: Any = [at for at, _ in steps[s.name]] + [shown.until]
         dollars = [price.dollars() for _, price in steps[s.name]]
@@ -122,7 +124,7 @@ def _prices(ax: Axes, shown: Shown, series: Sequence[SeriesStats], steps: Mappin
 
 
 def _stock(
-    ax: Axes, shown: Shown, series: Sequence[SeriesStats], shares: dict[SeriesName, Sequence[float | None]]
+    ax: Axes, shown: HistoryView, series: Sequence[SeriesStats], shares: dict[SeriesName, Sequence[float | None]]
 ) -> None:
     from matplotlib import colormaps
     from matplotlib.dates import date2num
@@ -144,7 +146,9 @@ def _stock(
     bar.set_label("found machines\n(grey: nobody looked)")
 
 
-def _start(shown: Shown, steps: Mapping[SeriesName, Sequence[Step]], stock: Mapping[SeriesName, Bucketed]) -> datetime:
+def _start(
+    shown: HistoryView, steps: Mapping[SeriesName, Sequence[Step]], stock: Mapping[SeriesName, BucketedSeries]
+) -> datetime:
     """Return the start of the chart, which is that of the earliest series."""
     length = shown.until - shown.since
     begins = [series_steps[0][0] for series_steps in steps.values()]
@@ -157,7 +161,7 @@ def _start(shown: Shown, steps: Mapping[SeriesName, Sequence[Step]], stock: Mapp
     return first if first < shown.until else shown.since
 
 
-def _time_axis(ax: Axes, shown: Shown) -> None:
+def _time_axis(ax: Axes, shown: HistoryView) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
@@ -173,13 +177,13 @@ def _time_axis(ax: Axes, shown: Shown) -> None:
     ax.set_xlabel("UTC")
 
 
-def _line_style(shown: Shown, name: SeriesName) -> tuple[str, str]:
+def _line_style(shown: HistoryView, name: SeriesName) -> tuple[str, str]:
     index = [s.name for s in shown.series].index(name)
     return COLOURS[index % len(COLOURS)], DASHES[index // 2 % len(DASHES)]
 
 
 def _parts(series: SeriesStats) -> tuple[str, str, str, str]:
-    return (place(series), series.instance_type, series.market.value.replace("_", " "), series.source)
+    return (format_place(series), series.instance_type, series.market.value.replace("_", " "), series.source)
 
 
 def _shared(series: Sequence[SeriesStats]) -> list[bool]:
@@ -196,7 +200,7 @@ def _common(series: Sequence[SeriesStats]) -> str:
 def _label(s: SeriesStats, among: Sequence[SeriesStats]) -> str:
     """Return the values that tell a series from the others."""
     parts = [part for part, same in zip(_parts(s), _shared(among), strict=True) if not same and part]
-    return ", ".join(parts) or place(s)
+    return ", ".join(parts) or format_place(s)
 
 
 def _save(figure: Figure, stream: io.BytesIO, kind: str, metadata: dict[str, None]) -> None:

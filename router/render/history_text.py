@@ -10,33 +10,33 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import UsdPerHour
-from router.prices.history_stats import Bucketed, SeriesName, SeriesStats
-from router.render.offers_rows import cents
+from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
+from router.render.offers_rows import format_price
 from router.render.sparkline import sparkline
-from router.render.tables import MARKETS, WIDTH, columns, stamp
+from router.render.tables import MARKETS, WIDTH, format_table, format_timestamp
 
 SCHEMA_VERSION = 1
-NARROW, BROAD = 8, 40
+NARROW_BUCKETS, WIDE_BUCKETS = 8, 40
 _RIGHT = frozenset({"LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "LOOKS", "SCORE"})
 _LEAST = {"MACHINE": 11, "PLACE": 14}
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class HistoryView:
     """Series to show between two moments; ``trends`` holds the bucketed values for sparklines."""
 
     since: datetime
     until: datetime
     series: tuple[SeriesStats, ...]
-    trends: Mapping[SeriesName, Bucketed]
+    trends: Mapping[SeriesName, BucketedSeries]
 
 
-def table(shown: Shown) -> str:
+def table(shown: HistoryView) -> str:
     """Return a table of at most 80 columns, with a legend."""
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
-            place(s),
+            format_place(s),
             s.instance_type,
             MARKETS[s.market.value],
             _price(s.last),
@@ -51,15 +51,15 @@ def table(shown: Shown) -> str:
     ]
     places = {s.name[:5] for s in shown.series}
     legend = [
-        f"{stamp(shown.since)} to {stamp(shown.until)}; dollars an hour of one machine",
+        f"{format_timestamp(shown.since)} to {format_timestamp(shown.until)}; dollars an hour of one machine",
         "MEAN over time; MOVES: price changes; STOCK: observations that found machines",
     ]
     if len(places) < len(rows):
         legend.append("a place with two rows has prices from two sources, -o wide names them")
-    return "\n".join([columns(header, rows, _RIGHT, _column_widths(header, rows)), "", *legend]) + "\n"
+    return "\n".join([format_table(header, rows, _RIGHT, _column_widths(header, rows)), "", *legend]) + "\n"
 
 
-def wide(shown: Shown) -> str:
+def wide(shown: HistoryView) -> str:
     """Return a table of all fields, as wide as needed."""
     header = (
         "PLACE",
@@ -79,11 +79,11 @@ def wide(shown: Shown) -> str:
     )
     rows = [
         (
-            place(s),
+            format_place(s),
             s.instance_type,
             s.market.value,
             _price(s.last),
-            "" if s.last_at is None else stamp(s.last_at),
+            "" if s.last_at is None else format_timestamp(s.last_at),
             _price(s.least),
             _price(s.most),
             _price(s.mean),
@@ -96,26 +96,26 @@ def wide(shown: Shown) -> str:
         )
         for s in shown.series
     ]
-    return columns(header, rows, _RIGHT, {}) + "\n"
+    return format_table(header, rows, _RIGHT, {}) + "\n"
 
 
-def as_json(shown: Shown) -> str:
+def as_json(shown: HistoryView) -> str:
     """Return a JSON object with ``schema_version``, the period and the series."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "since": shown.since.isoformat(),
         "now": shown.until.isoformat(),
-        "series": [record(series) for series in shown.series],
+        "series": [series_record(series) for series in shown.series],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_csv(shown: Shown) -> str:
+def as_csv(shown: HistoryView) -> str:
     """Return CSV with one row per series and the fields of the JSON records; unknown values are blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(record(series) for series in shown.series)
+    writer.writerows(series_record(series) for series in shown.series)
     return stream.getvalue()
 
 
@@ -139,7 +139,7 @@ FIELDS = (
 )
 
 
-def record(series: SeriesStats) -> dict[str, str | int | float | None]:
+def series_record(series: SeriesStats) -> dict[str, str | int | float | None]:
     """Return the record of a series for JSON and CSV; money is an exact decimal string, the mean to the nano-dollar."""
 
     def exact(price: UsdPerHour | None) -> str | None:
@@ -165,7 +165,7 @@ def record(series: SeriesStats) -> dict[str, str | int | float | None]:
     }
 
 
-def place(series: SeriesStats) -> str:
+def format_place(series: SeriesStats) -> str:
     """Return a place such as ``aws/us-east-1a``: the zone if its name contains the region, else both."""
     zone = series.zone or series.region
     return f"{series.cloud}/{zone if zone.startswith(series.region) else f'{series.region}/{zone}'}"
@@ -179,14 +179,14 @@ def cells(series: SeriesStats) -> tuple[str, str, str, str, str]:
 
 
 def _price(price: UsdPerHour | None) -> str:
-    return "" if price is None else cents(price)
+    return "" if price is None else format_price(price)
 
 
 def _share(share: float | None) -> str:
     return "" if share is None else f"{share:.0%}"
 
 
-def _trend(shown: Shown, series: SeriesStats) -> str:
+def _trend(shown: HistoryView, series: SeriesStats) -> str:
     """Return a sparkline of the price over time, or of the stock if there is no price."""
     trend = shown.trends.get(series.name)
     if trend is None:

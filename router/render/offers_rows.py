@@ -17,7 +17,7 @@ from pricing.offers import Offer
 from pricing.places import Market
 
 
-class SortKey(StrEnum):
+class OfferSortKey(StrEnum):
     """Sort key of offers, cheapest first."""
 
     ACCELERATOR_HOUR = "accelerator-hour"
@@ -25,7 +25,7 @@ class SortKey(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class OfferFilters:
     """Filters of offers; an empty tuple or None lets all pass."""
 
     clouds: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownOffer:
+class OfferRow:
     """An offer with values computed from its machine and today's date."""
 
     offer: Offer
@@ -55,24 +55,26 @@ class ShownOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class OfferSelection:
     """Selected offers: ``rows`` to show, the number ``matching`` the filters, and the number only ``too_old``."""
 
-    rows: tuple[ShownOffer, ...]
+    rows: tuple[OfferRow, ...]
     matching: int
     too_old: int
 
 
-def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: int = 0) -> Selected:
+def select_offers(
+    book: PriceBook, filters: OfferFilters, sort: OfferSortKey, today: date, rows: int = 0
+) -> OfferSelection:
     """Return the offers that pass the filters, cheapest first (ties by key): the first ``rows``, or all for 0.
 
     An undated offer fails any maximum age. The age of an "on or after" date is counted from that day, so it is never
     too low.
     """
-    passes = None if replace(filters, max_age=None) == Filters() else _OfferFilter(book, filters)
+    passes = None if replace(filters, max_age=None) == OfferFilters() else _OfferFilter(book, filters)
     machines = {(m.cloud, m.instance_type): m for m in book.machines}
     oldest = None if filters.max_age is None else today - filters.max_age
-    by_hour = sort is SortKey.HOUR
+    by_hour = sort is OfferSortKey.HOUR
     divided = cache(divide_half_even)
     matches: list[tuple[int, Offer]] = []
     too_old = 0
@@ -88,18 +90,18 @@ def select(book: PriceBook, filters: Filters, sort: SortKey, today: date, rows: 
     # Offers of a book are ordered by key, and both ways of sorting are stable.
     cheapest = heapq.nsmallest(rows, matches, key=itemgetter(0)) if rows else sorted(matches, key=itemgetter(0))
     shown = tuple(_build_row(offer, machines[(offer.cloud, offer.instance_type)], today) for _, offer in cheapest)
-    return Selected(shown, len(matches), too_old)
+    return OfferSelection(shown, len(matches), too_old)
 
 
-def _build_row(offer: Offer, machine: Machine, today: date) -> ShownOffer:
+def _build_row(offer: Offer, machine: Machine, today: date) -> OfferRow:
     per_accelerator = UsdPerHour(divide_half_even(offer.usd_per_hour.nanos, machine.accelerator_count))
-    return ShownOffer(offer, machine, per_accelerator, offer.age_days(today))
+    return OfferRow(offer, machine, per_accelerator, offer.age_days(today))
 
 
 class _OfferFilter:
     """Filter of offers that evaluates regions and machine types once, not for each offer."""
 
-    def __init__(self, book: PriceBook, filters: Filters) -> None:
+    def __init__(self, book: PriceBook, filters: OfferFilters) -> None:
         self._filters = filters
         regions = {name.lower() for name in filters.regions}
         self._regions = {
@@ -130,7 +132,7 @@ def _matches_any(wanted: Iterable[str], name: str) -> bool:
     return not wanted or name.lower() in wanted
 
 
-def unknown_names(book: PriceBook, filters: Filters) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def unknown_names(book: PriceBook, filters: OfferFilters) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """Return the filter values that the book does not know, as (option, value, known values)."""
     known = {
         "cloud": (filters.clouds, {r.id.cloud for r in book.regions}),
@@ -146,19 +148,19 @@ def unknown_names(book: PriceBook, filters: Filters) -> tuple[tuple[str, str, tu
     )
 
 
-def cents(price: UsdPerHour) -> str:
+def format_price(price: UsdPerHour) -> str:
     """Return a price with four decimals below ten dollars and two above; json and csv carry exact figures."""
     step = 100_000 if price.nanos < 10_000_000_000 else 10_000_000
     rounded = divide_half_even(price.nanos, step)
     return f"{rounded / 10_000:.4f}" if step == 100_000 else f"{rounded / 100:.2f}"
 
 
-def sources_of(shown: Sequence[ShownOffer]) -> tuple[str, ...]:
+def distinct_sources(shown: Sequence[OfferRow]) -> tuple[str, ...]:
     """Return the distinct sources in order of appearance; the table refers to them by number."""
     return tuple(dict.fromkeys(s.offer.source for s in shown))
 
 
-def record(shown: ShownOffer) -> dict[str, str | int | float | bool | None]:
+def offer_record(shown: OfferRow) -> dict[str, str | int | float | bool | None]:
     """Return the record of an offer for JSON and CSV; money is an exact decimal string, unknown values are null."""
     offer, machine = shown.offer, shown.machine
     return {

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pricing.book import PriceBook
 from pricing.places import Market
-from router.render.offers_rows import ShownOffer, cents, record, sources_of
+from router.render.offers_rows import OfferRow, distinct_sources, format_price, offer_record
 
 WIDTH = 80
 SCHEMA_VERSION = 1
@@ -20,9 +20,9 @@ _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "r
 _SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
 
 
-def table(shown: Sequence[ShownOffer]) -> str:
+def table(shown: Sequence[OfferRow]) -> str:
     """Return a table of at most 80 columns; sources are numbered below, weak prices carry ``~``."""
-    sources = sources_of(shown)
+    sources = distinct_sources(shown)
     number = {source: str(i) for i, source in enumerate(sources, start=1)}
     rows = [
         {
@@ -30,8 +30,8 @@ def table(shown: Sequence[ShownOffer]) -> str:
             "MACHINE": s.offer.instance_type,
             "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
             "MARKET": _MARKETS[s.offer.market],
-            "$/GPU-H": ("~" if s.offer.weak else "") + cents(s.usd_per_accelerator_hour),
-            "$/H": cents(s.offer.usd_per_hour),
+            "$/GPU-H": ("~" if s.offer.weak else "") + format_price(s.usd_per_accelerator_hour),
+            "$/H": format_price(s.offer.usd_per_hour),
             "AGE": s.age,
             "SRC": number[s.offer.source],
         }
@@ -42,7 +42,7 @@ def table(shown: Sequence[ShownOffer]) -> str:
     return "\n".join([*_lines(rows, WIDTH), "", *legend]) + "\n"
 
 
-def wide(shown: Sequence[ShownOffer]) -> str:
+def wide(shown: Sequence[OfferRow]) -> str:
     """Return a table of all fields, as wide as needed."""
     rows = [
         {
@@ -50,8 +50,8 @@ def wide(shown: Sequence[ShownOffer]) -> str:
             "MACHINE": s.offer.instance_type,
             "GPUS": f"{s.machine.accelerator_count}x{s.machine.accelerator}",
             "MARKET": _MARKETS[s.offer.market],
-            "$/GPU-H": ("~" if s.offer.weak else "") + cents(s.usd_per_accelerator_hour),
-            "$/H": cents(s.offer.usd_per_hour),
+            "$/GPU-H": ("~" if s.offer.weak else "") + format_price(s.usd_per_accelerator_hour),
+            "$/H": format_price(s.offer.usd_per_hour),
             "AGE": s.age,
             "BAND": s.offer.interruption_band or "",
             "CAP": "" if s.offer.machines_cap is None else str(s.offer.machines_cap),
@@ -65,24 +65,24 @@ def wide(shown: Sequence[ShownOffer]) -> str:
     return "\n".join(_lines(rows, None)) + "\n"
 
 
-def as_json(shown: Sequence[ShownOffer], book: PriceBook, now: datetime) -> str:
+def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
     """Return a JSON object with ``schema_version``, the book's digest and the offers."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "book": {"digest": book.digest, "as_of": book.as_of.isoformat()},
         "now": now.isoformat(),
-        "offers": [record(s) for s in shown],
+        "offers": [offer_record(s) for s in shown],
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def as_csv(shown: Sequence[ShownOffer]) -> str:
+def as_csv(shown: Sequence[OfferRow]) -> str:
     """Return CSV with one row per offer and the fields of the JSON records; unknown values are blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, RECORD_FIELDS, lineterminator="\n")
     writer.writeheader()
     for s in shown:
-        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in record(s).items()})
+        writer.writerow({k: str(v).lower() if isinstance(v, bool) else v for k, v in offer_record(s).items()})
     return stream.getvalue()
 
 
@@ -109,7 +109,7 @@ RECORD_FIELDS = (
 )
 
 
-def _place(shown: ShownOffer) -> str:
+def _place(shown: OfferRow) -> str:
     offer = shown.offer
     return f"{offer.cloud}/{offer.zone or offer.region}"
 

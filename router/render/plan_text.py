@@ -5,14 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pricing.money import Usd
-from pricing.places import mixes_made_up
-from router.planning.changes import main_place
+from pricing.places import mixes_simulated_and_real
+from router.planning.changes import main_placement
 from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
 from router.planning.plan_json import plan_content
-from router.render.tables import MARKETS, columns, dollars, small_dollars, stamp, when, wrapped
+from router.render.tables import (
+    MARKETS,
+    format_day_time,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 
 _SHOWN_LIMITS = 5
-MIXED = "this plan mixes a made-up cloud (sandbox) with real ones: its total is no money that anybody would bill"
+MIXED_CLOUDS_WARNING = (
+    "this plan mixes a made-up cloud (sandbox) with real ones: its total is no money that anybody would bill"
+)
 
 
 def table(plan: Plan) -> str:
@@ -22,7 +32,7 @@ def table(plan: Plan) -> str:
     parts = [_head(plan)]
     if rows:
         widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
-        parts.append(columns(header, rows, frozenset({"$/STEP", "COST"}), widths))
+        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths))
     parts.append(_totals(plan))
     parts += _footnotes(plan)
     parts += _left_out(plan)
@@ -50,13 +60,13 @@ def wide(plan: Plan) -> str:
     )
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
-    parts = [_head(plan), columns(header, rows, right, {})]
+    parts = [_head(plan), format_table(header, rows, right, {})]
     if plan.moves:
-        moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, dollars(m.cost_usd)) for m in plan.moves]
+        moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, format_usd(m.cost_usd)) for m in plan.moves]
         parts.append(
-            columns(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
+            format_table(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
         )
-    mixed = [MIXED] if mixes_made_up(x.cloud for x in plan.lines) else []
+    mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
     parts += [_totals(plan), *mixed, *_unbounded(plan, "? "), *_left_out(plan), *_limits(plan)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
@@ -67,7 +77,7 @@ def _by_start(job: JobSummary) -> tuple[str, str]:
 
 def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     own = [x for x in plan.lines if x.job == job.job]
-    place = main_place(plan.lines, job.job)
+    place = main_placement(plan.lines, job.job)
     if place is None:
         return (job.job, "", "", "", "", "", "")
     kind = next(x.accelerator for x in own)
@@ -80,9 +90,9 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
         f"{place.cloud}/{place.region}",
         f"{place.accelerators}x{kind.removesuffix('GB')}",
         market,
-        when(job.start) + later,
-        small_dollars(job.usd_per_step),
-        weak + dollars(job.cost_usd).lstrip("$"),
+        format_day_time(job.start) + later,
+        format_step_price(job.usd_per_step),
+        weak + format_usd(job.cost_usd).lstrip("$"),
     )
 
 
@@ -97,13 +107,13 @@ def _wide_row(line: Line) -> tuple[str, ...]:
         line.instance_type,
         count,
         line.market,
-        stamp(line.start),
-        stamp(line.end),
+        format_timestamp(line.start),
+        format_timestamp(line.end),
         f"{float(line.hours):.2f}",
-        dollars(Usd(line.usd_per_hour.nanos)),
+        format_usd(Usd(line.usd_per_hour.nanos)),
         f"{line.steps:,}",
-        small_dollars(line.usd_per_step),
-        ("~" if line.weak else "") + dollars(line.cost_usd),
+        format_step_price(line.usd_per_step),
+        ("~" if line.weak else "") + format_usd(line.cost_usd),
         line.price_as_of,
     )
 
@@ -113,7 +123,7 @@ def _head(plan: Plan) -> str:
     days = (plan.as_of - plan.book_as_of).days
     age = f", {days} days old" if days > 1 else ""
     return (
-        f"{name} made for {stamp(plan.as_of)}, good until {stamp(plan.expires_at)}\n"
+        f"{name} made for {format_timestamp(plan.as_of)}, good until {format_timestamp(plan.expires_at)}\n"
         f"prices of book {plan.book_digest[:12]}, {plan.book_as_of:%Y-%m-%d}{age}; "
         f"orders until {plan.horizon_end:%d %H:%MZ}, then outlook"
     )
@@ -129,16 +139,21 @@ def _totals(plan: Plan) -> str:
     }[plan.status]
     if plan.unplaced and plan.lines and not plan.stage_one_proven:
         words += "; that no more could be placed is not proven"
-    lines = [wrapped(f"{placed} of {len(plan.jobs)} jobs placed, {words}{_cut_short(plan)}")]
+    lines = [wrap_text(f"{placed} of {len(plan.jobs)} jobs placed, {words}{_cut_short(plan)}")]
     if not plan.lines:
         return lines[0]
     moves = Usd.total(m.cost_usd for m in plan.moves)
     lines += [
-        f"total    {dollars(plan.cost_usd):>13}   orders {dollars(plan.orders_usd)}, moving data {dollars(moves)}",
-        f"at least {dollars(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
+        (
+            f"total    {format_usd(plan.cost_usd):>13}   orders {format_usd(plan.orders_usd)}, "
+            f"moving data {format_usd(moves)}"
+        ),
+        f"at least {format_usd(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
     ]
     if plan.threshold_usd.nanos:
-        lines.append(f"counted  {dollars(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)")
+        lines.append(
+            f"counted  {format_usd(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)"
+        )
     return "\n".join(lines)
 
 
@@ -159,8 +174,8 @@ def _footnotes(plan: Plan) -> list[str]:
         notes.append("* starts after tonight's orders: an outlook")
     if any(x.weak for x in plan.lines):
         notes.append("~ rests on a weak price or risk: stepfare explain says why")
-    if mixes_made_up(x.cloud for x in plan.lines):
-        notes.append(MIXED)
+    if mixes_simulated_and_real(x.cloud for x in plan.lines):
+        notes.append(MIXED_CLOUDS_WARNING)
     notes += _unbounded(plan)
     notes += _reserved(plan)
     if plan.lines:
@@ -178,7 +193,7 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
     count = sum(line.accelerators for line in gangs.values())
     some = f"{jobs} job{'s' if jobs > 1 else ''}"
     words = f"{some} on {count:,} accelerators of which nobody said how many there are: the plan counts on all of them"
-    return [wrapped(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
+    return [wrap_text(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
 
 
 def _reserved(plan: Plan) -> list[str]:
@@ -188,7 +203,7 @@ def _reserved(plan: Plan) -> list[str]:
         if line.reservation_cost:
             lines_by_source.setdefault(line.price_source, []).append(line)
     return [
-        wrapped(f"{name}: nothing more to pay; {_price_of(lines)}", "  ").lstrip()
+        wrap_text(f"{name}: nothing more to pay; {_price_of(lines)}", "  ").lstrip()
         for name, lines in lines_by_source.items()
     ]
 
@@ -201,7 +216,7 @@ def _price_of(lines: Sequence[Line]) -> str:
         return "sunk: its price is not counted any more"
     each = Usd(rate.nanos // lines[0].machines)
     total = Usd.total(usd for x in lines if (usd := x.amortised_usd) is not None)
-    return f"amortised at {dollars(each)} an hour a machine, {dollars(total)} here"
+    return f"amortised at {format_usd(each)} an hour a machine, {format_usd(total)} here"
 
 
 def _left_out(plan: Plan) -> list[str]:
@@ -209,10 +224,10 @@ def _left_out(plan: Plan) -> list[str]:
         return []
     parts = ["LEFT OUT"]
     for job in plan.unplaced:
-        parts.append(wrapped(f"{job.job}: {job.reason}"))
+        parts.append(wrap_text(f"{job.job}: {job.reason}"))
         for r in job.relaxations:
-            cost = f" ({dollars(r.cost_usd)})" if r.cost_usd is not None else ""
-            parts.append(wrapped(f"it would fit with {r.change}: {r.detail}{cost}", "    "))
+            cost = f" ({format_usd(r.cost_usd)})" if r.cost_usd is not None else ""
+            parts.append(wrap_text(f"it would fit with {r.change}: {r.detail}{cost}", "    "))
         if not job.relaxations:
             parts.append("    no change of a single rule is enough")
     return ["\n".join(parts)]
@@ -224,17 +239,17 @@ def _limits(plan: Plan) -> list[str]:
         return []
     what = "JOBS OR MONEY" if any(price.places for price in shown) else "MONEY"
     lines = [f"LIMITS THAT COST {what} (what more of them would bring over the plan)"]
-    lines += [wrapped(f"{worth_of(price)}: {price.limit}", "  ") for price in shown]
+    lines += [wrap_text(f"{describe_shadow_price(price)}: {price.limit}", "  ") for price in shown]
     return ["\n".join(lines)]
 
 
-def worth_of(price: ShadowPrice) -> str:
+def describe_shadow_price(price: ShadowPrice) -> str:
     """Return what more of a limit would bring, in words: jobs first, then money."""
     unit = price.unit.removesuffix("s")
     if price.basis == "lp_estimate":
-        return f"{dollars(price.usd_per_unit)} a {unit} by an LP estimate, not solved again"
+        return f"{format_usd(price.usd_per_unit)} a {unit} by an LP estimate, not solved again"
     if price.saves_usd is None:
-        return f"{dollars(price.usd_per_unit)} a {unit}"
+        return f"{format_usd(price.usd_per_unit)} a {unit}"
     many = price.machines != 1
     more = f"{price.machines:,} machine{'s' if many else ''} more" if price.machines else f"${price.raised_by:,} more"
     if price.unit not in ("machines", "USD"):
@@ -242,7 +257,7 @@ def worth_of(price: ShadowPrice) -> str:
     verb = "" if many and price.machines else "s"
     money = price.saves_usd
     if not price.places:
-        return f"{more} save{verb} {dollars(money)}"
-    bill = f"{dollars(-money)} more" if money.nanos < 0 else f"{dollars(money)} less"
+        return f"{more} save{verb} {format_usd(money)}"
+    bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
     jobs = f"{price.places} more job{'s' if price.places > 1 else ''}"
     return f"{more} place{verb} {jobs}, and the plan then costs {bill}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from router.quotes.quote import KNEE_RULE, Quote
 from router.render.quote_svg import cost_histogram, price_curve, timeline
 from router.render.quote_text import line, text
-from router.render.web_page import document
+from router.render.web_page import html_document
 
 _STYLE = """
 body { max-width: 60em }
@@ -21,7 +21,7 @@ pre { font-size: 13px; overflow-x: auto; background: #f6f5f2; padding: 1em }
 def page(quotes: Sequence[tuple[str, Quote]]) -> str:
     """Return a page with one section per quote, with its id."""
     title = "Quote" if len(quotes) == 1 else f"{len(quotes)} quotes"
-    return document(title, _STYLE, "\n".join(_section(name, q) for name, q in quotes))
+    return html_document(title, _STYLE, "\n".join(_section(name, q) for name, q in quotes))
 
 
 def _section(name: str, q: Quote) -> str:

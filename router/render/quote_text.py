@@ -11,7 +11,7 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from router.quotes.quote import BudgetQuote, Other, Quote, Refused
-from router.render.tables import MARKETS, columns, dollars, small_dollars, stamp, wrapped
+from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"
@@ -27,13 +27,14 @@ def line(answer: Quote | BudgetQuote, name: str) -> str:
     """Return one line for a ticket."""
     if isinstance(answer, BudgetQuote):
         steps = ", ".join(f"{r.steps:,} at {r.confidence:.0%}" for r in answer.reaches)
-        return f"{answer.job} by {stamp(answer.deadline)} for {dollars(answer.budget)}: steps {steps}"
+        return f"{answer.job} by {format_timestamp(answer.deadline)} for {format_usd(answer.budget)}: steps {steps}"
     q = answer
     named = f" ({name})" if name else ""
     return (
-        f"{q.job} by {stamp(q.deadline)}: {money(q.usd.mean)} expected, 9 of 10 up to {money(q.usd.p90)}, "
-        f"on time {sure(q)}; "
-        f"valid until {stamp(q.valid_until)}{named}"
+        f"{q.job} by {format_timestamp(q.deadline)}: {format_cost(q.usd.mean)} expected, "
+        f"9 of 10 up to {format_cost(q.usd.p90)}, "
+        f"on time {format_on_time(q)}; "
+        f"valid until {format_timestamp(q.valid_until)}{named}"
     )
 
 
@@ -50,43 +51,44 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
                 f"{q.deadline:%d %H:%M}",
                 _amount(q.usd.mean),
                 _amount(q.usd.p90),
-                sure(q),
+                format_on_time(q),
                 f"{q.spot_share:.0%}",
                 f"{q.knee.deadline:%d %H:%M}" if q.knee else "",
                 name.removeprefix("quote-")[:8],
             )
             for name, q in quotes
         ]
-        parts.append(columns(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
+        parts.append(format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
         more = " and more without end" if None in means else ""
-        parts.append(f"{len(quotes)} jobs, expected {dollars(known)}{more}; dollars, days and times of UTC")
+        parts.append(f"{len(quotes)} jobs, expected {format_usd(known)}{more}; dollars, days and times of UTC")
     if budgets:
         names = ("JOB", "BY", *(f"STEPS AT {r.confidence:.0%}" for r in budgets[0][1].reaches), "LEFT")
         budget_rows = [
             (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
         ]
-        parts.append(columns(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
+        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
     return "\n\n".join(parts) + "\n"
 
 
-def refusal(r: Refused) -> Problem:
+def refusal_problem(r: Refused) -> Problem:
     """Return why there is no quote, and what would help."""
     what, remedy = r.what, r.remedy
     if r.earliest is not None:
-        what += f"; at the earliest {stamp(r.earliest)}, for about {money(r.earliest_usd)} on {r.earliest_on}"
+        what += f"; at the earliest {format_timestamp(r.earliest)}, "
+        what += f"for about {format_cost(r.earliest_usd)} on {r.earliest_on}"
     if r.reasons:
         remedy = "\n    ".join((remedy, *r.reasons))
     return Problem(f"job {r.job}", "", what, remedy)
 
 
-def money(amount: Usd | None) -> str:
+def format_cost(amount: Usd | None) -> str:
     """Return an amount such as ``$1,234.56``, or words if it has no upper bound."""
-    return _ENDLESS if amount is None else dollars(amount)
+    return _ENDLESS if amount is None else format_usd(amount)
 
 
-def sure(q: Quote) -> str:
+def format_on_time(q: Quote) -> str:
     """Return the probability of being on time, or a lower bound if the draws cannot tell it from certainty."""
     if q.on_time >= _LEAST_SURE:
         return f">{int(q.on_time_low * 1000) / 10:g}%"
@@ -94,27 +96,27 @@ def sure(q: Quote) -> str:
 
 
 def _amount(amount: Usd | None) -> str:
-    return "-" if amount is None else dollars(amount).removeprefix("$")
+    return "-" if amount is None else format_usd(amount).removeprefix("$")
 
 
 def _quote(q: Quote, name: str) -> str:
-    cost = f"{money(q.usd.mean)} expected, in 9 of 10 cases up to {money(q.usd.p90)}"
-    head = f"{q.job} by {stamp(q.deadline)}: {cost}; on time {sure(q)}"
+    cost = f"{format_cost(q.usd.mean)} expected, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
+    head = f"{q.job} by {format_timestamp(q.deadline)}: {cost}; on time {format_on_time(q)}"
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
     parts = [
-        wrapped(head),
+        wrap_text(head),
         "\n".join(
             [
-                f"  half       {money(q.usd.p50)}: half of the cases cost no more",
+                f"  half       {format_cost(q.usd.p50)}: half of the cases cost no more",
                 *_planned(q),
                 f"  done       {finish}",
-                f"  earliest   {stamp(q.earliest)} for about {money(q.earliest_usd)}, on demand"
+                f"  earliest   {format_timestamp(q.earliest)} for about {format_cost(q.earliest_usd)}, on demand"
                 if _has_on_demand(q)
-                else f"  earliest   {stamp(q.earliest)} if spot is never lost",
-                f"  a step     {small_dollars(q.usd_per_step) or '-'} dollars"
+                else f"  earliest   {format_timestamp(q.earliest)} if spot is never lost",
+                f"  a step     {format_step_price(q.usd_per_step) or '-'} dollars"
                 + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
                 f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
-                wrapped(
+                wrap_text(
                     f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} simulated scenarios); "
                     f"the job asks for {q.confidence:.1%}",
                     "",
@@ -127,8 +129,9 @@ def _quote(q: Quote, name: str) -> str:
         _others(q.alternatives, q),
         _places(q),
         _conditions(q.conditions),
-        wrapped(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
-        f"valid until {stamp(q.valid_until)}" + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
+        wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
+        f"valid until {format_timestamp(q.valid_until)}"
+        + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
@@ -137,7 +140,7 @@ def _planned(q: Quote) -> list[str]:
     """Return a line with the cost of a plan if it differs from the expected cost."""
     if q.plan_usd is None or q.plan_usd == q.usd.mean:
         return []
-    return [f"  a plan     {money(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
+    return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
 
 
 def _has_on_demand(q: Quote) -> bool:
@@ -145,14 +148,14 @@ def _has_on_demand(q: Quote) -> bool:
 
 
 def _when(moment: datetime | None) -> str:
-    return "never" if moment is None else stamp(moment)
+    return "never" if moment is None else format_timestamp(moment)
 
 
 def _drivers(q: Quote) -> str:
-    lines = [f"WHAT IT COSTS ({money(q.usd.mean)} expected)"]
-    lines += [f"  {d.share:5.0%}  {money(d.usd):>13}  {d.what}" for d in q.drivers]
+    lines = [f"WHAT IT COSTS ({format_cost(q.usd.mean)} expected)"]
+    lines += [f"  {d.share:5.0%}  {format_cost(d.usd):>13}  {d.what}" for d in q.drivers]
     if q.dearest_risk:
-        lines.append(wrapped(f"dearest risk: {q.dearest_risk}", "  "))
+        lines.append(wrap_text(f"dearest risk: {q.dearest_risk}", "  "))
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
@@ -161,7 +164,7 @@ def _curve(q: Quote) -> str:
         return ""
     rows = [
         (
-            stamp(p.deadline),
+            format_timestamp(p.deadline),
             f"{p.hours:,.1f}",
             _amount(p.mean if q.has_means else p.p50),
             _amount(p.p90),
@@ -171,7 +174,7 @@ def _curve(q: Quote) -> str:
         for p in q.curve
     ]
     header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
-    return columns(header, rows, frozenset(header[1:-1]), {})
+    return format_table(header, rows, frozenset(header[1:-1]), {})
 
 
 def _others(others: Sequence[Other], q: Quote) -> str:
@@ -184,7 +187,7 @@ def _others(others: Sequence[Other], q: Quote) -> str:
         for o, cost in zip(others, costs, strict=True)
     ]
     header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
-    return columns(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
+    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
 
 
 def _statistic(q: Quote) -> str:
@@ -201,9 +204,9 @@ def _places(q: Quote | BudgetQuote) -> str:
     lines = ["COUNTS ON"]
     for p in q.places[:_PLACES]:
         dated = "undated price" if p.price_as_of == "undated" else f"price of {p.price_as_of}"
-        price = f"{dollars(p.usd_per_hour)}/h, {dated}"
+        price = f"{format_usd(p.usd_per_hour)}/h, {dated}"
         lines.append(
-            wrapped(
+            wrap_text(
                 f"{p.where} {p.accelerators} x {p.accelerator} {MARKETS.get(p.market, p.market)}, {price}; {p.weather}",
                 "  ",
             )
@@ -214,19 +217,23 @@ def _places(q: Quote | BudgetQuote) -> str:
 
 
 def _conditions(conditions: Sequence[str]) -> str:
-    return "\n".join(["HOLDS IF", *(wrapped(words, "  ") for words in conditions)])
+    return "\n".join(["HOLDS IF", *(wrap_text(words, "  ") for words in conditions)])
 
 
 def _budget(b: BudgetQuote) -> str:
     mid = b.reaches[1] if len(b.reaches) > 1 else b.reaches[0]
     share = f" of the {b.steps:,} it has left" if mid.steps < b.steps else f", all of the {b.steps:,} it has left"
-    head = (
-        f"{b.job} for {dollars(b.budget)} by {stamp(b.deadline)}: {mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
-    )
+    head = f"{b.job} for {format_usd(b.budget)} by {format_timestamp(b.deadline)}: "
+    head += f"{mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
     rows = [
         (f"{r.confidence:.0%} sure", f"{r.steps:,}", _amount(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
         for r in b.reaches
     ]
     header = ("", "STEPS", "MEDIAN COST", "OF THE JOB")
-    parts = [wrapped(head), columns(header, rows, frozenset(header[1:]), {}), _places(b), _conditions(b.conditions)]
+    parts = [
+        wrap_text(head),
+        format_table(header, rows, frozenset(header[1:]), {}),
+        _places(b),
+        _conditions(b.conditions),
+    ]
     return "\n\n".join(parts) + "\n"

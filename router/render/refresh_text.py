@@ -7,8 +7,8 @@ from typing import Any
 
 from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
-from router.prices.report import BookReport, CloudReport, Failure, RefreshReport, Status
-from router.render.tables import columns, stamp, wrapped
+from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
+from router.render.tables import format_table, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 _SHOWN = 5
@@ -30,13 +30,13 @@ def as_text(report: RefreshReport) -> str:
             f"{cloud.seconds:.1f}s",
         )
         for cloud in report.clouds
-        if cloud.status is not Status.SKIPPED
+        if cloud.status is not RefreshStatus.SKIPPED
     ]
     header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
     right = frozenset(header) - {"CLOUD", ""}
-    parts = [columns(header, rows, right, {}) + "\n"] if rows else []
+    parts = [format_table(header, rows, right, {}) + "\n"] if rows else []
     parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
-    parts += [wrapped(f"warning: {warning}") + "\n" for warning in report.warnings]
+    parts += [wrap_text(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
 
 
@@ -49,23 +49,23 @@ def _details(cloud: CloudReport, *, stored: bool) -> str:
     lines += _failures(cloud.failures)
     if cloud.counts.kept and cloud.failures and stored:
         lines.append(f"  {cloud.counts.kept} older offers stay, marked as not refreshed")
-    lines += [wrapped(f"held back: {held}", "  ") for held in cloud.held[:_SHOWN]]
+    lines += [wrap_text(f"held back: {held}", "  ") for held in cloud.held[:_SHOWN]]
     if len(cloud.held) > _SHOWN:
         lines.append(f"  ... and {len(cloud.held) - _SHOWN} more held back (-o json lists all)")
-    lines += [wrapped(f"left out: {d.count} x {d.why}, e.g. {d.example}", "  ") for d in cloud.dropped[:_SHOWN]]
+    lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}", "  ") for d in cloud.dropped[:_SHOWN]]
     if len(cloud.dropped) > _SHOWN:
         lines.append(f"  ... and {len(cloud.dropped) - _SHOWN} more reasons (-o json lists all)")
     for hint in _distinct(cloud.hints):
         adds = f"; an account would add {hint.would_add}" if hint.would_add else ""
-        lines.append(wrapped(f"{hint.what + ': ' if hint.what else ''}{hint.error}{adds}", "  "))
+        lines.append(wrap_text(f"{hint.what + ': ' if hint.what else ''}{hint.error}{adds}", "  "))
         if hint.error.remedy:
-            lines.append(wrapped(hint.error.remedy, "    "))
+            lines.append(wrap_text(hint.error.remedy, "    "))
     return "\n".join([f"{cloud.cloud} ({CLOUDS[cloud.cloud].title})", *lines]) + "\n" if lines else ""
 
 
-def _failures(failures: tuple[Failure, ...]) -> list[str]:
+def _failures(failures: tuple[RefreshFailure, ...]) -> list[str]:
     """Return the failures as lines; the same failure of many regions is one line."""
-    groups: dict[tuple[str, str], list[Failure]] = {}
+    groups: dict[tuple[str, str], list[RefreshFailure]] = {}
     for failure in failures:
         region = failure.where.partition("/")[2]
         text = str(failure.error).replace(region, "it") if region else str(failure.error)
@@ -74,13 +74,13 @@ def _failures(failures: tuple[Failure, ...]) -> list[str]:
     for (what, error), same in groups.items():
         places = ", ".join(failure.where for failure in same[:3])
         more = f" and {len(same) - 3} more" if len(same) > 3 else ""
-        lines.append(wrapped(f"failed: {places}{more}: {what + ': ' if what else ''}{error}", "  "))
+        lines.append(wrap_text(f"failed: {places}{more}: {what + ': ' if what else ''}{error}", "  "))
         if same[0].error.remedy:
-            lines.append(wrapped(same[0].error.remedy, "    "))
+            lines.append(wrap_text(same[0].error.remedy, "    "))
     return lines
 
 
-def _distinct(hints: tuple[Failure, ...]) -> tuple[Failure, ...]:
+def _distinct(hints: tuple[RefreshFailure, ...]) -> tuple[RefreshFailure, ...]:
     return tuple({(hint.what, str(hint.error), hint.would_add): hint for hint in hints}.values())
 
 
@@ -94,7 +94,9 @@ def _end(report: RefreshReport) -> str:
                 f"nothing was stored{name}: the book of before stays ({book.before[:12]}, {book.offers} offers)"
             )
         else:
-            lines.append(f"stored {book.stored.digest[:12]} of {stamp(report.now)}{name}, {book.stored.offers} offers")
+            lines.append(
+                f"stored {book.stored.digest[:12]} of {format_timestamp(report.now)}{name}, {book.stored.offers} offers"
+            )
     return "\n".join(lines) + f"{history}\n"
 
 
@@ -142,7 +144,7 @@ def _cloud(cloud: CloudReport) -> dict[str, Any]:
     }
 
 
-def _failure(failure: Failure) -> dict[str, str]:
+def _failure(failure: RefreshFailure) -> dict[str, str]:
     return {
         "where": failure.where,
         "what": failure.what,

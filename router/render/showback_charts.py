@@ -8,17 +8,17 @@ from decimal import Decimal
 
 from router.render import svg
 from router.render.svg import BLUE, GREY, ORANGE
-from router.render.tables import clipped
+from router.render.tables import clip_text
 from router.showback.facts import UNALLOCATED
-from router.showback.report.text import short
-from router.showback.report.values import Cell, Kind, Report, Section
+from router.showback.report.text import short_text
+from router.showback.report.values import CellKind, CellValue, ReportSection, ShowbackReport
 
 _WIDTH, _HEIGHT = 720, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 90, 16, 30
 _ROW, _NAMES, _MOST, _LETTERS = 22, 200, 12, 28
 
 
-def by_day(report: Report, currency: str) -> str:
+def daily_chart(report: ShowbackReport, currency: str) -> str:
     """Return the costs by day; empty for fewer than two days."""
     rows = [row for row in report.section("days").records() if row["currency"] == currency]
     basis = _basis(report)
@@ -45,7 +45,7 @@ def by_day(report: Report, currency: str) -> str:
     return svg.picture(f"{currency} a day", _WIDTH, _HEIGHT, parts)
 
 
-def by_group(report: Report, currency: str) -> str:
+def group_chart(report: ShowbackReport, currency: str) -> str:
     """Return a bar for each of the largest groups."""
     section = report.section("groups")
     names = [column.name for column in section.columns]
@@ -53,27 +53,27 @@ def by_group(report: Report, currency: str) -> str:
     return _bars(f"By {', '.join(keys)}", _labelled(section, keys, "after", currency), currency)
 
 
-def wasted(report: Report, currency: str) -> str:
+def waste_chart(report: ShowbackReport, currency: str) -> str:
     """Return a bar for each kind of waste."""
     return _bars("Waste", _labelled(report.section("waste"), ["use"], _basis(report), currency), currency, ORANGE)
 
 
-def changed(report: Report, currency: str) -> str:
+def change_chart(report: ShowbackReport, currency: str) -> str:
     """Return a bar for each reason of the change from last month."""
     return _bars("Change on last month", _labelled(report.section("change"), ["bucket"], "amount", currency), currency)
 
 
-def _basis(report: Report) -> str:
+def _basis(report: ShowbackReport) -> str:
     head = {row["name"]: str(row["value"]) for row in report.section("head").records()}
     return head["basis"].split()[0]
 
 
-def _labelled(section: Section, keys: Sequence[str], amount: str, currency: str) -> list[tuple[str, Decimal]]:
+def _labelled(section: ReportSection, keys: Sequence[str], amount: str, currency: str) -> list[tuple[str, Decimal]]:
     found = []
     for row in section.records():
-        cost: Cell = row[amount]
+        cost: CellValue = row[amount]
         if row["currency"] == currency and isinstance(cost, Decimal):
-            names = [short(row[key], Kind.TEXT) for key in keys]
+            names = [short_text(row[key], CellKind.TEXT) for key in keys]
             found.append((UNALLOCATED if set(names) == {UNALLOCATED} else " / ".join(names), cost))
     return found
 
@@ -90,12 +90,12 @@ def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: st
         y, wide = number * _ROW + 6, abs(float(cost)) * scale
         x = zero if cost >= 0 else zero - wide
         parts += [
-            svg.text(_NAMES, y + 12, clipped(name, _LETTERS), "end"),
+            svg.text(_NAMES, y + 12, clip_text(name, _LETTERS), "end"),
             _bar(x, y, wide, colour if cost >= 0 else GREY),
             svg.text(
                 zero + wide + 6 if cost >= 0 else x - 6,
                 y + 12,
-                short(cost, Kind.MONEY),
+                short_text(cost, CellKind.MONEY),
                 "start" if cost >= 0 else "end",
             ),
         ]

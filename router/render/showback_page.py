@@ -13,10 +13,10 @@ import re
 from collections.abc import Sequence
 
 from router.render import showback_charts as pictures
-from router.render.showback_text import shown_columns, totalled
-from router.render.web_page import document
-from router.showback.report.text import UNKNOWN, exact, short
-from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section
+from router.render.showback_text import select_columns, total_rows
+from router.render.web_page import html_document
+from router.showback.report.text import UNKNOWN, exact_text, short_text
+from router.showback.report.values import NUMBERS, CellKind, CellValue, ReportColumn, ReportSection, ShowbackReport
 
 # Columns of a table that fit on a landscape A4 sheet.
 _ON_PAPER = 13
@@ -47,13 +47,13 @@ nav a { margin-right: 1em; white-space: nowrap }
 """
 
 
-def page(report: Report) -> str:
+def page(report: ShowbackReport) -> str:
     """Return a page with all sections that have rows or notes."""
     shown = [section for section in report.sections if section.rows or section.notes]
     links = " ".join(f'<a href="#{section.name}">{html.escape(section.title)}</a>' for section in shown)
     warnings = "\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes)
     body = "\n".join(_section(report, section) for section in shown)
-    text = document(
+    text = html_document(
         report.title,
         _STYLE,
         f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
@@ -70,7 +70,7 @@ def _add_content_policy(text: str) -> str:
     return text.replace('<meta charset="utf-8">', meta, 1)
 
 
-def _section(report: Report, section: Section) -> str:
+def _section(report: ShowbackReport, section: ReportSection) -> str:
     drawn = _drawn(report, section)
     notes = (
         ""
@@ -81,12 +81,12 @@ def _section(report: Report, section: Section) -> str:
     return f'<section>\n<h2 id="{section.name}">{html.escape(section.title)}</h2>\n{drawn}{table}{notes}\n</section>'
 
 
-def _drawn(report: Report, section: Section) -> str:
+def _drawn(report: ShowbackReport, section: ReportSection) -> str:
     draw = {
-        "days": pictures.by_day,
-        "groups": pictures.by_group,
-        "waste": pictures.wasted,
-        "change": pictures.changed,
+        "days": pictures.daily_chart,
+        "groups": pictures.group_chart,
+        "waste": pictures.waste_chart,
+        "change": pictures.change_chart,
     }.get(section.name)
     currencies = [str(row["currency"]) for row in report.section("totals").records()]
     pictures_of = {} if draw is None else {c: picture for c in currencies if (picture := draw(report, c))}
@@ -96,27 +96,27 @@ def _drawn(report: Report, section: Section) -> str:
     )
 
 
-def _table(section: Section) -> str:
-    columns = shown_columns(section)
+def _table(section: ReportSection) -> str:
+    columns = select_columns(section)
     places = [section.columns.index(column) for column in columns]
     wide = _not_on_paper(columns)
     head = "".join(f'<th{_class(c, wide)} scope="col">{html.escape(c.title)}</th>' for c in columns)
     kinds = [(_class(column, wide), column.kind) for column in columns]
     rows = [_row([row[place] for place in places], kinds, "") for row in section.rows]
-    rows += [_row([row[place] for place in places], kinds, "all") for row in totalled(section)]
+    rows += [_row([row[place] for place in places], kinds, "all") for row in total_rows(section)]
     lines = "\n".join(rows)
     missing = f'<p class="paper">Not on paper: {html.escape(", ".join(c.title for c in wide))}.</p>\n' if wide else ""
     table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
     return f'<div class="wide">{table}</div>\n{missing}'
 
 
-def _not_on_paper(columns: Sequence[Column]) -> tuple[Column, ...]:
+def _not_on_paper(columns: Sequence[ReportColumn]) -> tuple[ReportColumn, ...]:
     """Return the least important columns, those beyond what fits on a sheet."""
     ranked = sorted(columns, key=lambda column: column.rank)
     return tuple(column for column in columns if column in ranked[_ON_PAPER:])
 
 
-def _row(cells: list[Cell], columns: list[tuple[str, Kind]], kind: str) -> str:
+def _row(cells: list[CellValue], columns: list[tuple[str, CellKind]], kind: str) -> str:
     cells_html = "".join(
         [
             f"<td{opened}>{'' if kind and cell is None else _cell(cell, c)}</td>"
@@ -126,12 +126,12 @@ def _row(cells: list[Cell], columns: list[tuple[str, Kind]], kind: str) -> str:
     return f'<tr class="{kind}">{cells_html}</tr>' if kind else f"<tr>{cells_html}</tr>"
 
 
-def _cell(cell: Cell, kind: Kind) -> str:
+def _cell(cell: CellValue, kind: CellKind) -> str:
     if kind in NUMBERS and cell is not None:  # nothing in a number is to be escaped
-        return f'<data value="{exact(cell)}">{short(cell, kind)}</data>'
-    return html.escape(short(cell, kind))
+        return f'<data value="{exact_text(cell)}">{short_text(cell, kind)}</data>'
+    return html.escape(short_text(cell, kind))
 
 
-def _class(column: Column, wide: Sequence[Column]) -> str:
+def _class(column: ReportColumn, wide: Sequence[ReportColumn]) -> str:
     classes = [*(["n"] if column.kind in NUMBERS else []), *(["screen"] if column in wide else [])]
     return f' class="{" ".join(classes)}"' if classes else ""

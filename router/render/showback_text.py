@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from router.render.tables import WIDTH, clipped, columns, wrapped
-from router.showback.report.text import UNKNOWN, printable, short
-from router.showback.report.values import HIDDEN, NUMBERS, Cell, Column, Kind, Report, Section, added
+from router.render.tables import WIDTH, clip_text, format_table, wrap_text
+from router.showback.report.text import UNKNOWN, replace_unprintable, short_text
+from router.showback.report.values import (
+    HIDDEN,
+    NUMBERS,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    ShowbackReport,
+    sum_known,
+)
 
 # Rows of a section that text shows; json has all.
 MOST = 20
@@ -19,19 +28,19 @@ _SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savi
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
 
 
-def as_table(report: Report, width: int = WIDTH) -> str:
+def as_table(report: ShowbackReport, width: int = WIDTH) -> str:
     """Return the sections that have rows, each as wide as fits; the totals come last."""
     parts = [report.title, *_head(report)]
     for section in _ordered(report):
         parts += ["", section.title.upper()]
         if section.rows:
             parts += list(_table(section, width))
-        parts += [wrapped(printable(note), "  ", width) for note in section.notes]
+        parts += [wrap_text(replace_unprintable(note), "  ", width) for note in section.notes]
     parts.append(f"{UNKNOWN}: not known")
     return "\n".join(parts)
 
 
-def as_markdown(report: Report) -> str:
+def as_markdown(report: ShowbackReport) -> str:
     """Return the same as tables of GitHub's Markdown."""
     parts = [f"## {_escaped(report.title)}", "", *(f"{_escaped(line)}  " for line in _head(report))]
     for section in _ordered(report):
@@ -49,12 +58,12 @@ def as_markdown(report: Report) -> str:
     return "\n".join(parts) + f"\n\n{UNKNOWN}: not known\n"
 
 
-def shown_columns(section: Section) -> tuple[Column, ...]:
+def select_columns(section: ReportSection) -> tuple[ReportColumn, ...]:
     """Return the most important columns for people, and others in which any row has a value."""
     return _visible_columns(section, HIDDEN - 1)
 
 
-def totalled(section: Section) -> list[tuple[Cell, ...]]:
+def total_rows(section: ReportSection) -> list[tuple[CellValue, ...]]:
     """Return a row of sums for each currency with several rows, if the money of the section adds up."""
     names = [column.name for column in section.columns]
     if section.name not in _SUMMED or "currency" not in names:
@@ -64,8 +73,8 @@ def totalled(section: Section) -> list[tuple[Cell, ...]]:
     for currency in dict.fromkeys(row[place] for row in section.rows):
         rows = [row for row in section.rows if row[place] == currency]
         if len(rows) > 1:
-            sums: list[Cell] = [
-                added(_money(row[n]) for row in rows) if column.kind is Kind.MONEY else None
+            sums: list[CellValue] = [
+                sum_known(_money(row[n]) for row in rows) if column.kind is CellKind.MONEY else None
                 for n, column in enumerate(section.columns)
             ]
             sums[place] = currency
@@ -75,22 +84,22 @@ def totalled(section: Section) -> list[tuple[Cell, ...]]:
     return totals
 
 
-def _money(cell: Cell) -> Decimal | None:
+def _money(cell: CellValue) -> Decimal | None:
     return cell if isinstance(cell, Decimal) else None
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: ShowbackReport) -> Iterator[str]:
     values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
-    yield from (f"{name.replace('_', ' '):14} {printable(values[name])}" for name in _HEAD)
-    yield from (f"warning        {printable(note)}" for note in report.section("head").notes)
+    yield from (f"{name.replace('_', ' '):14} {replace_unprintable(values[name])}" for name in _HEAD)
+    yield from (f"warning        {replace_unprintable(note)}" for note in report.section("head").notes)
 
 
-def _ordered(report: Report) -> Iterator[Section]:
+def _ordered(report: ShowbackReport) -> Iterator[ReportSection]:
     filled = [s for s in report.sections if s.name not in (*_LAST, "head", "days") and s.rows]
     yield from (*filled, *(report.section(name) for name in _LAST))
 
 
-def _visible_columns(section: Section, rank: int) -> tuple[Column, ...]:
+def _visible_columns(section: ReportSection, rank: int) -> tuple[ReportColumn, ...]:
     return tuple(
         column
         for place, column in enumerate(section.columns)
@@ -98,24 +107,24 @@ def _visible_columns(section: Section, rank: int) -> tuple[Column, ...]:
     )
 
 
-def _cells(section: Section, shown: Sequence[Column]) -> tuple[list[list[str]], int]:
+def _cells(section: ReportSection, shown: Sequence[ReportColumn]) -> tuple[list[list[str]], int]:
     places = [section.columns.index(column) for column in shown]
     rows = [
-        [short(row[place], column.kind) for place, column in zip(places, shown, strict=True)]
+        [short_text(row[place], column.kind) for place, column in zip(places, shown, strict=True)]
         for row in section.rows[:MOST]
     ]
-    for total in totalled(section):
+    for total in total_rows(section):
         cells = [
-            "" if total[place] is None else short(total[place], column.kind)
+            "" if total[place] is None else short_text(total[place], column.kind)
             for place, column in zip(places, shown, strict=True)
         ]
         rows.append(cells)
     return rows, max(len(section.rows) - MOST, 0)
 
 
-def _table(section: Section, width: int) -> Iterator[str]:
+def _table(section: ReportSection, width: int) -> Iterator[str]:
     """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
-    every = shown_columns(section)
+    every = select_columns(section)
     shown = [column for column in every if column.rank == 0] or list(every[:1])
     text, more = _draw(section, shown)
     longest = _LONGEST
@@ -136,23 +145,23 @@ def _table(section: Section, width: int) -> Iterator[str]:
     if more:
         yield f"  ... and {more:,} more"
     if omitted:
-        yield wrapped(f"left out: {', '.join(omitted)}; -o json has all", "  ", width)
+        yield wrap_text(f"left out: {', '.join(omitted)}; -o json has all", "  ", width)
 
 
 def _text_width(text: str) -> int:
     return max(map(len, text.splitlines()))
 
 
-def _draw(section: Section, shown: Sequence[Column], longest: int = _LONGEST) -> tuple[str, int]:
+def _draw(section: ReportSection, shown: Sequence[ReportColumn], longest: int = _LONGEST) -> tuple[str, int]:
     rows, more = _cells(section, shown)
     names = [column.title.upper() for column in shown]
     right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)
     for row in rows:
         for place, column in enumerate(shown):
-            if column.kind is Kind.TEXT:
-                row[place] = clipped(row[place], longest)
-    return columns(names, rows, right, {}), more
+            if column.kind is CellKind.TEXT:
+                row[place] = clip_text(row[place], longest)
+    return format_table(names, rows, right, {}), more
 
 
 def _escaped(text: str) -> str:
-    return printable(text.replace("\n", " ")).translate(_MARKDOWN)
+    return replace_unprintable(text.replace("\n", " ")).translate(_MARKDOWN)

@@ -12,13 +12,13 @@ WIDTH = 80
 MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
 
 
-def dollars(amount: Usd) -> str:
+def format_usd(amount: Usd) -> str:
     """Return an amount to the cent, such as ``$1,234.56``."""
     sign = "-" if amount.nanos < 0 else ""
     return f"{sign}${Decimal(abs(amount.nanos)).scaleb(-9):,.2f}"
 
 
-def small_dollars(amount: Usd | None) -> str:
+def format_step_price(amount: Usd | None) -> str:
     """Return the price of a step with three significant digits and no exponent; empty if there is none."""
     if amount is None:
         return ""
@@ -33,17 +33,17 @@ def small_dollars(amount: Usd | None) -> str:
     return f"{value:.{digits + 1 if value < 10 else digits}f}"[:9]
 
 
-def when(moment: datetime | None) -> str:
+def format_day_time(moment: datetime | None) -> str:
     """Return day of the month and time in UTC, such as ``21 18:00``; empty for None."""
     return moment.strftime("%d %H:%M") if moment else ""
 
 
-def stamp(moment: datetime) -> str:
+def format_timestamp(moment: datetime) -> str:
     """Return a timestamp such as ``2026-11-21 18:00Z``."""
     return moment.strftime("%Y-%m-%d %H:%MZ")
 
 
-def clipped(text: str, width: int) -> str:
+def clip_text(text: str, width: int) -> str:
     """Return at most ``width`` characters, with an ellipsis in the middle of longer text."""
     if len(text) <= width:
         return text
@@ -51,14 +51,16 @@ def clipped(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]) -> str:
+def format_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]
+) -> str:
     """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns."""
     table = [list(header), *[list(row) for row in rows]]
     for i, name in enumerate(header):
         most = widths.get(name)
         if most is not None:
             for row in table[1:]:
-                row[i] = clipped(row[i], most)
+                row[i] = clip_text(row[i], most)
     sizes = [max(len(row[i]) for row in table) for i in range(len(header))]
     lines = []
     for row in table:
@@ -70,7 +72,7 @@ def columns(header: Sequence[str], rows: Sequence[Sequence[str]], right: frozens
     return "\n".join(lines)
 
 
-def wrapped(text: str, indent: str = "", width: int = WIDTH) -> str:
+def wrap_text(text: str, indent: str = "", width: int = WIDTH) -> str:
     """Wrap a paragraph to ``width`` columns, later lines indented two more; a longer word stays whole, to be copied."""
     import textwrap
 

@@ -16,7 +16,7 @@ table { border-collapse: collapse }
 """
 
 
-def document(title: str, style: str, body: str) -> str:
+def html_document(title: str, style: str, body: str) -> str:
     """Return an HTML document; ``body`` is HTML, ``title`` is text."""
     return f"""<!doctype html>
 <html lang="en">
@@ -33,14 +33,14 @@ def document(title: str, style: str, body: str) -> str:
 """
 
 
-def check_places(*files: Path | None) -> None:
+def check_output_folders(*files: Path | None) -> None:
     """Raise CommandError if the folder of a file does not exist, so that a long command fails at its start."""
     for file in files:
         if file is not None and not file.parent.is_dir():
             raise console.CommandError(f"{file}: cannot be written: there is no folder {file.parent}")
 
 
-def put(file: Path, content: bytes) -> None:
+def write_page_file(file: Path, content: bytes) -> None:
     """Write content to a file atomically. Raises CommandError if it cannot be written."""
     part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:

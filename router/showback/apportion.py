@@ -26,7 +26,7 @@ _EXACT = Context(prec=400, traps=[Inexact, InvalidOperation])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class ChargeShare:
     """The receiver of one part of a charge.
 
     ``resource`` is what the part is allocated to (a job). ``weight`` is its weight, which is also how much of ``unit``
@@ -40,7 +40,7 @@ class Share:
     name: str | None = None
 
 
-def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decimal, ...]:
+def split_amount(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decimal, ...]:
     """Split ``total`` into parts in proportion to the weights.
 
     The parts have ``places`` decimals, or as many as the total has where it has more. They add up to the total, and
@@ -52,7 +52,7 @@ def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decim
     exact = [Fraction(weight) for weight in weights]
     if not any(exact):
         exact = [Fraction(1)] * len(exact)
-    places = max(places, places_of(total))
+    places = max(places, decimal_places(total))
     units, whole = int(abs(Fraction(total)) * 10**places), sum(exact)
     exact_parts = [units * weight / whole for weight in exact]
     parts = [share.numerator // share.denominator for share in exact_parts]
@@ -62,12 +62,12 @@ def split(total: Decimal, weights: Sequence[Weight], places: int) -> tuple[Decim
     return tuple(_decimal(part, places, negative=total < 0) for part in parts)
 
 
-def ratios(weights: Sequence[Weight], places: int = _PLACES) -> tuple[Decimal, ...]:
+def weight_ratios(weights: Sequence[Weight], places: int = _PLACES) -> tuple[Decimal, ...]:
     """Return the weights as shares that add up to exactly 1; ValueError as :func:`split_amount`."""
-    return split(Decimal(1), weights, places)
+    return split_amount(Decimal(1), weights, places)
 
 
-def split_charge(charge: Charge, shares: Sequence[Share], method: str, origin: str) -> tuple[Charge, ...]:
+def split_charge(charge: Charge, shares: Sequence[ChargeShare], method: str, origin: str) -> tuple[Charge, ...]:
     """Split the charge into parts, one for each share, in their order.
 
     ``method`` is the versioned id of how it was split (AllocatedMethodId). ``origin`` names the charge among all
@@ -82,7 +82,7 @@ def split_charge(charge: Charge, shares: Sequence[Share], method: str, origin: s
         raise ValueError("is a part of a split charge already")
     weights = [share.weight for share in shares]
     amounts = _amounts(charge, weights)
-    part_values = zip(shares, ratios(weights), zip(*amounts.values(), strict=True), strict=True)
+    part_values = zip(shares, weight_ratios(weights), zip(*amounts.values(), strict=True), strict=True)
     return tuple(
         replace(
             charge,
@@ -99,7 +99,7 @@ def split_charge(charge: Charge, shares: Sequence[Share], method: str, origin: s
     )
 
 
-def places_of(value: Decimal) -> int:
+def decimal_places(value: Decimal) -> int:
     """Return how many decimals the value needs: 2 for 0.250. ValueError for a value that is not finite."""
     exponent = _EXACT.create_decimal(value).normalize(_EXACT).as_tuple().exponent
     if not isinstance(exponent, int):
@@ -145,16 +145,16 @@ def _costs(
         return _parts(cost, weights)
     # The difference of the cost and price x quantity is a rounding of the origin, and is split on its own.
     remainder = _EXACT.subtract(cost, _EXACT.multiply(price, quantity))
-    remainder_parts = split(remainder, weights, places_of(remainder))
+    remainder_parts = split_amount(remainder, weights, decimal_places(remainder))
     products = (_EXACT.multiply(price, part) for part in quantities if part is not None)
     return tuple(_EXACT.add(product, extra) for product, extra in zip(products, remainder_parts, strict=True))
 
 
 def _parts(whole: Decimal | None, weights: Sequence[Weight]) -> _Parts:
-    return (None,) * len(weights) if whole is None else split(whole, weights, _PLACES)
+    return (None,) * len(weights) if whole is None else split_amount(whole, weights, _PLACES)
 
 
-def _details(share: Share, ratio: Decimal) -> Json:
+def _details(share: ChargeShare, ratio: Decimal) -> Json:
     # Details are for people and are not added up, so a fraction may be rounded here.
     units = round(Fraction(share.weight) * 10**_PLACES)
     quantity = _decimal(units, _PLACES, negative=False)

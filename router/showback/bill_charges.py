@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from pricing.money import divide_half_even
 from router.config.showback_file import Account
-from router.ledger.entry import Use, What
+from router.ledger.entry import CostItem, MachineUse
 from router.ledger.month import Month
 from router.showback.apportion import exact_sum
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge
-from router.showback.focus.columns import BY_NAME, Kind
+from router.showback.focus.columns import BY_NAME, FocusColumnKind
 from router.showback.focus.texts import Json, read_json
-from router.showback.focus_from_ledger import SERVICES, of_account
+from router.showback.focus_from_ledger import SERVICES, account_fields
 
 UNKNOWN: Final = "__unknown__"
 _PLACES: Final = 24
@@ -72,9 +72,9 @@ def charge_of_correction(fact: Fact, account: Account) -> Charge:
     """
     billed, effective = fact["billed"], fact["effective"]
     billed, effective = (effective if billed is None else billed), (billed if effective is None else effective)
-    period, what = Month.parse(fact["month"]), What(fact["what"])
+    period, what = Month.parse(fact["month"]), CostItem(fact["what"])
     category, subcategory, _, _ = SERVICES[what]
-    billing_fields = {**of_account(account)}
+    billing_fields = {**account_fields(account)}
     if fact["account"]:
         billing_fields |= {"sub_account_id": fact["account"], "sub_account_name": None}
         billing_fields["sub_account_type"] = account.sub_account_type or UNKNOWN
@@ -105,7 +105,7 @@ def charge_of_correction(fact: Fact, account: Account) -> Charge:
         x_job_id=fact["job"],
         x_attempt=fact["attempt"],
         x_record_state=fact["state"],
-        x_waste_kind=fact["use"] if fact["use"] != Use.WORK else None,
+        x_waste_kind=fact["use"] if fact["use"] != MachineUse.WORK else None,
         x_gpu_model=fact["accelerator"],
     )
 
@@ -148,7 +148,7 @@ def _row_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         column = BY_NAME[name]
         if value is not None:
-            cells[column.field] = read_json(value) if column.kind is Kind.JSON else value
+            cells[column.field] = read_json(value) if column.kind is FocusColumnKind.JSON else value
     start = cells.get("charge_period_start") or cells["billing_period_start"]
     end = cells.get("charge_period_end") or cells["billing_period_end"]
     currency = cells.get("billing_currency", NO_CURRENCY)
@@ -218,7 +218,7 @@ def _share(row_fact: Fact, piece: Fact) -> Fraction:
 
 
 def _words(fields: Mapping[str, Any], row_fact: Fact, piece: Fact) -> dict[str, Any]:
-    waste_kind = piece["use"] if piece["use"] != Use.WORK else None
+    waste_kind = piece["use"] if piece["use"] != MachineUse.WORK else None
     return {
         "x_plan_id": piece["plan"],
         "x_job_id": piece["job"],

@@ -12,25 +12,25 @@ from pathlib import Path
 import pyarrow as pa
 
 from pricing.problems import InvalidInputError, Problem
-from router.showback.bill_parts import Owner, Part, Parts, period_text
+from router.showback.bill_parts import BillOwner, BillPart, BillPartWriter, period_text
 from router.showback.bill_store import BillStore, file_sha256
-from router.showback.bills import Bill, Delivery, Gap, Source, Standing
-from router.showback.duplicates import RowHashes, Twice, refusal, row_hashes, same_rows
+from router.showback.bills import BillGap, BillSourceFile, BillStanding, Delivery, ImportedBill
+from router.showback.duplicates import DuplicateRows, RowHashes, duplicates_error, have_same_rows, row_hashes
 from router.showback.focus.arrow_types import arrow_schema
-from router.showback.focus.batches import LIMITS, Batch, Limits
+from router.showback.focus.batches import LIMITS, Batch, FeedLimits
 from router.showback.focus.columns import COSTS
-from router.showback.focus.counts import Finding, Tally
+from router.showback.focus.counts import FindingTally, FocusFinding
 from router.showback.focus.feed import open_feed
-from router.showback.focus.survey import Opened, recognised, survey
+from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
-from router.showback.focus.typed_rows import Typed, typed
+from router.showback.focus.typed_rows import TypedBatch, convert_batch
 from router.showback.focus.versions import NEWEST, written_columns
 
 _ID_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class BillImport:
     """The result of an import.
 
     ``delivery`` was stored, or had been stored before: then ``new`` is False and nothing was changed. ``twice`` are
@@ -39,12 +39,12 @@ class Imported:
 
     delivery: Delivery
     new: bool
-    twice: Twice | None = None
+    twice: DuplicateRows | None = None
 
 
 def import_bills(
-    paths: Sequence[Path], store: BillStore, now: datetime, limits: Limits = LIMITS, *, duplicates: bool = False
-) -> Imported:
+    paths: Sequence[Path], store: BillStore, now: datetime, limits: FeedLimits = LIMITS, *, duplicates: bool = False
+) -> BillImport:
     """Import the files as one delivery: parts of a bill, or bills of several issuers.
 
     A bill that stands already is not stored again. A bill with the issuer, account and billing period of one that
@@ -63,17 +63,17 @@ def import_bills(
         stands = {each.bill.id for each in store.standing() if store.path(each).is_file()}
         for old in reversed(store.deliveries()):
             if set(digests) <= {source.sha256 for source in old.sources} and old.concerned <= stands:
-                return Imported(old, new=False)
+                return BillImport(old, new=False)
         read = _read_delivery(paths, digests, incoming, store.number(), now, limits)
         if before != [_seal(path) for path in paths]:
             raise InvalidInputError.single("changed while it was read", where=str(paths[0]), remedy="import it again")
         if read.twice is not None and not duplicates:
-            raise refusal(read.twice)
+            raise duplicates_error(read.twice)
         delivery = _drop_stored_bills(read.delivery, store, incoming)
         new = bool(delivery.bills or delivery.again)
         if new:
             store.commit(delivery, incoming)
-    return Imported(delivery, new, read.twice)
+    return BillImport(delivery, new, read.twice)
 
 
 def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path) -> Delivery:
@@ -82,7 +82,7 @@ def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path) -> 
     used = {each.bill.id for each in history}
     # Bills that stand come first, then the newest.
     order = sorted(history, key=lambda each: (each.stands, each.delivery.number), reverse=True)
-    bills, again, unchanged = list[Bill](), list[str](), list[str]()
+    bills, again, unchanged = list[ImportedBill](), list[str](), list[str]()
     for bill in delivery.bills:
         known = next(
             (each for each in order if each.bill.key == bill.key and _is_same_bill(bill, each, store, incoming)), None
@@ -96,10 +96,10 @@ def _drop_stored_bills(delivery: Delivery, store: BillStore, incoming: Path) -> 
     return replace(delivery, bills=tuple(bills), again=tuple(again), same=tuple(unchanged))
 
 
-def _is_same_bill(bill: Bill, known: Standing, store: BillStore, incoming: Path) -> bool:
+def _is_same_bill(bill: ImportedBill, known: BillStanding, store: BillStore, incoming: Path) -> bool:
     if (bill.rows, bill.sums) != (known.bill.rows, known.bill.sums) or not store.whole(known):
         return False
-    return same_rows(incoming / bill.file, store.path(known))
+    return have_same_rows(incoming / bill.file, store.path(known))
 
 
 def _seal(path: Path) -> tuple[str, int]:
@@ -115,11 +115,11 @@ def _seal(path: Path) -> tuple[str, int]:
 @dataclass(frozen=True, slots=True)
 class _ReadDelivery:
     delivery: Delivery
-    twice: Twice | None
+    twice: DuplicateRows | None
 
 
 def _read_delivery(
-    paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: Limits
+    paths: Sequence[Path], digests: list[str], incoming: Path, number: int, now: datetime, limits: FeedLimits
 ) -> _ReadDelivery:
     digest_of_all = hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
     extras = _extra_columns(paths, limits)
@@ -127,7 +127,7 @@ def _read_delivery(
     sources, gaps = [], []
     with (
         row_hashes() as hashes,
-        Parts(incoming, f"{number:06}-{digest_of_all[:_ID_DIGITS]}", pa.schema(fields)) as parts,
+        BillPartWriter(incoming, f"{number:06}-{digest_of_all[:_ID_DIGITS]}", pa.schema(fields)) as parts,
     ):
         for path, digest in zip(paths, digests, strict=True):
             source, file_gaps = _read_file(path, digest, parts, extras, limits, hashes)
@@ -142,13 +142,15 @@ def _read_delivery(
     )
 
 
-def _reread_rows(paths: Sequence[Path], extras: dict[str, str], limits: Limits) -> Iterator[tuple[pa.Table, list[str]]]:
+def _reread_rows(
+    paths: Sequence[Path], extras: dict[str, str], limits: FeedLimits
+) -> Iterator[tuple[pa.Table, list[str]]]:
     """Yield the rows of the files once more, each with its place."""
     for path in paths:
         with open_feed(path, limits) as feed:
-            opened = recognised(feed, str(path))
+            opened = recognise_layout(feed, str(path))
             for batch in feed.batches:
-                table = _table(batch, typed(batch, opened.sources), extras)
+                table = _table(batch, convert_batch(batch, opened.sources), extras)
                 ends = batch.lines
                 places = [
                     f"{path}: row {batch.first + n}" if ends is None else f"{path}:{ends[n]}" for n in range(batch.rows)
@@ -156,7 +158,7 @@ def _reread_rows(paths: Sequence[Path], extras: dict[str, str], limits: Limits) 
                 yield table, places
 
 
-def _extra_columns(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
+def _extra_columns(paths: Sequence[Path], limits: FeedLimits) -> dict[str, str]:
     """Return the columns that are neither FOCUS nor ours, and the name under which each is stored.
 
     DuckDB ignores case, so that names that differ in case alone get a prefix.
@@ -165,7 +167,7 @@ def _extra_columns(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
     stored_names: dict[str, str] = {}
     for path in paths:
         with open_feed(path, limits) as feed:
-            for name in recognised(feed, str(path)).unknown:
+            for name in recognise_layout(feed, str(path)).unknown:
                 if name not in stored_names:
                     stored = name
                     while stored.lower() in used_names:
@@ -176,49 +178,49 @@ def _extra_columns(paths: Sequence[Path], limits: Limits) -> dict[str, str]:
 
 
 def _read_file(
-    path: Path, digest: str, parts: Parts, extras: dict[str, str], limits: Limits, hashes: RowHashes
-) -> tuple[Source, list[Gap]]:
-    tally, rows = Tally(1), 0
+    path: Path, digest: str, parts: BillPartWriter, extras: dict[str, str], limits: FeedLimits, hashes: RowHashes
+) -> tuple[BillSourceFile, list[BillGap]]:
+    tally, rows = FindingTally(1), 0
     with open_feed(path, limits) as feed:
-        opened = recognised(feed, str(path))
-        for batch, typed_rows in survey(feed, opened, tally, absent=True):
+        opened = recognise_layout(feed, str(path))
+        for batch, typed_rows in survey_feed(feed, opened, tally, absent=True):
             _refuse_lost_costs(path, batch, typed_rows, opened)
             table = _table(batch, typed_rows, extras)
             parts.add(table, path.name)
             hashes.add(table)
             rows += batch.rows
-        source = Source(path.name, digest, path.stat().st_size, feed.form, opened.version, rows)
+        source = BillSourceFile(path.name, digest, path.stat().st_size, feed.form, opened.version, rows)
     return source, [_gap(path.name, finding, tally) for finding in tally.findings]
 
 
-def _gap(name: str, finding: Finding, tally: Tally) -> Gap:
+def _gap(name: str, finding: FocusFinding, tally: FindingTally) -> BillGap:
     count = tally.counts[finding.rule, finding.column]
-    return Gap(name, finding.rule, finding.column, count, finding.row, finding.line, finding.value)
+    return BillGap(name, finding.rule, finding.column, count, finding.row, finding.line, finding.value)
 
 
-def _refuse_lost_costs(path: Path, batch: Batch, rows: Typed, opened: Opened) -> None:
+def _refuse_lost_costs(path: Path, batch: Batch, rows: TypedBatch, opened: FocusLayout) -> None:
     """Raise InvalidInputError for a cost that is written but cannot be read, since it would be missing from the sum."""
     problems = []
     for mark in rows.marks:
         if mark.rule == "unreadable" and mark.column in COSTS:
-            tally = Tally(len(mark.rows))
+            tally = FindingTally(len(mark.rows))
             tally.add_mark(mark, batch, opened.sources)
             problems += [Problem(each.place(str(path)), each.column, each.what, each.why) for each in tally.findings]
     if problems:
         raise InvalidInputError(problems)
 
 
-def _table(batch: Batch, rows: Typed, extras: dict[str, str]) -> pa.Table:
+def _table(batch: Batch, rows: TypedBatch, extras: dict[str, str]) -> pa.Table:
     columns = {column.name: rows.column(column.name) for column in written_columns(NEWEST)}
     for name, stored in extras.items():
         columns[stored] = batch.columns.get(name, pa.nulls(rows.rows, pa.string()))
     return pa.table(columns)
 
 
-def _bill(owner: Owner, part: Part, incoming: Path, digest: str) -> Bill:
+def _bill(owner: BillOwner, part: BillPart, incoming: Path, digest: str) -> ImportedBill:
     start, end = period_text(owner.start), period_text(owner.end)
     identity = "\x1f".join(each or "" for each in (digest, owner.issuer, owner.account, start, end, owner.label))
-    return Bill(
+    return ImportedBill(
         id=_id(identity),
         issuer=owner.issuer,
         account=owner.account,

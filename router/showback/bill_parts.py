@@ -29,7 +29,7 @@ _KEY = ("InvoiceIssuerName", "BillingAccountId", "BillingPeriodStart", "BillingP
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class BillOwner:
     """The bill that a row is on; ``label`` is the file's name where issuer or account are unknown, else empty."""
 
     issuer: str | None
@@ -40,7 +40,7 @@ class Owner:
 
 
 @dataclass(slots=True)
-class Part:
+class BillPart:
     """A bill while it is being written."""
 
     file: str
@@ -52,14 +52,14 @@ class Part:
     writer: pq.ParquetWriter | None = None
 
 
-class Parts:
+class BillPartWriter:
     """Write ``<stem>-<n>.parquet`` files to ``folder``, all with one schema.
 
     A context manager: its files are closed at its end, and complete when :meth:`finish` was called.
     """
 
     def __init__(self, folder: Path, stem: str, schema: pa.Schema) -> None:
-        self.parts: dict[Owner, Part] = {}
+        self.parts: dict[BillOwner, BillPart] = {}
         self._folder, self._stem, self._schema, self._waiting = folder, stem, schema, 0
 
     def add(self, table: pa.Table, name: str) -> None:
@@ -69,21 +69,21 @@ class Parts:
             values = [identity[column] for column in _KEY]
             rows = table if len(identities) == 1 else table.filter(_mask_of_bill(table, values))
             issuer, account, start, end = values
-            owner = Owner(issuer, account, start, end, "" if issuer is not None and account is not None else name)
+            owner = BillOwner(issuer, account, start, end, "" if issuer is not None and account is not None else name)
             self._take(self._part(owner, name), rows)
         if self._waiting >= _ROWS_AT_ONCE:
             self._flush()
 
-    def _part(self, owner: Owner, name: str) -> Part:
+    def _part(self, owner: BillOwner, name: str) -> BillPart:
         part = self.parts.get(owner)
         if part is None:
             if len(self.parts) == MOST_BILLS:
                 what = f"holds more than {MOST_BILLS} bills (issuers, accounts and periods)"
                 raise InvalidInputError.single(what, where=name, remedy="import it in parts")
-            part = self.parts[owner] = Part(f"{self._stem}-{len(self.parts) + 1}.parquet")
+            part = self.parts[owner] = BillPart(f"{self._stem}-{len(self.parts) + 1}.parquet")
         return part
 
-    def _take(self, part: Part, rows: pa.Table) -> None:
+    def _take(self, part: BillPart, rows: pa.Table) -> None:
         part.rows += rows.num_rows
         part.waiting.append(rows)
         self._waiting += rows.num_rows

@@ -20,15 +20,15 @@ from filelock import FileLock, Timeout
 
 from pricing.problems import InvalidInputError
 from router.showback.bills import (
-    Decision,
-    Deed,
+    BillDecision,
+    BillDecisionKind,
+    BillStanding,
     Delivery,
-    Standing,
-    decision_from_json,
-    from_json,
-    known_by,
-    standings,
-    to_json,
+    compute_standings,
+    manifest_json,
+    read_decision,
+    read_delivery,
+    select_until,
 )
 from router.showback.focus.texts import moment_text
 
@@ -55,28 +55,26 @@ class BillStore:
 
         InvalidInputError for a damaged manifest, since its bills would be missing.
         """
-        return tuple(_read_manifest(path, from_json) for path in sorted((self.folder / _DELIVERIES).glob("*.json")))
+        return tuple(_read_manifest(path, read_delivery) for path in sorted((self.folder / _DELIVERIES).glob("*.json")))
 
-    def decisions(self) -> tuple[Decision, ...]:
+    def decisions(self) -> tuple[BillDecision, ...]:
         """Return which bills people restored or removed, the oldest first. InvalidInputError as for deliveries."""
-        return tuple(
-            _read_manifest(path, decision_from_json) for path in sorted((self.folder / _DECISIONS).glob("*.json"))
-        )
+        return tuple(_read_manifest(path, read_decision) for path in sorted((self.folder / _DECISIONS).glob("*.json")))
 
-    def bills(self, as_of: datetime | None = None) -> tuple[Standing, ...]:
+    def bills(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
         """Return all bills, replaced ones too, in the order of import.
 
         ``as_of``: as if nothing had been imported or decided after it.
         """
-        return standings(*known_by(self.deliveries(), self.decisions(), as_of))
+        return compute_standings(*select_until(self.deliveries(), self.decisions(), as_of))
 
-    def standing(self, as_of: datetime | None = None) -> tuple[Standing, ...]:
+    def standing(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
         """Return the bills that count, or counted at ``as_of``."""
         return tuple(each for each in self.bills(as_of) if each.stands)
 
     def changed_after(self, moment: datetime) -> bool:
         """Return whether anything was imported or decided after the moment."""
-        known = known_by(self.deliveries(), self.decisions(), moment)
+        known = select_until(self.deliveries(), self.decisions(), moment)
         return known != (self.deliveries(), self.decisions())
 
     def number(self) -> int:
@@ -95,11 +93,11 @@ class BillStore:
             raise InvalidInputError.single("is gone: a bill would be missing", where=str(gone), remedy=_AGAIN)
         return paths
 
-    def path(self, standing: Standing) -> Path:
+    def path(self, standing: BillStanding) -> Path:
         """Return the path of the bill's rows."""
         return self.folder / _PARQUET / standing.bill.file
 
-    def find(self, identity: str) -> Standing:
+    def find(self, identity: str) -> BillStanding:
         """Find a bill by its id, or the first digits of it. InvalidInputError where there is none or are several."""
         digits = identity.removeprefix("bill-").lower()
         matches = [each for each in self.bills() if each.bill.id.removeprefix("bill-").startswith(digits)]
@@ -109,7 +107,7 @@ class BillStore:
             raise InvalidInputError.single(f"{identity!r} {what}", field="ID", remedy=remedy)
         return matches[0]
 
-    def whole(self, standing: Standing) -> bool:
+    def whole(self, standing: BillStanding) -> bool:
         """Return whether the bill's file is there and is the one that was written."""
         path = self.path(standing)
         return path.is_file() and file_sha256(path) == standing.bill.sha256
@@ -153,7 +151,9 @@ class BillStore:
             (incoming / bill.file).replace(self.folder / _PARQUET / bill.file)
         _put(incoming, self.folder / _DELIVERIES / f"{delivery.number:06}-{delivery.digest[:12]}.json", delivery)
 
-    def decide(self, what: Deed, identity: str, reason: str, who: str, now: datetime) -> tuple[Standing, ...]:
+    def decide(
+        self, what: BillDecisionKind, identity: str, reason: str, who: str, now: datetime
+    ) -> tuple[BillStanding, ...]:
         """Restore a bill, in the place of the one that stands, or remove one that stands.
 
         Returns the bills concerned as they are afterwards, the one that was decided on first. InvalidInputError: no
@@ -162,14 +162,14 @@ class BillStore:
         with self.incoming() as incoming:
             target = self.find(identity)
             replaced = [each for each in self.standing() if each.bill.key == target.bill.key and each != target]
-            if target.stands is (what is Deed.RESTORE):
+            if target.stands is (what is BillDecisionKind.RESTORE):
                 problem = "stands already" if target.stands else "does not stand: there is nothing to take away"
                 remedy = "`stepfare bills list --all` shows what stands"
                 raise InvalidInputError.single(f"{target.bill.id} {problem}", field="ID", remedy=remedy)
-            if what is Deed.RESTORE and not self.whole(target):
+            if what is BillDecisionKind.RESTORE and not self.whole(target):
                 problem = "its rows are gone, or not those that were stored"
                 raise InvalidInputError.single(problem, where=str(self.path(target)), remedy=_AGAIN)
-            decision = Decision(self.number(), moment_text(now), who, what, target.bill.id, reason)
+            decision = BillDecision(self.number(), moment_text(now), who, what, target.bill.id, reason)
             (self.folder / _DECISIONS).mkdir(mode=0o700, exist_ok=True)
             _put(incoming, self.folder / _DECISIONS / f"{decision.number:06}-{what}.json", decision)
             concerned = {target.bill.id: 0, **{each.bill.id: 1 for each in replaced}}
@@ -188,16 +188,16 @@ class BillStore:
 _AGAIN = "import the bill again, or bring the folder back from a backup"
 
 
-def current(folder: Path) -> tuple[Path, ...]:
+def current_bill_files(folder: Path) -> tuple[Path, ...]:
     """Return the Parquet files of the bills under ``folder`` that stand; none where nothing was imported."""
     return BillStore(folder).current()
 
 
-def _put(incoming: Path, path: Path, record: Delivery | Decision) -> None:
+def _put(incoming: Path, path: Path, record: Delivery | BillDecision) -> None:
     """Write the manifest to the disk, whole, before it has its name."""
     part = incoming / "manifest"
     with part.open("w", encoding="utf-8") as stream:
-        stream.write(to_json(record))
+        stream.write(manifest_json(record))
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(path)

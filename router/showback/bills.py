@@ -22,7 +22,7 @@ _LATER = ("again", "same")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class BillSourceFile:
     """A file that was imported. ``version`` is that of FOCUS, ``form`` csv, csv.gz or parquet."""
 
     name: str
@@ -34,7 +34,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class BillGap:
     """A rule of FOCUS that is broken ``count`` times in a column of a file.
 
     ``row``, ``line`` and ``value`` are those of the first time.
@@ -50,7 +50,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class ImportedBill:
     """One bill of a delivery.
 
     ``start`` and ``end`` are the billing period (UTC, ISO), None where the file names none; ``label`` then tells bills
@@ -89,9 +89,9 @@ class Delivery:
     number: int
     digest: str
     imported_at: str
-    sources: tuple[Source, ...]
-    bills: tuple[Bill, ...]
-    gaps: tuple[Gap, ...]
+    sources: tuple[BillSourceFile, ...]
+    bills: tuple[ImportedBill, ...]
+    gaps: tuple[BillGap, ...]
     again: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
 
@@ -101,7 +101,7 @@ class Delivery:
         return frozenset((*(bill.id for bill in self.bills), *self.again, *self.same))
 
 
-class Deed(StrEnum):
+class BillDecisionKind(StrEnum):
     """The kinds of decisions about a bill."""
 
     RESTORE = "restore"
@@ -109,7 +109,7 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BillDecision:
     """A decision of ``who`` to restore or remove a bill (its id), with the reason.
 
     ``number`` counts together with those of deliveries.
@@ -118,24 +118,24 @@ class Decision:
     number: int
     at: str
     who: str
-    what: Deed
+    what: BillDecisionKind
     bill: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BillStanding:
     """A bill with its delivery and its place in history.
 
     ``replaces`` is the bill whose place it took last, ``replaced_by`` the one that has taken its own; ``removed`` is
     the decision that removed it.
     """
 
-    bill: Bill
+    bill: ImportedBill
     delivery: Delivery
     replaces: str | None
     replaced_by: str | None
-    removed: Decision | None = None
+    removed: BillDecision | None = None
 
     @property
     def stands(self) -> bool:
@@ -150,9 +150,9 @@ class _History:
     standing: dict[tuple[str | None, ...], str] = field(default_factory=dict)
     replaces: dict[str, str | None] = field(default_factory=dict)
     replaced_by: dict[str, str] = field(default_factory=dict)
-    removed: dict[str, Decision] = field(default_factory=dict)
+    removed: dict[str, BillDecision] = field(default_factory=dict)
 
-    def stand(self, bill: Bill) -> None:
+    def stand(self, bill: ImportedBill) -> None:
         before = self.standing.get(bill.key)
         self.replaced_by.pop(bill.id, None)
         self.removed.pop(bill.id, None)
@@ -162,15 +162,15 @@ class _History:
                 self.replaced_by[before] = bill.id
         self.standing[bill.key] = bill.id
 
-    def remove(self, bill: Bill, decision: Decision) -> None:
+    def remove(self, bill: ImportedBill, decision: BillDecision) -> None:
         if self.standing.get(bill.key) == bill.id:
             del self.standing[bill.key]
             self.removed[bill.id] = decision
 
 
-def known_by(
-    deliveries: Sequence[Delivery], decisions: Sequence[Decision], moment: datetime | None
-) -> tuple[tuple[Delivery, ...], tuple[Decision, ...]]:
+def select_until(
+    deliveries: Sequence[Delivery], decisions: Sequence[BillDecision], moment: datetime | None
+) -> tuple[tuple[Delivery, ...], tuple[BillDecision, ...]]:
     """Return the deliveries imported and the decisions made until the moment; all where it is None."""
     return (
         tuple(each for each in deliveries if moment is None or datetime.fromisoformat(each.imported_at) <= moment),
@@ -178,22 +178,24 @@ def known_by(
     )
 
 
-def standings(deliveries: Iterable[Delivery], decisions: Iterable[Decision] = ()) -> tuple[Standing, ...]:
+def compute_standings(
+    deliveries: Iterable[Delivery], decisions: Iterable[BillDecision] = ()
+) -> tuple[BillStanding, ...]:
     """Return all bills with their standing, in the order of import."""
     ordered = sorted(deliveries, key=lambda each: each.number)
     known = {bill.id: bill for delivery in ordered for bill in delivery.bills}
     history = _History()
-    events: list[Delivery | Decision] = [*ordered, *decisions]
+    events: list[Delivery | BillDecision] = [*ordered, *decisions]
     for each in sorted(events, key=lambda one: one.number):
         if isinstance(each, Delivery):
             for bill in (*each.bills, *(known[name] for name in each.again if name in known)):
                 history.stand(bill)
-        elif each.bill in known and each.what is Deed.RESTORE:
+        elif each.bill in known and each.what is BillDecisionKind.RESTORE:
             history.stand(known[each.bill])
         elif each.bill in known:
             history.remove(known[each.bill], each)
     return tuple(
-        Standing(
+        BillStanding(
             bill,
             delivery,
             history.replaces.get(bill.id),
@@ -206,7 +208,7 @@ def standings(deliveries: Iterable[Delivery], decisions: Iterable[Decision] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Fall:
+class BillDecrease:
     """A figure that is lower in a bill than in the one whose place it takes.
 
     ``what`` is ``rows``, or a cost column in ``currency``.
@@ -218,27 +220,27 @@ class Fall:
     after: str
 
 
-def falls(before: Bill, after: Bill) -> tuple[Fall, ...]:
+def find_decreases(before: ImportedBill, after: ImportedBill) -> tuple[BillDecrease, ...]:
     """Return rows, and billed and effective costs by currency, that decreased.
 
     A sum that no row names any more has fallen to zero.
     """
-    decreases = [Fall("rows", "", f"{before.rows}", f"{after.rows}")] if after.rows < before.rows else []
+    decreases = [BillDecrease("rows", "", f"{before.rows}", f"{after.rows}")] if after.rows < before.rows else []
     for currency, sums in before.sums.items():
         for column in (_BILLED, _EFFECTIVE):
             was, now = sums.get(column), after.sums.get(currency, {}).get(column)
             if was is not None and Decimal(now or 0) < Decimal(was):
-                decreases.append(Fall(column, currency, was, now or "0"))
+                decreases.append(BillDecrease(column, currency, was, now or "0"))
     return tuple(decreases)
 
 
-def to_json(delivery: Delivery | Decision) -> str:
+def manifest_json(delivery: Delivery | BillDecision) -> str:
     """Return the manifest of a delivery or a decision."""
     fields = {name: value for name, value in asdict(delivery).items() if name not in _LATER or value}
     return json.dumps({"format": FORMAT, **fields}, indent=1, ensure_ascii=False) + "\n"
 
 
-def from_json(text: str) -> Delivery:
+def read_delivery(text: str) -> Delivery:
     """Read the delivery of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("format") != FORMAT:
@@ -246,17 +248,17 @@ def from_json(text: str) -> Delivery:
     return Delivery(
         **{
             **fields,
-            "sources": tuple(Source(**each) for each in fields["sources"]),
-            "bills": tuple(Bill(**each) for each in fields["bills"]),
-            "gaps": tuple(Gap(**each) for each in fields["gaps"]),
+            "sources": tuple(BillSourceFile(**each) for each in fields["sources"]),
+            "bills": tuple(ImportedBill(**each) for each in fields["bills"]),
+            "gaps": tuple(BillGap(**each) for each in fields["gaps"]),
             **{name: tuple(fields.get(name, ())) for name in _LATER},
         }
     )
 
 
-def decision_from_json(text: str) -> Decision:
+def read_decision(text: str) -> BillDecision:
     """Read the decision of a manifest. ValueError, TypeError or KeyError where it is none of ours."""
     fields: dict[str, Any] = json.loads(text)
     if fields.pop("format") != FORMAT:
         raise ValueError("is of another version of stepfare")
-    return Decision(**{**fields, "what": Deed(fields["what"])})
+    return BillDecision(**{**fields, "what": BillDecisionKind(fields["what"])})

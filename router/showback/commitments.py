@@ -15,7 +15,7 @@ from router.showback.focus.charge import Charge
 
 
 @dataclass(frozen=True, slots=True)
-class Commitment:
+class CommitmentSums:
     """The sums of one commitment discount.
 
     ``bought`` is what its purchases were billed; ``used`` and ``unused`` are what its usage cost, by status.
@@ -31,7 +31,7 @@ class Commitment:
         return self.bought == exact_sum([self.used, self.unused])
 
 
-def commitments(charges: Iterable[Charge]) -> dict[tuple[str, str], Commitment]:
+def sum_commitments(charges: Iterable[Charge]) -> dict[tuple[str, str], CommitmentSums]:
     """Return the sums by CommitmentDiscountId and currency, in order."""
     sums: dict[tuple[str, str], dict[str, list[Decimal]]] = {}
     for charge in charges:
@@ -44,12 +44,12 @@ def commitments(charges: Iterable[Charge]) -> dict[tuple[str, str], Commitment]:
         elif charge.charge_category == "Usage" and status in parts:
             parts[str(status)].append(charge.effective_cost)
     return {
-        key: Commitment(*(exact_sum(parts[name]) for name in ("bought", "Used", "Unused")))
+        key: CommitmentSums(*(exact_sum(parts[name]) for name in ("bought", "Used", "Unused")))
         for key, parts in sorted(sums.items())
     }
 
 
-def closed_set(charges: Iterable[Charge]) -> dict[str, tuple[Decimal, Decimal]]:
+def sum_closed_set(charges: Iterable[Charge]) -> dict[str, tuple[Decimal, Decimal]]:
     """Return billed and effective cost by currency.
 
     The two are the same where all purchases are there with all that they cover.

@@ -49,7 +49,7 @@ class Correction:
     sha256: str
 
 
-class Corrections:
+class CorrectionStore:
     """The corrections of one state under the folder of the bills."""
 
     def __init__(self, bills: Path, state: str) -> None:
@@ -84,12 +84,12 @@ class Corrections:
         return correction
 
 
-def named(number: int, state: str) -> str:
+def correction_id(number: int, state: str) -> str:
     """Return the id of the correction with that number."""
     return f"correction-{state}-{number:06}"
 
 
-def damaged(corrections: Sequence[Correction], store: Corrections) -> Correction | None:
+def find_damaged_correction(corrections: Sequence[Correction], store: CorrectionStore) -> Correction | None:
     """Return the first correction whose facts are not as they were written."""
     return next((each for each in corrections if not store.whole(each)), None)
 

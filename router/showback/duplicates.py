@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricing.problems import InvalidInputError, Problem
-from router.config.duckdb_session import connect, parquet
+from router.config.duckdb_session import connect, parquet_relation
 
 if TYPE_CHECKING:
     import duckdb
@@ -29,7 +29,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Twice:
+class DuplicateRows:
     """Rows that stand elsewhere in the delivery already.
 
     ``first`` are the places of the first few, each with that of the row that it repeats; ``billed`` is their sum by
@@ -52,7 +52,7 @@ class RowHashes:
         """Add more rows, with the same columns each time."""
         self._hashes.append(_hashes_of(self._connection, rows))
 
-    def find(self, batches: Iterable[tuple[pa.Table, list[str]]]) -> Twice | None:
+    def find(self, batches: Iterable[tuple[pa.Table, list[str]]]) -> DuplicateRows | None:
         """Return the rows that repeat an earlier one, cell for cell; None where none does.
 
         ``batches`` are the same rows once more, each with its place; they are not always read.
@@ -73,7 +73,7 @@ class RowHashes:
                     first.append((places[number], before))
                 currency = row["BillingCurrency"] or ""
                 billed[currency] = billed.get(currency, Decimal(0)) + (row["BilledCost"] or Decimal(0))
-        return Twice(rows, tuple(first), billed) if rows else None
+        return DuplicateRows(rows, tuple(first), billed) if rows else None
 
     def _suspects(self) -> NDArray[np.uint64]:
         """Return the hashes that more than one row has."""
@@ -93,22 +93,22 @@ def row_hashes() -> Iterator[RowHashes]:
         yield RowHashes(engine)
 
 
-def together(duplicates: Twice) -> str:
+def describe_duplicates(duplicates: DuplicateRows) -> str:
     """Return how many rows stand twice, and what was billed for them."""
     sums = " and ".join(f"{amount:,.2f} {currency}".strip() for currency, amount in sorted(duplicates.billed.items()))
     return f"{duplicates.rows:,} {'row stands' if duplicates.rows == 1 else 'rows stand'} there twice, {sums} billed"
 
 
-def refusal(duplicates: Twice) -> InvalidInputError:
+def duplicates_error(duplicates: DuplicateRows) -> InvalidInputError:
     """Return the error that names the first rows, and the sum of all."""
     remedy = "take the rows out; or, where the cloud means both, import with --allow-duplicates"
     problems = [Problem(where, "", f"is cell for cell the row of {before}", "") for where, before in duplicates.first]
-    return InvalidInputError([*problems, Problem("", "", together(duplicates), remedy)])
+    return InvalidInputError([*problems, Problem("", "", describe_duplicates(duplicates), remedy)])
 
 
-def same_rows(first: Path, second: Path) -> bool:
+def have_same_rows(first: Path, second: Path) -> bool:
     """Return whether two bills have the same rows, in any order; a column that only one of them has may be empty."""
-    first_rows, second_rows = parquet([first]), parquet([second])
+    first_rows, second_rows = parquet_relation([first]), parquet_relation([second])
     sides = f"SELECT *, 1 AS side FROM {first_rows} UNION ALL BY NAME SELECT *, -1 AS side FROM {second_rows}"
     balance = f"SELECT * EXCLUDE (side), sum(side) AS rest FROM ({sides}) GROUP BY ALL"
     with connect() as connection:

@@ -14,17 +14,23 @@ import pyarrow.parquet as pq
 
 from router.config.duckdb_session import rows_of
 from router.config.showback_file import Account, Showback
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.bill_charges import charge_of_correction, charges_of_row
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.charge import Charge
 from router.showback.focus.versions import NEWEST, written_columns
 from router.showback.focus.write import WRITERS
-from router.showback.focus_from_ledger import Books, Left, charge_of, charges, part_of
-from router.showback.focus_from_ledger import Part as TimePart
-from router.state.ledger_rows import entry_of
-from router.state.store import Store
+from router.showback.focus_from_ledger import (
+    ClosedBooks,
+    UnpricedEntries,
+    charge_of_entry,
+    charge_of_part,
+    charges_of_entries,
+)
+from router.showback.focus_from_ledger import EntryPart as TimePart
+from router.state.ledger_rows import parse_entry
+from router.state.store import StateStore
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,15 +42,15 @@ Fact = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """The result of an export: how many charges were written, and what was left out."""
 
     charges: int
-    left: Left
+    left: UnpricedEntries
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class ReconciledFacts:
     """A connection with the table ``actual`` (:mod:`router.showback.reconcile.matching`).
 
     ``bills`` are the files of the bills in it, by the bill's id, and ``corrections`` the ids of the corrections in it.
@@ -56,7 +62,7 @@ class Matched:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExportPart:
     """The months after one and up to another.
 
     ``months`` are those of them that the ledger has, None: any. ``knows`` tells whether an entry counts, by its number
@@ -67,49 +73,58 @@ class Part:
     upto: str = "~"
     months: Sequence[Month] | None = None
     knows: Callable[[int, datetime], bool] = lambda _seq, _recorded_at: True
-    matched: Matched | None = None
+    matched: ReconciledFacts | None = None
 
 
-def export(
-    store: Store,
+def export_focus(
+    store: StateStore,
     path: Path,
     accounts: Showback,
     version: str,
-    parts: Iterable[Part] = (Part(),),
+    parts: Iterable[ExportPart] = (ExportPart(),),
     closed: Month | None = None,
-) -> Exported:
+) -> ExportResult:
     """Write the charges of the ``parts`` of the books as FOCUS ``version``; the name's ending chooses the form.
 
     The charges are rows of bills and what they do not have, where there are bills; else the ledger's. ``closed`` is the
     last closed month, which decides what is a correction. The same books and bills give the same file. KeyError for a
     version that is not written, or an ending that is not in :data:`WRITERS`. OSError where the file cannot be written.
     """
-    unpriced = Left()
+    unpriced = UnpricedEntries()
     write = WRITERS[path.suffix.removeprefix(".").lower()]
     all_charges = (charge for part in parts for charge in _charges(store, accounts, unpriced, part, closed))
-    return Exported(write(path, all_charges, version), unpriced)
+    return ExportResult(write(path, all_charges, version), unpriced)
 
 
-def _charges(store: Store, accounts: Showback, unpriced: Left, part: Part, closed: Month | None) -> Iterator[Charge]:
+def _charges(
+    store: StateStore, accounts: Showback, unpriced: UnpricedEntries, part: ExportPart, closed: Month | None
+) -> Iterator[Charge]:
     if part.matched is not None:
         yield from _counted_charges(store, accounts, unpriced, part, part.matched, closed)
         return
     for entries, books in _entries(store, part, closed):
-        yield from charges([entry for _, entry in entries], accounts, books, unpriced)
+        yield from charges_of_entries([entry for _, entry in entries], accounts, books, unpriced)
 
 
-def _entries(store: Store, part: Part, closed: Month | None) -> Iterator[tuple[list[tuple[int, Entry]], Books]]:
+def _entries(
+    store: StateStore, part: ExportPart, closed: Month | None
+) -> Iterator[tuple[list[tuple[int, LedgerEntry]], ClosedBooks]]:
     """Yield batches of entries with their numbers, and what decides which of them are corrections."""
     for month in [None] if part.months is None else part.months:
         for rows in store.ledger.batches(period=month):
-            numbered = [(int(row[0]), entry_of(row[1:-2])) for row in rows]
+            numbered = [(int(row[0]), parse_entry(row[1:-2])) for row in rows]
             entries = [(seq, each) for seq, each in numbered if part.knows(seq, each.recorded_at)]
             months = store.ledger.months_of(sorted({entry.corrects for _, entry in entries if entry.corrects}))
-            yield entries, Books(closed, months)
+            yield entries, ClosedBooks(closed, months)
 
 
 def _counted_charges(
-    store: Store, accounts: Showback, unpriced: Left, part: Part, matched: Matched, closed: Month | None
+    store: StateStore,
+    accounts: Showback,
+    unpriced: UnpricedEntries,
+    part: ExportPart,
+    matched: ReconciledFacts,
+    closed: Month | None,
 ) -> Iterator[Charge]:
     """Yield unbilled charges in the order of the ledger, then the rows of each bill and correction in theirs."""
     known: dict[str, Account] = {}
@@ -121,7 +136,7 @@ def _counted_charges(
         numbers = [seq for seq, _ in entries]
         pieces = _pieces(matched, "ledger", numbers[0], numbers[-1]) if numbers else {}
         for seq, entry in entries:
-            if entry.kind is Kind.PLANNED or seq not in pieces:  # All of it is on a bill.
+            if entry.kind is LedgerEntryKind.PLANNED or seq not in pieces:  # All of it is on a bill.
                 continue
             if entry.unpriced:
                 unpriced.add(entry)
@@ -135,16 +150,16 @@ def _counted_charges(
                 yield charge_of_correction(fact, account(fact["cloud"] or ""))
 
 
-def _charges_of_entry(entry: Entry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
+def _charges_of_entry(entry: LedgerEntry, account: Account, pieces: list[Fact], *, corrects: bool) -> Iterator[Charge]:
     if [(piece["start"], piece["end"]) for piece in pieces] == [(entry.start, entry.end)]:
-        yield charge_of(entry, account, corrects=corrects)
+        yield charge_of_entry(entry, account, corrects=corrects)
         return
     for piece in pieces:
         part = TimePart(piece["start"], piece["end"], piece["billed"], piece["effective"], piece["useful"])
-        yield part_of(entry, account, part, corrects=corrects)
+        yield charge_of_part(entry, account, part, corrects=corrects)
 
 
-def _charges_of_bill(bill: str, path: Path, part: Part, matched: Matched) -> Iterator[Charge]:
+def _charges_of_bill(bill: str, path: Path, part: ExportPart, matched: ReconciledFacts) -> Iterator[Charge]:
     first = 1
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches(_BATCH, columns=[column.name for column in written_columns(NEWEST)]):
@@ -167,7 +182,9 @@ def _rows(table: pa.Table, row_facts: pa.Table) -> Iterator[tuple[Fact, Fact]]:
         yield from zip(rows_of(connection.from_arrow(table)), rows_of(connection.from_arrow(row_facts)), strict=True)
 
 
-def _pieces(matched: Matched, origin: str, first: int, last: int, part: Part = Part()) -> dict[int, list[Fact]]:
+def _pieces(
+    matched: ReconciledFacts, origin: str, first: int, last: int, part: ExportPart = ExportPart()
+) -> dict[int, list[Fact]]:
     """Return the facts that count of the rows with these numbers, by number, in the order of time."""
     relation = matched.connection.sql(
         'SELECT * FROM actual WHERE origin = $origin AND "row" BETWEEN $first AND $last '

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from pricing.problems import InvalidInputError
-from router.config.duckdb_session import connect, parquet
+from router.config.duckdb_session import connect, parquet_relation
 from router.showback import rollups
-from router.state.folders import settle_folder
+from router.state.folders import sync_folder
 from router.state.ledger_rows import BEGINNING
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.
@@ -36,7 +36,7 @@ _KINDS = ("facts", "sums", "days")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExtractPart:
     """Facts in the books of a month, of the ledger's numbers ``first`` to ``last``.
 
     Some of these numbers may be in a part of their own.
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ExtractManifest:
     """The parts of the ledger of the state ``state``, up to number ``head``, whose row has that ``hash``.
 
     ``gaps`` are numbers, from and to, that had been archived before they were read, and whose entries nobody has given
@@ -64,17 +64,17 @@ class Manifest:
     state: str
     head: int = 0
     hash: str = BEGINNING
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ExtractPart, ...] = ()
     gaps: tuple[tuple[int, int], ...] = ()
 
-    def of_months(self, months: Iterable[str]) -> tuple[Part, ...]:
+    def of_months(self, months: Iterable[str]) -> tuple[ExtractPart, ...]:
         """Return the parts of these months."""
         chosen = set(months)
         return tuple(part for part in self.parts if part.month in chosen)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_extract(folder: Path) -> Iterator[None]:
     """Hold the lock of the folder, which is made if missing.
 
     InvalidInputError where somebody else holds it for ten minutes.
@@ -88,7 +88,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise InvalidInputError.single(what, where=str(folder), remedy="try again when it has finished") from None
 
 
-def read_manifest(folder: Path) -> Manifest | None:
+def read_manifest(folder: Path) -> ExtractManifest | None:
     """Read the manifest; None where there is none that can be used, and all is made anew.
 
     That is so for a missing manifest, one of another format, and one that names files that are gone.
@@ -97,16 +97,16 @@ def read_manifest(folder: Path) -> Manifest | None:
         fields = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         if fields.pop("format") != FORMAT:
             return None
-        parts = tuple(Part(**part) for part in fields.pop("parts"))
+        parts = tuple(ExtractPart(**part) for part in fields.pop("parts"))
         gaps = tuple((int(first), int(last)) for first, last in fields.pop("gaps"))
-        manifest = Manifest(parts=parts, gaps=gaps, **fields)
+        manifest = ExtractManifest(parts=parts, gaps=gaps, **fields)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
     complete = all(part.path(folder, kind).is_file() for part in manifest.parts for kind in _KINDS)
     return manifest if complete else None
 
 
-def write_manifest(folder: Path, manifest: Manifest) -> None:
+def write_manifest(folder: Path, manifest: ExtractManifest) -> None:
     """Write the manifest, which makes its parts count, and remove the parts that it does not name."""
     content: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
     part = folder / f".{_MANIFEST}.part"
@@ -115,11 +115,11 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     part.replace(folder / _MANIFEST)
-    settle_folder(folder)
-    sweep(folder, manifest)
+    sync_folder(folder)
+    remove_unnamed_parts(folder, manifest)
 
 
-def sweep(folder: Path, manifest: Manifest | None) -> None:
+def remove_unnamed_parts(folder: Path, manifest: ExtractManifest | None) -> None:
     """Remove parts that no manifest names: those that were merged, or left by a killed process."""
     known_stems = {part.stem for part in manifest.parts} if manifest is not None else set()
     for path in folder.glob("month=*/*.parquet"):
@@ -128,7 +128,7 @@ def sweep(folder: Path, manifest: Manifest | None) -> None:
                 path.unlink()
 
 
-def write_part(folder: Path, facts: pa.Table, month: str) -> Part:
+def write_part(folder: Path, facts: pa.Table, month: str) -> ExtractPart:
     """Write facts of one month, in the order of their numbers, and their rollups."""
     first, last = facts["row"][0].as_py(), facts["row"][-1].as_py()
     part = _new_part(month, first, last, facts.num_rows)
@@ -136,21 +136,21 @@ def write_part(folder: Path, facts: pa.Table, month: str) -> Part:
     with ThreadPoolExecutor(1) as pool, connect() as connection:
         facts_file = pool.submit(_put, part.path(folder, "facts"), facts)
         connection.register("facts", facts)
-        _put(part.path(folder, "sums"), _table(connection, rollups.sums_of("facts")))
-        _put(part.path(folder, "days"), _table(connection, rollups.days_of("facts")))
+        _put(part.path(folder, "sums"), _table(connection, rollups.sums_sql("facts")))
+        _put(part.path(folder, "days"), _table(connection, rollups.days_sql("facts")))
         facts_file.result()
-    settle_folder(folder / f"month={month}")
+    sync_folder(folder / f"month={month}")
     return part
 
 
-def merge_parts(folder: Path, parts: tuple[Part, ...]) -> Part:
+def merge_parts(folder: Path, parts: tuple[ExtractPart, ...]) -> ExtractPart:
     """Merge several parts of one month into one."""
     ordered = sorted(parts, key=lambda part: part.first)
     merged = _new_part(ordered[0].month, ordered[0].first, max(p.last for p in ordered), sum(p.rows for p in ordered))
     paths = {kind: [part.path(folder, kind) for part in ordered] for kind in _KINDS}
     with connect() as connection:
-        _put(merged.path(folder, "sums"), _table(connection, rollups.sums_again(parquet(paths["sums"]))))
-        _put(merged.path(folder, "days"), _table(connection, rollups.days_again(parquet(paths["days"]))))
+        _put(merged.path(folder, "sums"), _table(connection, rollups.sums_again_sql(parquet_relation(paths["sums"]))))
+        _put(merged.path(folder, "days"), _table(connection, rollups.days_again_sql(parquet_relation(paths["days"]))))
     with (merged.path(folder, "facts")).open("wb") as stream:
         schema = pq.read_schema(paths["facts"][0])
         with pq.ParquetWriter(stream, schema, **_OPTIONS) as writer:
@@ -160,7 +160,7 @@ def merge_parts(folder: Path, parts: tuple[Part, ...]) -> Part:
                         writer.write_batch(batch)
         stream.flush()
         os.fsync(stream.fileno())
-    settle_folder(folder / f"month={merged.month}")
+    sync_folder(folder / f"month={merged.month}")
     return merged
 
 
@@ -168,11 +168,11 @@ _ROWS_AT_ONCE = 131_072
 _OPTIONS: dict[str, Any] = {"compression": "zstd", "compression_level": 1}
 
 
-def _new_part(month: str, first: int, last: int, rows: int) -> Part:
-    return Part(month, first, last, rows, f"{first:09}-{last:09}-{uuid.uuid4().hex[:8]}")
+def _new_part(month: str, first: int, last: int, rows: int) -> ExtractPart:
+    return ExtractPart(month, first, last, rows, f"{first:09}-{last:09}-{uuid.uuid4().hex[:8]}")
 
 
-def _make_month_folder(folder: Path, part: Part) -> None:
+def _make_month_folder(folder: Path, part: ExtractPart) -> None:
     (folder / f"month={part.month}").mkdir(mode=0o700, exist_ok=True)
 
 

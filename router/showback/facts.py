@@ -20,7 +20,7 @@ TEXT: Final = pa.string()
 UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not known
 
 
-class Source(StrEnum):
+class FactSource(StrEnum):
     """The origin of a fact."""
 
     PLANNED = "planned"  # a line of an accepted plan: not money spent
@@ -29,7 +29,7 @@ class Source(StrEnum):
     BILLED = "billed"  # a bill's row
 
 
-class State(StrEnum):
+class RecordState(StrEnum):
     """The finality of an amount (x_RecordState)."""
 
     ESTIMATED = "Estimated"
@@ -63,8 +63,8 @@ COLUMNS: Final = pa.schema(
         pa.field("attempt", TEXT),
         pa.field("rank", pa.int32()),
         # What and where.
-        pa.field("what", TEXT, nullable=False),  # router.ledger.entry.What
-        pa.field("use", TEXT),  # router.ledger.entry.Use: work or a kind of waste; null: unknown, or no machine
+        pa.field("what", TEXT, nullable=False),  # router.ledger.entry.CostItem
+        pa.field("use", TEXT),  # router.ledger.entry.MachineUse: work or a kind of waste; null: unknown, or no machine
         pa.field("cloud", TEXT),  # our name: aws, gcp, azure, ...; else the provider's own words
         pa.field("account", TEXT),
         pa.field("region", TEXT),

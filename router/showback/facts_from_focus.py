@@ -32,20 +32,20 @@ import pyarrow.parquet as pq
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from providers.registry import cloud_called
-from router.ledger.entry import HOURS, Use, What
-from router.showback.facts import AMOUNT, COLUMNS, TEXT, Source, State
+from providers.registry import find_cloud
+from router.ledger.entry import HOURS, CostItem, MachineUse
+from router.showback.facts import AMOUNT, COLUMNS, TEXT, FactSource, RecordState
 from router.showback.focus.feed import open_feed
-from router.showback.focus.survey import recognised
+from router.showback.focus.survey import recognise_layout
 from router.showback.focus.texts import read_json
-from router.showback.focus.typed_rows import typed
+from router.showback.focus.typed_rows import convert_batch
 from router.showback.focus.versions import NEWEST, written_columns
 
 # ISO 4217: no currency.
 NO_CURRENCY: Final = "XXX"
 _OWN: Final = "stepfare_"
 _CACHED = 1 << 16
-Reader = Callable[[str], pa.Array]
+ColumnReader = Callable[[str], pa.Array]
 # Columns that the provider, not its customer, writes about a charge: a resource's own name does not tell what it is.
 _PROVIDER_COLUMNS: Final = ("SkuMeter", "ChargeDescription", "SkuId", "ResourceType")
 # AWS "In-use public IPv4 address", "PublicIPv4:InUseAddress", "ElasticIP:IdleAddress"; Google "External IP Charge on a
@@ -72,9 +72,9 @@ def read_focus(path: Path) -> pa.Table:
     """
     tables = [COLUMNS.empty_table()]
     with open_feed(path) as feed:
-        opened = recognised(feed, str(path))
+        opened = recognise_layout(feed, str(path))
         for batch in feed.batches:
-            rows = typed(batch, opened.sources)
+            rows = convert_batch(batch, opened.sources)
             table = pa.table({column.name: rows.column(column.name) for column in written_columns(NEWEST)})
             tables.append(facts_of_charges(table, path.name, batch.first, str(path)))
     return pa.concat_tables(tables)
@@ -100,7 +100,7 @@ def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa
 
     numbers = pa.array(range(first, first + rows), pa.int64())
     arrays = {
-        "source": pa.repeat(pa.scalar(Source.BILLED.value), rows),
+        "source": pa.repeat(pa.scalar(FactSource.BILLED.value), rows),
         "origin": pa.repeat(pa.scalar(origin), rows),
         "row": numbers,
         **_times(column_of, numbers, where),
@@ -113,7 +113,7 @@ def facts_of_charges(table: pa.Table, origin: str, first: int, where: str) -> pa
     return pa.table(columns, schema=COLUMNS)
 
 
-def _times(column_of: Reader, numbers: pa.Array, where: str) -> dict[str, pa.Array]:
+def _times(column_of: ColumnReader, numbers: pa.Array, where: str) -> dict[str, pa.Array]:
     start = pc.coalesce(column_of("ChargePeriodStart"), column_of("BillingPeriodStart"))
     end = pc.coalesce(column_of("ChargePeriodEnd"), column_of("BillingPeriodEnd"))
     missing = pc.or_(pc.is_null(start), pc.is_null(end))
@@ -128,7 +128,7 @@ def _times(column_of: Reader, numbers: pa.Array, where: str) -> dict[str, pa.Arr
     }
 
 
-def _owners(column_of: Reader) -> dict[str, pa.Array]:
+def _owners(column_of: ColumnReader) -> dict[str, pa.Array]:
     parts, tags = column_of("AllocatedTags"), column_of("Tags")
     named = pc.coalesce(column_of("x_JobId"), column_of("AllocatedResourceId"))
 
@@ -146,7 +146,7 @@ def _owners(column_of: Reader) -> dict[str, pa.Array]:
     }
 
 
-def _resources(column_of: Reader) -> dict[str, pa.Array]:
+def _resources(column_of: ColumnReader) -> dict[str, pa.Array]:
     details = column_of("SkuPriceDetails")
     unit = pc.coalesce(column_of("ConsumedUnit"), column_of("PricingUnit"))
     quantity = pc.if_else(
@@ -154,7 +154,7 @@ def _resources(column_of: Reader) -> dict[str, pa.Array]:
     )
     is_usage = _is(column_of("ChargeCategory"), "Usage")
     what = _what(column_of, is_usage, unit, details)
-    machine = pc.equal(what, What.MACHINE.value)
+    machine = pc.equal(what, CostItem.MACHINE.value)
     hours = pc.if_else(pc.and_(machine, _is(unit, HOURS)), quantity, None)
     committed = pc.or_(pc.is_valid(column_of("CapacityReservationId")), pc.is_valid(column_of("CommitmentDiscountId")))
     category = column_of("PricingCategory")
@@ -200,12 +200,12 @@ def _resources(column_of: Reader) -> dict[str, pa.Array]:
         "price_as_of": pc.strftime(column_of("x_PriceObservedAt"), "%Y-%m-%dT%H:%M:%SZ"),
         "state": pc.coalesce(
             column_of("x_RecordState"),
-            pc.if_else(pc.is_valid(column_of("InvoiceId")), State.INVOICED.value, State.PROVISIONAL.value),
+            pc.if_else(pc.is_valid(column_of("InvoiceId")), RecordState.INVOICED.value, RecordState.PROVISIONAL.value),
         ),
     }
 
 
-def _money(column_of: Reader) -> dict[str, pa.Array]:
+def _money(column_of: ColumnReader) -> dict[str, pa.Array]:
     billed, effective = column_of("BilledCost"), column_of("EffectiveCost")
     return {
         "currency": pc.fill_null(column_of("BillingCurrency"), NO_CURRENCY),
@@ -217,7 +217,7 @@ def _money(column_of: Reader) -> dict[str, pa.Array]:
     }
 
 
-def _what(column_of: Reader, is_usage: pa.Array, unit: pa.Array, details: pa.Array) -> pa.Array:
+def _what(column_of: ColumnReader, is_usage: pa.Array, unit: pa.Array, details: pa.Array) -> pa.Array:
     category, sub = column_of("ServiceCategory"), column_of("ServiceSubcategory")
     gpus = pc.is_valid(_map_texts(details, _gpus, ()))
     volume = _matches(unit, _VOLUME)
@@ -236,17 +236,17 @@ def _what(column_of: Reader, is_usage: pa.Array, unit: pa.Array, details: pa.Arr
             pc.and_(storage, _is(sub, "Block Storage")),
             storage,
         ),
-        What.OTHER.value,
-        What.EGRESS.value,
-        What.EGRESS.value,
-        What.MACHINE.value,
-        What.DISK.value,
-        What.STORAGE.value,
-        What.OTHER.value,
+        CostItem.OTHER.value,
+        CostItem.EGRESS.value,
+        CostItem.EGRESS.value,
+        CostItem.MACHINE.value,
+        CostItem.DISK.value,
+        CostItem.STORAGE.value,
+        CostItem.OTHER.value,
     )
 
 
-def _provider_names(column_of: Reader, words: re.Pattern[str]) -> pa.Array:
+def _provider_names(column_of: ColumnReader, words: re.Pattern[str]) -> pa.Array:
     """Return whether a cell that the provider writes about the charge has one of the words."""
     cells = [_matches(column_of(name), words) for name in _PROVIDER_COLUMNS]
     return functools.reduce(pc.or_, cells)
@@ -259,8 +259,8 @@ def _matches(column: pa.Array, words: re.Pattern[str]) -> pa.Array:
     return pc.fill_null(pa.array(results, pa.bool_()).take(encoded.indices), fill_value=False)
 
 
-def _uses(column_of: Reader, facts: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    machine = pc.equal(facts["what"], What.MACHINE.value)
+def _uses(column_of: ColumnReader, facts: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    machine = pc.equal(facts["what"], CostItem.MACHINE.value)
     our_job = pc.and_(machine, pc.is_valid(column_of("x_JobId")))
     use = pc.case_when(
         pc.make_struct(
@@ -268,9 +268,9 @@ def _uses(column_of: Reader, facts: Mapping[str, pa.Array]) -> dict[str, pa.Arra
             _is(column_of("CapacityReservationStatus"), "Unused"),
             our_job,
         ),
-        Use.COMMITMENT_UNUSED.value,
-        Use.RESERVATION_UNUSED.value,
-        Use.WORK.value,
+        MachineUse.COMMITMENT_UNUSED.value,
+        MachineUse.RESERVATION_UNUSED.value,
+        MachineUse.WORK.value,
     )
     return {"use": pc.coalesce(column_of("x_WasteKind"), use)}
 
@@ -322,7 +322,7 @@ def _gpus(text: str, _keys: Sequence[str]) -> str | None:
 
 @lru_cache(maxsize=_CACHED)
 def _cloud(name: str, _keys: Sequence[str]) -> str | None:
-    return cloud_called(name) or name
+    return find_cloud(name) or name
 
 
 def _fit(column: Any, field: pa.Field) -> Any:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from pricing.money import divide_half_even
 from pricing.places import Market
-from router.ledger.entry import HOURS, Kind, What
-from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, Source, State
-from router.state.ledger_columns import Columns
+from router.ledger.entry import HOURS, CostItem, LedgerEntryKind
+from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, RecordState
+from router.state.ledger_columns import LedgerColumns
 
 # The type of the ledger's money: whole nano-dollars.
 NANOS: Final = pa.decimal128(38, 9)
@@ -29,14 +29,17 @@ _PLACES = AMOUNT.scale
 _WHOLE = pa.decimal128(38, 0)
 _UNIT = 10**_PLACES
 _LARGEST = 10**38
-_SOURCES = {Kind.PLANNED.value: Source.PLANNED.value, Kind.METERED.value: Source.METERED.value}
+_SOURCES = {
+    LedgerEntryKind.PLANNED.value: FactSource.PLANNED.value,
+    LedgerEntryKind.METERED.value: FactSource.METERED.value,
+}
 # The FOCUS categories, repeated here because router.showback.focus_from_ledger takes long to import.
 CATEGORIES: Final = {
-    Kind.METERED: "Usage",
-    Kind.FEE: "Purchase",
-    Kind.CREDIT: "Credit",
-    Kind.TAX: "Tax",
-    Kind.ADJUSTMENT: "Adjustment",
+    LedgerEntryKind.METERED: "Usage",
+    LedgerEntryKind.FEE: "Purchase",
+    LedgerEntryKind.CREDIT: "Credit",
+    LedgerEntryKind.TAX: "Tax",
+    LedgerEntryKind.ADJUSTMENT: "Adjustment",
 }
 _USAGE = "Usage"
 _SHARED_TEXTS: Final = (
@@ -74,7 +77,7 @@ SCHEMA: Final = pa.schema(
 )
 
 
-def facts_of(rows: Columns) -> pa.Table:
+def facts_of_rows(rows: LedgerColumns) -> pa.Table:
     """Return a fact for each row, with :data:`SCHEMA`.
 
     ``planned`` facts are no money spent. ``billed``, ``effective`` and ``list`` are what the ledger says; all are null,
@@ -99,16 +102,16 @@ def facts_of(rows: Columns) -> pa.Table:
     return pa.table([_fit(columns.get(field.name, nothing), field) for field in SCHEMA], schema=SCHEMA)
 
 
-def _shared_columns(rows: Columns) -> dict[str, pa.Array]:
+def _shared_columns(rows: LedgerColumns) -> dict[str, pa.Array]:
     """Return the columns that many rows share, made once for all of them."""
     kinds = rows.said("kind")
     columns = {name: _text(rows.said(name)) for name in _SHARED_TEXTS}
     added = pa.array([kind not in _SOURCES for kind in kinds])
     invoiced = pc.and_(added, pc.is_valid(columns["reference"]))
     columns |= {
-        "source": pa.array([_SOURCES.get(kind, Source.ADDED.value) for kind in kinds], TEXT),
-        "state": pc.if_else(invoiced, State.INVOICED.value, State.ESTIMATED.value),
-        "category": pa.array([CATEGORIES.get(Kind(kind), _USAGE) for kind in kinds], TEXT),
+        "source": pa.array([_SOURCES.get(kind, FactSource.ADDED.value) for kind in kinds], TEXT),
+        "state": pc.if_else(invoiced, RecordState.INVOICED.value, RecordState.ESTIMATED.value),
+        "category": pa.array([CATEGORIES.get(LedgerEntryKind(kind), _USAGE) for kind in kinds], TEXT),
         "month": _text(rows.said("period")),
         "unpriced": pa.array(rows.said("unpriced"), pa.int64()).cast(pa.bool_()),
     }
@@ -116,14 +119,14 @@ def _shared_columns(rows: Columns) -> dict[str, pa.Array]:
     return {name: column.take(places) for name, column in columns.items()}
 
 
-def _amounts(rows: Columns, shared: dict[str, pa.Array]) -> dict[str, Any]:
-    usd = pc.if_else(shared["unpriced"], None, nanos(pa.array(rows.single["usd_nanos"], pa.int64())))
-    machine = pc.and_(pc.equal(shared["what"], What.MACHINE.value), pc.equal(shared["unit"], HOURS))
+def _amounts(rows: LedgerColumns, shared: dict[str, pa.Array]) -> dict[str, Any]:
+    usd = pc.if_else(shared["unpriced"], None, dollars_of_nanos(pa.array(rows.single["usd_nanos"], pa.int64())))
+    machine = pc.and_(pc.equal(shared["what"], CostItem.MACHINE.value), pc.equal(shared["unit"], HOURS))
     quantities = [_fraction(text) for text in rows.single["quantity"]]
     counts = [1 if count is None else count for count in rows.said("machines")]
     # A planned row has the accelerators of all its machines together, as a plan's lines do.
     accelerators = [
-        (1 if kind == Kind.PLANNED.value else count) * (1 if each is None else each)
+        (1 if kind == LedgerEntryKind.PLANNED.value else count) * (1 if each is None else each)
         for kind, count, each in zip(rows.said("kind"), counts, rows.said("accelerators"), strict=True)
     ]
     quantity = _products(quantities, itertools.repeat(1))
@@ -147,7 +150,11 @@ def _amounts(rows: Columns, shared: dict[str, pa.Array]) -> dict[str, Any]:
 
 
 def _on_demand(
-    rows: Columns, quantities: Sequence[_Fraction], counts: Sequence[int], shared: dict[str, pa.Array], usd: pa.Array
+    rows: LedgerColumns,
+    quantities: Sequence[_Fraction],
+    counts: Sequence[int],
+    shared: dict[str, pa.Array],
+    usd: pa.Array,
 ) -> pa.Array:
     """Return the on-demand cost of machines with a price.
 
@@ -172,7 +179,7 @@ def _on_demand(
     return pc.if_else(pc.and_(pc.is_valid(usd), pc.invert(free_reserved)), on_demand, None)
 
 
-def nanos(whole: pa.Array) -> pa.Array:
+def dollars_of_nanos(whole: pa.Array) -> pa.Array:
     """Return whole nano-dollars (int64) as dollars with nine places, exactly."""
     wide = pc.cast(whole, _WHOLE)
     # These are the same 128 bits, read with the point nine places further left.

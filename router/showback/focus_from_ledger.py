@@ -19,7 +19,7 @@ from typing import Any
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.config.showback_file import Account, Showback
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.focus.charge import Charge
 
@@ -32,26 +32,26 @@ _TICK = timedelta(microseconds=1)
 _EXACT = Context(prec=400, traps=[Inexact])
 
 _CATEGORIES = {
-    Kind.METERED: "Usage",
-    Kind.FEE: "Purchase",
-    Kind.CREDIT: "Credit",
-    Kind.TAX: "Tax",
-    Kind.ADJUSTMENT: "Adjustment",
+    LedgerEntryKind.METERED: "Usage",
+    LedgerEntryKind.FEE: "Purchase",
+    LedgerEntryKind.CREDIT: "Credit",
+    LedgerEntryKind.TAX: "Tax",
+    LedgerEntryKind.ADJUSTMENT: "Adjustment",
 }
 _PRICED = frozenset({"Usage", "Purchase"})
 _PRICING = {Market.SPOT: "Dynamic", Market.ON_DEMAND: "Standard", Market.RESERVED: "Other"}
 # By what was paid for: FOCUS's category and subcategory, the kind of resource, and what is counted.
 SERVICES = {
-    What.MACHINE: ("Compute", "Virtual Machines", "Instance", "Instance hours"),
-    What.DISK: ("Storage", "Block Storage", "Disk", "Disk size"),
-    What.EGRESS: ("Networking", "Network Connectivity", "Object store", "Data transferred"),
-    What.STORAGE: ("Storage", "Object Storage", "Object store", "Stored size"),
-    What.OTHER: ("Other", "Other (Other)", "Service", "Service"),
+    CostItem.MACHINE: ("Compute", "Virtual Machines", "Instance", "Instance hours"),
+    CostItem.DISK: ("Storage", "Block Storage", "Disk", "Disk size"),
+    CostItem.EGRESS: ("Networking", "Network Connectivity", "Object store", "Data transferred"),
+    CostItem.STORAGE: ("Storage", "Object Storage", "Object store", "Stored size"),
+    CostItem.OTHER: ("Other", "Other (Other)", "Service", "Service"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class ClosedBooks:
     """The closed month and corrected entries, which decide whether an entry is a correction.
 
     ``closed`` is the month up to which books are closed (None: no month is). ``months`` has the month of each entry
@@ -61,7 +61,7 @@ class Books:
     closed: Month | None = None
     months: Mapping[str, Month] = field(default_factory=dict)
 
-    def corrected(self, entry: Entry) -> bool:
+    def corrected(self, entry: LedgerEntry) -> bool:
         """Return whether the entry changes what a closed month says.
 
         An entry in the same month as what it corrects does not.
@@ -73,7 +73,7 @@ class Books:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class EntryPart:
     """A part of an entry by time, with the money and the saved steps that are its share."""
 
     start: datetime
@@ -84,21 +84,24 @@ class Part:
 
 
 @dataclass(slots=True)
-class Left:
+class UnpricedEntries:
     """Entries left out because their price is unknown: how many and how much, by what they are and their unit."""
 
-    entries: dict[tuple[What, str], int] = field(default_factory=dict)
-    quantities: dict[tuple[What, str], Fraction] = field(default_factory=dict)
+    entries: dict[tuple[CostItem, str], int] = field(default_factory=dict)
+    quantities: dict[tuple[CostItem, str], Fraction] = field(default_factory=dict)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LedgerEntry) -> None:
         """Count one entry."""
         key = (entry.what, entry.unit)
         self.entries[key] = self.entries.get(key, 0) + 1
         self.quantities[key] = self.quantities.get(key, Fraction(0)) + entry.quantity
 
 
-def charges(
-    entries: Iterable[Entry], accounts: Showback, books: Books = Books(), left: Left | None = None
+def charges_of_entries(
+    entries: Iterable[LedgerEntry],
+    accounts: Showback,
+    books: ClosedBooks = ClosedBooks(),
+    left: UnpricedEntries | None = None,
 ) -> Iterator[Charge]:
     """Yield a charge for each metered or added entry, in their order.
 
@@ -107,7 +110,7 @@ def charges(
     """
     account_by_cloud: dict[str, Account] = {}
     for entry in entries:
-        if entry.kind is Kind.PLANNED:
+        if entry.kind is LedgerEntryKind.PLANNED:
             continue
         if entry.unpriced:
             if left is not None:
@@ -115,15 +118,15 @@ def charges(
             continue
         if entry.cloud not in account_by_cloud:
             account_by_cloud[entry.cloud] = accounts.account(entry.cloud)
-        yield charge_of(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry))
+        yield charge_of_entry(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry))
 
 
-def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Charge:
+def charge_of_part(entry: LedgerEntry, account: Account, part: EntryPart, *, corrects: bool) -> Charge:
     """Return the charge of a part of a metered entry that has a price: the part that no bill has."""
     share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
     usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
     partial = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
-    charge = charge_of(partial, account, corrects=corrects)
+    charge = charge_of_entry(partial, account, corrects=corrects)
     return replace(
         charge,
         billed_cost=part.billed,
@@ -134,17 +137,17 @@ def part_of(entry: Entry, account: Account, part: Part, *, corrects: bool) -> Ch
     )
 
 
-def category_of(kind: Kind) -> str | None:
+def category_of(kind: LedgerEntryKind) -> str | None:
     """Return FOCUS's ChargeCategory of an entry; None for a planned one, which is no charge."""
     return _CATEGORIES.get(kind)
 
 
-def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
+def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool) -> Charge:
     """Return the charge of one entry that has a price. ``corrects``: it changes a closed month."""
     category = _CATEGORIES[entry.kind]
-    usd = money(entry.usd)
+    usd = decimal_of_usd(entry.usd)
     charge: dict[str, Any] = {
-        **of_account(account),
+        **account_fields(account),
         **_service_fields(entry, account),
         **_place_fields(entry, account),
         **_job_fields(entry),
@@ -173,12 +176,12 @@ def charge_of(entry: Entry, account: Account, *, corrects: bool) -> Charge:
     return Charge(**charge)
 
 
-def money(amount: Usd | UsdPerHour) -> Decimal:
+def decimal_of_usd(amount: Usd | UsdPerHour) -> Decimal:
     """Return the amount as a decimal, exactly."""
     return Decimal(amount.nanos).scaleb(-_NANO_PLACES, _EXACT)
 
 
-def of_account(account: Account) -> dict[str, Any]:
+def account_fields(account: Account) -> dict[str, Any]:
     """Return the fields of a charge that name who bills whom."""
     return {
         "billing_account_id": account.billing_account_id,
@@ -193,7 +196,7 @@ def of_account(account: Account) -> dict[str, Any]:
     }
 
 
-def _service_fields(entry: Entry, account: Account) -> dict[str, Any]:
+def _service_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
     category, subcategory, kind, _ = SERVICES[entry.what]
     return {
         "service_category": category,
@@ -205,14 +208,14 @@ def _service_fields(entry: Entry, account: Account) -> dict[str, Any]:
     }
 
 
-def _name(entry: Entry) -> str | None:
+def _name(entry: LedgerEntry) -> str | None:
     if not entry.resource:
         return None
-    is_machine = entry.what is What.MACHINE and entry.attempt and entry.rank is not None
+    is_machine = entry.what is CostItem.MACHINE and entry.attempt and entry.rank is not None
     return f"{entry.attempt}-{entry.rank}" if is_machine else entry.resource
 
 
-def _place_fields(entry: Entry, account: Account) -> dict[str, Any]:
+def _place_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
     region = entry.region or None
     return {
         "region_id": region,
@@ -221,10 +224,10 @@ def _place_fields(entry: Entry, account: Account) -> dict[str, Any]:
     }
 
 
-def _job_fields(entry: Entry) -> dict[str, Any]:
+def _job_fields(entry: LedgerEntry) -> dict[str, Any]:
     owners = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
     tags = {name: value for name, value in owners.items() if value}
-    is_waste = entry.use is not None and entry.use is not Use.WORK
+    is_waste = entry.use is not None and entry.use is not MachineUse.WORK
     return {
         "tags": tags or None,
         "x_plan_id": entry.plan or None,
@@ -232,17 +235,17 @@ def _job_fields(entry: Entry) -> dict[str, Any]:
         "x_attempt": entry.attempt or None,
         "x_waste_kind": entry.use.value if entry.use is not None and is_waste else None,
         # 0 where nobody knows.
-        "x_useful_units": Decimal(entry.steps) if entry.steps and entry.kind is Kind.METERED else None,
-        "x_useful_unit": STEPS if entry.steps and entry.kind is Kind.METERED else None,
+        "x_useful_units": Decimal(entry.steps) if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
+        "x_useful_unit": STEPS if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
     }
 
 
-def _price_fields(entry: Entry, usd: Decimal) -> dict[str, Any]:
+def _price_fields(entry: LedgerEntry, usd: Decimal) -> dict[str, Any]:
     """Return quantity, unit prices and their products, of usage and of purchases."""
-    if entry.what is What.MACHINE and entry.usd_per_hour is not None and entry.machines:
+    if entry.what is CostItem.MACHINE and entry.usd_per_hour is not None and entry.machines:
         return _machine_price_fields(entry, entry.usd_per_hour)
     quantity, unit = _rounded(entry.quantity, _GIVEN_PLACES), entry.unit.strip()
-    metered = entry.kind is Kind.METERED
+    metered = entry.kind is LedgerEntryKind.METERED
     known = quantity > 0 and any(map(str.isalpha, unit))
     # A price of this very charge, for tiers and contracts have no one price.
     price = _rounded(abs(Fraction(usd)) / Fraction(quantity), _DERIVED_PLACES) if known else usd
@@ -263,10 +266,10 @@ def _price_fields(entry: Entry, usd: Decimal) -> dict[str, Any]:
     }
 
 
-def _machine_price_fields(entry: Entry, rate: UsdPerHour) -> dict[str, Any]:
+def _machine_price_fields(entry: LedgerEntry, rate: UsdPerHour) -> dict[str, Any]:
     hours = _rounded(entry.quantity, _QUANTITY_PLACES)
-    price = money(rate)
-    on_demand = None if entry.on_demand_usd_per_hour is None else money(entry.on_demand_usd_per_hour)
+    price = decimal_of_usd(rate)
+    on_demand = None if entry.on_demand_usd_per_hour is None else decimal_of_usd(entry.on_demand_usd_per_hour)
     machines, gpus = Decimal(entry.machines), Decimal(entry.accelerators)
     # The price on the list: spot's list price is its own.
     listed = price if entry.market is Market.SPOT or on_demand is None else on_demand
@@ -280,7 +283,7 @@ def _machine_price_fields(entry: Entry, rate: UsdPerHour) -> dict[str, Any]:
         "consumed_quantity": hours,
         "consumed_unit": entry.unit,
         "sku_id": entry.instance_type or "machine",
-        "sku_meter": SERVICES[What.MACHINE][-1],
+        "sku_meter": SERVICES[CostItem.MACHINE][-1],
         "sku_price_id": f"{entry.region}/{entry.instance_type}/{market}",
         "sku_price_details": {name: value for name, value in details.items() if value},
         "x_on_demand_equivalent_cost": None
@@ -302,13 +305,13 @@ def _prices(listed: Decimal | None, price: Decimal | None, list_cost: Decimal, c
     }
 
 
-def _description(entry: Entry) -> str:
+def _description(entry: LedgerEntry) -> str:
     if entry.kind.is_added:
         return entry.reason
-    if entry.what is What.EGRESS:
+    if entry.what is CostItem.EGRESS:
         return f"copied {entry.reference}".strip()
     market = (entry.market.value if entry.market else "").replace("_", " ")
-    words = [entry.instance_type, market] if entry.what is What.MACHINE else [entry.what.value]
+    words = [entry.instance_type, market] if entry.what is CostItem.MACHINE else [entry.what.value]
     use = entry.use.value.replace("_", " ") if entry.use else ""
     return ": ".join(part for part in (" ".join(filter(None, words)), use) if part) or entry.what.value
 

@@ -19,17 +19,17 @@ import pyarrow.compute as pc
 
 from router.showback.collector import without_collector
 from router.showback.extract_parts import (
-    Manifest,
-    Part,
-    locked,
+    ExtractManifest,
+    ExtractPart,
+    lock_extract,
     merge_parts,
     read_manifest,
-    sweep,
+    remove_unnamed_parts,
     write_manifest,
     write_part,
 )
-from router.showback.facts_from_ledger import facts_of
-from router.state.ledger_columns import Columns, columns_of
+from router.showback.facts_from_ledger import facts_of_rows
+from router.state.ledger_columns import LedgerColumns, columns_from_rows
 from router.state.ledger_rows import BEGINNING, Row
 
 _BATCH = 25_000
@@ -39,10 +39,10 @@ _PART_ROWS, _COMMIT_ROWS = 250_000, 1_000_000
 _FAN = 8
 _SMALLEST = 8_192
 
-Tell = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 
-class Books(Protocol):
+class LedgerReader(Protocol):
     """The methods of a ledger that the extract reads (:class:`router.state.ledger_store.LedgerStore`)."""
 
     def head(self) -> int:
@@ -51,7 +51,7 @@ class Books(Protocol):
     def hash_at(self, seq: int) -> str | None:
         """Return the hash of an entry."""
 
-    def columns(self, after: int = 0, *, size: int = ...) -> Iterator[Columns]:
+    def columns(self, after: int = 0, *, size: int = ...) -> Iterator[LedgerColumns]:
         """Yield rows above a number, in order."""
 
 
@@ -60,14 +60,14 @@ class _Reading:
     """Rows on their way into parts, by month."""
 
     folder: Path
-    manifest: Manifest
+    manifest: ExtractManifest
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     rows: int = 0
     since: int = 0
-    parts: list[Part] = field(default_factory=list)
+    parts: list[ExtractPart] = field(default_factory=list)
 
 
-class Extract:
+class LedgerExtract:
     """The extract under ``folder`` of the ledger of one state."""
 
     def __init__(self, folder: Path, state: str) -> None:
@@ -75,43 +75,45 @@ class Extract:
         self._state = state
 
     @contextmanager
-    def current(self, books: Books, tell: Tell | None = None) -> Iterator[Manifest]:
+    def current(self, books: LedgerReader, tell: ProgressCallback | None = None) -> Iterator[ExtractManifest]:
         """Bring the extract up to the ledger's head; its files stay while the block runs.
 
         ``tell`` receives the numbers read so far. InvalidInputError where somebody else holds the folder; OSError where
         it cannot be written.
         """
-        with locked(self.folder):
+        with lock_extract(self.folder):
             with without_collector():
                 manifest = self._refreshed(books, tell or (lambda _: None))
             yield manifest
 
-    def add_archived(self, books: Books, rows: Iterable[Row], tell: Tell | None = None) -> Manifest:
+    def add_archived(
+        self, books: LedgerReader, rows: Iterable[Row], tell: ProgressCallback | None = None
+    ) -> ExtractManifest:
         """Fill gaps with the rows of an archive, whose file the caller has checked.
 
         Rows that are here already are left out.
         """
-        with locked(self.folder):
+        with lock_extract(self.folder):
             manifest = self._refreshed(books, tell or (lambda _: None))
             reading, pending = _Reading(self.folder, manifest), list[Row]()
             for row in rows:
                 if any(first <= row[0] <= last for first, last in manifest.gaps):
                     pending.append(row)
                     if len(pending) >= _BATCH:
-                        _add_rows(reading, columns_of(pending))
+                        _add_rows(reading, columns_from_rows(pending))
                         pending = []
             if pending:
-                _add_rows(reading, columns_of(pending))
+                _add_rows(reading, columns_from_rows(pending))
             _flush(reading, 0)
             filled = {number for part in reading.parts for number in _row_numbers(self.folder, part)}
             gaps = tuple(_remaining_gaps(manifest.gaps, filled))
             return self._commit(replace(manifest, parts=(*manifest.parts, *reading.parts), gaps=gaps))
 
-    def _refreshed(self, books: Books, tell: Tell) -> Manifest:
+    def _refreshed(self, books: LedgerReader, tell: ProgressCallback) -> ExtractManifest:
         manifest = read_manifest(self.folder)
         if manifest is None or not self._is_of(manifest, books):
-            manifest = Manifest(self._state)
-        sweep(self.folder, manifest)
+            manifest = ExtractManifest(self._state)
+        remove_unnamed_parts(self.folder, manifest)
         head = books.head()
         if head == manifest.head:
             return manifest
@@ -134,21 +136,23 @@ class Extract:
         parts = (*reading.manifest.parts, *reading.parts)
         return self._commit(self._upto(head, books, parts, gaps))
 
-    def _upto(self, head: int, books: Books, parts: tuple[Part, ...], gaps: Sequence[tuple[int, int]]) -> Manifest:
-        return Manifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps))
+    def _upto(
+        self, head: int, books: LedgerReader, parts: tuple[ExtractPart, ...], gaps: Sequence[tuple[int, int]]
+    ) -> ExtractManifest:
+        return ExtractManifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps))
 
-    def _is_of(self, manifest: Manifest, books: Books) -> bool:
+    def _is_of(self, manifest: ExtractManifest, books: LedgerReader) -> bool:
         same = BEGINNING if manifest.head == 0 else books.hash_at(manifest.head)
         return manifest.state == self._state and manifest.hash == same
 
-    def _commit(self, manifest: Manifest) -> Manifest:
+    def _commit(self, manifest: ExtractManifest) -> ExtractManifest:
         merged = _merge_similar(self.folder, manifest)
         write_manifest(self.folder, merged)
         return merged
 
 
-def _add_rows(reading: _Reading, rows: Columns) -> None:
-    table = facts_of(rows)
+def _add_rows(reading: _Reading, rows: LedgerColumns) -> None:
+    table = facts_of_rows(rows)
     months = pc.unique(table["month"]).to_pylist()
     for month in months:
         month_rows = table if len(months) == 1 else table.filter(pc.equal(table["month"], month))
@@ -178,7 +182,7 @@ def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int
         seq = number
 
 
-def _row_numbers(folder: Path, part: Part) -> list[int]:
+def _row_numbers(folder: Path, part: ExtractPart) -> list[int]:
     import pyarrow.parquet as pq
 
     numbers: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
@@ -195,7 +199,7 @@ def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterat
                 begin = place + 1
 
 
-def _merge_similar(folder: Path, manifest: Manifest) -> Manifest:
+def _merge_similar(folder: Path, manifest: ExtractManifest) -> ExtractManifest:
     """Merge parts of about one size of a month: each row is rewritten a few times at most."""
     parts = list(manifest.parts)
     for month in {part.month for part in parts}:
@@ -206,8 +210,8 @@ def _merge_similar(folder: Path, manifest: Manifest) -> Manifest:
     return replace(manifest, parts=tuple(ordered))
 
 
-def _similar_parts(parts: Iterable[Part]) -> tuple[Part, ...] | None:
-    levels: dict[int, list[Part]] = {}
+def _similar_parts(parts: Iterable[ExtractPart]) -> tuple[ExtractPart, ...] | None:
+    levels: dict[int, list[ExtractPart]] = {}
     for part in parts:
         level, size = 0, _SMALLEST
         while part.rows >= size:

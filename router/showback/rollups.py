@@ -50,25 +50,25 @@ _NANO: Final = 1_000_000_000
 _NANOS: Final = "DECIMAL(38, 9)"
 
 
-def compared(name: str) -> str:
+def compared_column(name: str) -> str:
     """Return the column of ``sums`` with that cost of the facts whose on-demand price is known."""
     return f"{name}_compared"
 
 
-def sums_of(facts: str) -> str:
+def sums_sql(facts: str) -> str:
     """Return the SQL of ``sums``; ``facts`` is a relation with the columns of facts."""
     keys = ", ".join(f"{_COMPUTED[name]} AS {name}" if name in _COMPUTED else name for name in KEYS)
     amounts = ", ".join(f"sum({name}) AS {name}" for name in AMOUNTS)
-    compared_sums = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared(n)}" for n in _COMPARED)
+    compared_sums = ", ".join(f"sum({n}) FILTER (on_demand IS NOT NULL) AS {compared_column(n)}" for n in _COMPARED)
     return (
         f"SELECT {keys}, count(*)::BIGINT AS facts, {amounts}, {compared_sums}, min(start) AS first_start, "
         f'max("end") AS last_end, max(recorded_at) AS recorded_at FROM {facts} GROUP BY ALL'
     )
 
 
-def sums_again(sums: str, keys: tuple[str, ...] = KEYS) -> str:
+def sums_again_sql(sums: str, keys: tuple[str, ...] = KEYS) -> str:
     """Return the SQL of sums of sums, by fewer keys where wanted."""
-    names = (*AMOUNTS, *(compared(name) for name in _COMPARED))
+    names = (*AMOUNTS, *(compared_column(name) for name in _COMPARED))
     amounts = ", ".join(f"sum({name}) AS {name}" for name in names)
     return (
         f"SELECT {', '.join(keys)}, sum(facts)::BIGINT AS facts, {amounts}, min(first_start) AS first_start, "
@@ -89,7 +89,7 @@ _SPREAD: Final = {
 }
 
 
-def planned_of(facts: str, windows: str) -> str:
+def planned_sql(facts: str, windows: str) -> str:
     """Return the SQL of planned facts cut by time.
 
     A fact becomes one for each of the ``windows`` (rows of month, begin and end in microseconds) that it lies in, whose
@@ -108,7 +108,7 @@ FROM (SELECT f.*, w.window_month, epoch_us(f.start) AS s, epoch_us(f."end") AS e
       FROM (FROM {facts} WHERE source = 'planned') f, (VALUES {windows}) w(window_month, begins, ends)) WHERE a < b"""
 
 
-def days_of(facts: str) -> str:
+def days_sql(facts: str) -> str:
     """Return the SQL of what was spent a day, without corrections of other months and planned facts.
 
     ``count`` is how many facts began on the day.
@@ -138,7 +138,7 @@ WITH spent AS (
 SELECT day::INTEGER AS day, {words}, {", ".join(_day_sum(name) for name in _DAY_AMOUNTS)} FROM together GROUP BY ALL"""
 
 
-def days_again(days: str) -> str:
+def days_again_sql(days: str) -> str:
     """Return the SQL of sums of days."""
     amounts = ", ".join(
         f"sum({name})::BIGINT AS {name}" if name == "count" else f"sum({name}) AS {name}" for name in _DAY_AMOUNTS

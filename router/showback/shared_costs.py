@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import StrEnum
 from fractions import Fraction
 
-from router.showback.apportion import exact_sum, split
+from router.showback.apportion import exact_sum, split_amount
 
 Group = tuple[str, ...]
 
@@ -22,7 +22,7 @@ Group = tuple[str, ...]
 _PLACES = 9
 
 
-class Method(StrEnum):
+class SharingMethod(StrEnum):
     """The ways to share a pot."""
 
     NONE = "none"  # not shared: it stays on its own line
@@ -32,7 +32,7 @@ class Method(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class SharePortion:
     """The part of a pot that a group got: ``amount``, which is about ``ratio`` of the pot, by ``method``.
 
     ``why`` says what of the method could not be done as asked; "" where nothing.
@@ -41,17 +41,17 @@ class Received:
     pot: str
     amount: Decimal
     ratio: Fraction
-    method: Method
+    method: SharingMethod
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GroupCost:
     """A group: what it cost by itself (``before``), what it got, and both together (``after``)."""
 
     group: Group
     before: Decimal
-    received: tuple[Received, ...]
+    received: tuple[SharePortion, ...]
 
     @property
     def shared(self) -> Decimal:
@@ -65,7 +65,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class UnsharedPot:
     """A pot, or the rest of one, that stays on its own line, and why."""
 
     pot: str
@@ -74,15 +74,15 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedCosts:
     """The result of sharing.
 
     ``rows`` are sorted by group; ``kept`` is what stays on lines of its own, in the order of the pots. Together they
     are all that there was. ``pots`` is each pot as it was before.
     """
 
-    rows: tuple[Row, ...]
-    kept: tuple[Kept, ...]
+    rows: tuple[GroupCost, ...]
+    kept: tuple[UnsharedPot, ...]
     pots: Mapping[str, Decimal]
 
     @property
@@ -90,38 +90,38 @@ class Shared:
         """The sum of rows and of what stays on lines of its own."""
         return exact_sum([*(row.after for row in self.rows), *(each.amount for each in self.kept)])
 
-    def only(self, wanted: Callable[[Group], bool]) -> tuple[Row, ...]:
+    def only(self, wanted: Callable[[Group], bool]) -> tuple[GroupCost, ...]:
         """Return the rows of these groups, each as it is among all: a filter changes no amount."""
         return tuple(row for row in self.rows if wanted(row.group))
 
-    def by(self, *places: int) -> tuple[Row, ...]:
+    def by(self, *places: int) -> tuple[GroupCost, ...]:
         """Return rows of coarser groups, by the parts of the groups at these places, in this order.
 
         Each is the sum of the rows that it holds.
         """
-        return summed(self.rows, places)
+        return sum_groups(self.rows, places)
 
 
-def summed(rows: Sequence[Row], places: Sequence[int]) -> tuple[Row, ...]:
+def sum_groups(rows: Sequence[GroupCost], places: Sequence[int]) -> tuple[GroupCost, ...]:
     """Sum rows that were filtered, as :meth:`SharedCosts.by` does.
 
     A pot that came in several ways has an entry for each.
     """
-    rows_by_group: dict[Group, list[Row]] = {}
+    rows_by_group: dict[Group, list[GroupCost]] = {}
     for row in rows:
         rows_by_group.setdefault(tuple(row.group[place] for place in places), []).append(row)
     return tuple(_sum_group(group, rows_by_group[group]) for group in sorted(rows_by_group))
 
 
-def share(
+def share_costs(
     amounts: Mapping[Group, Decimal],
     shared: Mapping[str, Decimal],
-    method: Method,
+    method: SharingMethod,
     *,
     total: Decimal,
     fixed: Mapping[Group, Decimal] | None = None,
     without: frozenset[Group] = frozenset(),
-) -> Shared:
+) -> SharedCosts:
     """Share the pots of ``shared`` over the groups of ``amounts``, one currency at a time.
 
     ``total`` is the sum of everything, computed from the rows themselves and not from the groups. ``without`` are
@@ -137,20 +137,20 @@ def share(
         raise ValueError(
             f"groups and shared costs are {parts}, all is {total}: share over all groups, and filter what comes out"
         )
-    if (method is Method.FIXED) != (fixed is not None):
+    if (method is SharingMethod.FIXED) != (fixed is not None):
         raise ValueError("fixed shares are for the method fixed, which needs them")
     receivers = {group: amount for group, amount in amounts.items() if group not in without}
     keys, why = _keys(method, receivers, fixed or {}, without)
-    received: dict[Group, list[Received]] = {}
-    own_lines: list[Kept] = []
+    received: dict[Group, list[SharePortion]] = {}
+    own_lines: list[UnsharedPot] = []
     for pot, amount in shared.items():
         portions, unshared = _share_pot(pot, amount, method, keys, why)
         for group, portion in portions.items():
             received.setdefault(group, []).append(portion)
         own_lines += unshared
     groups = sorted({*amounts, *received})
-    rows = tuple(Row(group, amounts.get(group, Decimal(0)), tuple(received.get(group, ()))) for group in groups)
-    return Shared(rows, tuple(own_lines), dict(shared))
+    rows = tuple(GroupCost(group, amounts.get(group, Decimal(0)), tuple(received.get(group, ()))) for group in groups)
+    return SharedCosts(rows, tuple(own_lines), dict(shared))
 
 
 _NOBODY, _NOT_ASKED, _REST = "there is no group to share it with", "not shared", "left by the fixed shares"
@@ -158,19 +158,19 @@ _NO_WEIGHT = "no group cost anything: even"
 
 
 def _keys(
-    method: Method, receivers: Mapping[Group, Decimal], fixed: Mapping[Group, Decimal], without: frozenset[Group]
+    method: SharingMethod, receivers: Mapping[Group, Decimal], fixed: Mapping[Group, Decimal], without: frozenset[Group]
 ) -> tuple[dict[Group, Fraction], str]:
     """Return which part of a pot each group gets, and what of the method could not be done."""
-    if method is Method.NONE:
+    if method is SharingMethod.NONE:
         return {}, _NOT_ASKED
-    if method is Method.FIXED:
+    if method is SharingMethod.FIXED:
         return _fixed(fixed, without), ""
     if not receivers:
         return {}, _NOBODY
     weights = {group: max(Fraction(amount), Fraction(0)) for group, amount in sorted(receivers.items())}
     whole, why = sum(weights.values()), ""
-    if method is Method.EVEN or not whole:
-        why = "" if method is Method.EVEN else _NO_WEIGHT
+    if method is SharingMethod.EVEN or not whole:
+        why = "" if method is SharingMethod.EVEN else _NO_WEIGHT
         weights, whole = dict.fromkeys(weights, Fraction(1)), Fraction(len(weights))
     return {group: weight / whole for group, weight in weights.items() if weight}, why
 
@@ -185,26 +185,27 @@ def _fixed(fixed: Mapping[Group, Decimal], without: frozenset[Group]) -> dict[Gr
 
 
 def _share_pot(
-    pot: str, amount: Decimal, method: Method, keys: Mapping[Group, Fraction], why: str
-) -> tuple[dict[Group, Received], list[Kept]]:
+    pot: str, amount: Decimal, method: SharingMethod, keys: Mapping[Group, Fraction], why: str
+) -> tuple[dict[Group, SharePortion], list[UnsharedPot]]:
     if not keys:
-        return {}, [Kept(pot, amount, why or _REST)]
+        return {}, [UnsharedPot(pot, amount, why or _REST)]
     remainder = 1 - sum(keys.values())
-    *parts, unshared = split(amount, [*keys.values(), remainder], _PLACES)
-    used = Method.EVEN if why == _NO_WEIGHT else method
+    *parts, unshared = split_amount(amount, [*keys.values(), remainder], _PLACES)
+    used = SharingMethod.EVEN if why == _NO_WEIGHT else method
     portions = {
-        group: Received(pot, part, ratio, used, why) for (group, ratio), part in zip(keys.items(), parts, strict=True)
+        group: SharePortion(pot, part, ratio, used, why)
+        for (group, ratio), part in zip(keys.items(), parts, strict=True)
     }
-    return portions, [Kept(pot, unshared, _REST)] if remainder else []
+    return portions, [UnsharedPot(pot, unshared, _REST)] if remainder else []
 
 
-def _sum_group(group: Group, rows: Sequence[Row]) -> Row:
-    parts: dict[tuple[str, Method, str], list[Received]] = {}
+def _sum_group(group: Group, rows: Sequence[GroupCost]) -> GroupCost:
+    parts: dict[tuple[str, SharingMethod, str], list[SharePortion]] = {}
     for row in rows:
         for portions in row.received:
             parts.setdefault((portions.pot, portions.method, portions.why), []).append(portions)
     received = tuple(
-        Received(
+        SharePortion(
             pot,
             exact_sum(each.amount for each in portions),
             sum((each.ratio for each in portions), Fraction(0)),
@@ -213,4 +214,4 @@ def _sum_group(group: Group, rows: Sequence[Row]) -> Row:
         )
         for (pot, method, why), portions in parts.items()
     )
-    return Row(group, exact_sum(row.before for row in rows), received)
+    return GroupCost(group, exact_sum(row.before for row in rows), received)

@@ -10,28 +10,28 @@ from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.remaining_work import left_usd, moves_usd
-from router.spot.policies.interface import Chances, Place
+from router.planning.remaining_work import moves_usd, remaining_usd
+from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 
 # Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
 TRANSFER_GIB_PER_S = 0.25
 _STREAMED = "stream"
 
 
-def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
+def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOption:
     """Return the placement option for the rest of the job at ``candidate``.
 
     ``job`` has the steps that are confirmed. Data that is streamed while the job runs delays nothing.
     """
     steps = steps_to_do(job, running=candidate.running)
     moved = sum(t.gib for t in candidate.transfers if t.what != _STREAMED)
-    return Place(
+    return PlacementOption(
         key=candidate.key,
         market=candidate.market,
         usd_per_hour=candidate.usd_per_hour,
         hours=steps / candidate.on_time_steps_per_hour,
         startup_hours=candidate.startup_hours,
-        expected_usd=left_usd(job, candidate, limits),
+        expected_usd=remaining_usd(job, candidate, limits),
         transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
         interruptions_per_hour=candidate.risk.interruptions_per_hour,
         moves_usd=moves_usd(candidate, limits),
@@ -42,13 +42,13 @@ def place_of(candidate: Candidate, job: Job, limits: Limits) -> Place:
     )
 
 
-def parted(
+def partition_options(
     every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
-) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
+) -> tuple[tuple[PlacementOption, ...], tuple[PlacementOption, ...]]:
     """Return the options of the candidates that are available now (``found``), and those of the others."""
     keys = {candidate.key for candidate in found}
-    closed = tuple(place_of(candidate, job, limits) for candidate in every if candidate.key not in keys)
-    return tuple(place_of(candidate, job, limits) for candidate in found), closed
+    closed = tuple(build_option(candidate, job, limits) for candidate in every if candidate.key not in keys)
+    return tuple(build_option(candidate, job, limits) for candidate in found), closed
 
 
 def _machine_group(candidate: Candidate) -> str:
@@ -63,11 +63,11 @@ def _machine_group(candidate: Candidate) -> str:
     return f"{candidate.region} {kinds}"
 
 
-def _availability(candidate: Candidate, steps: float) -> Chances:
+def _availability(candidate: Candidate, steps: float) -> AvailabilityEstimate:
     """Return the availability estimate as a quote has it, see :func:`router.spot.venues.build_quote_option`."""
     risk = candidate.risk
     if candidate.market is not Market.SPOT:
-        return Chances(steps / candidate.steps_per_hour)
+        return AvailabilityEstimate(steps / candidate.steps_per_hour)
     saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
     pools = {
         (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
@@ -75,7 +75,9 @@ def _availability(candidate: Candidate, steps: float) -> Chances:
         if p.offer.market is Market.SPOT
     }
     lost = risk.interval_hours / 2 + risk.loss_extra_hours
-    return Chances(steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours)
+    return AvailabilityEstimate(
+        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
+    )
 
 
 def _price_date(candidate: Candidate) -> datetime | None:

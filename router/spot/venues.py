@@ -23,7 +23,7 @@ _STREAMED: Final = "stream"
 
 
 @dataclass(frozen=True, slots=True)
-class Venue:
+class QuoteOption:
     """One placement option of a quote.
 
     ``sure`` says that it is on-demand or reserved; all other machines may be preempted.
@@ -74,7 +74,7 @@ class Venue:
         return self.usd_per_hour * self.startup_hours + each * steps + self.moving_usd
 
 
-def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
+def build_quote_option(job: Job, candidate: Candidate, limits: Limits) -> QuoteOption:
     """Return a candidate as a quote option."""
     risk, sure = candidate.risk, candidate.market is not Market.SPOT
     saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
@@ -83,7 +83,7 @@ def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
         (t.what, transfer_usd(t.tariff, t.volume_bytes, limits).dollars()) for t in candidate.transfers if not t.free
     ]
     streamed = sum(usd for what, usd in paid if what == _STREAMED) / steps_to_do(job, running=False)
-    return Venue(
+    return QuoteOption(
         candidate=candidate,
         sure=sure,
         usd_per_hour=(candidate.amortised_usd_per_hour or candidate.usd_per_hour).dollars() + streamed * speed,
@@ -95,19 +95,19 @@ def venue(job: Job, candidate: Candidate, limits: Limits) -> Venue:
     )
 
 
-def venues_of(
+def build_quote_options(
     job: Job, candidates: Sequence[Candidate], limits: Limits, hours: tuple[datetime, datetime] | None = None
-) -> tuple[Venue, ...]:
+) -> tuple[QuoteOption, ...]:
     """Return all options for which a quote can be made within ``hours``.
 
     :func:`unquotable_reason` says why not for the others. A job that cannot resume loses all its work with a spot
     machine, so spot is left out for it.
     """
-    options = (venue(job, c, limits) for c in candidates if not untold(c, hours))
+    options = (build_quote_option(job, c, limits) for c in candidates if not unquotable_reason(c, hours))
     return tuple(v for v in options if v.usd_per_hour > 0 and (v.sure or job.checkpoint is not None))
 
 
-def untold(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str:
+def unquotable_reason(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str:
     """Return why a quote can say nothing of a reservation, or "" where it can.
 
     The reasons are that it has no price, or that its dates are too short for the window.
@@ -121,7 +121,7 @@ def untold(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str
     return ""
 
 
-def fastest(venues: Sequence[Venue], steps: float) -> Venue:
+def find_fastest(venues: Sequence[QuoteOption], steps: float) -> QuoteOption:
     """Return the option that is done first, the cheapest of several, a sure one if there is any.
 
     Raise ValueError without options.
@@ -130,7 +130,7 @@ def fastest(venues: Sequence[Venue], steps: float) -> Venue:
     return min(sure, key=lambda v: (v.hours(steps), v.usd_per_hour, v.candidate.key))
 
 
-def chosen(venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, ...]:
+def shortlist_options(venues: Sequence[QuoteOption], steps: float, hours: float) -> tuple[QuoteOption, ...]:
     """Return the few options worth simulating within ``hours``; empty without options.
 
     They are the fastest sure one first, the cheapest sure ones that are in time, and spot in different pools that is
@@ -138,7 +138,7 @@ def chosen(venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, 
     """
     if not venues:
         return ()
-    first = fastest(venues, steps)
+    first = find_fastest(venues, steps)
     in_time = [v for v in venues if v.hours(steps) <= hours]
     sure = _cheapest([v for v in in_time if v.sure], steps)[:MOST_SURE]
     bar = sure[0].whole_usd(steps) if sure else first.whole_usd(steps)
@@ -148,15 +148,15 @@ def chosen(venues: Sequence[Venue], steps: float, hours: float) -> tuple[Venue, 
     return tuple(shortlist.values())
 
 
-def _cheapest(venues: Sequence[Venue], steps: float) -> list[Venue]:
+def _cheapest(venues: Sequence[QuoteOption], steps: float) -> list[QuoteOption]:
     return sorted(venues, key=lambda v: (v.whole_usd(steps), v.candidate.key))
 
 
-def _pick_distinct_pools(venues: Sequence[Venue], most: int) -> list[Venue]:
+def _pick_distinct_pools(venues: Sequence[QuoteOption], most: int) -> list[QuoteOption]:
     """Return the first option of each pool, a few of each region, ``most`` in all."""
     pools: set[str] = set()
     regions: dict[RegionId, int] = {}
-    picked: list[Venue] = []
+    picked: list[QuoteOption] = []
     for v in venues:
         if len(picked) < most and not pools & set(v.pool) and regions.get(v.region, 0) < _A_REGION:
             picked.append(v)
@@ -165,6 +165,6 @@ def _pick_distinct_pools(venues: Sequence[Venue], most: int) -> list[Venue]:
     return picked
 
 
-def only(venues: Sequence[Venue], keep: Callable[[Venue], bool]) -> tuple[Venue, ...]:
+def filter_options(venues: Sequence[QuoteOption], keep: Callable[[QuoteOption], bool]) -> tuple[QuoteOption, ...]:
     """Return the options for which ``keep`` returns True."""
     return tuple(v for v in venues if keep(v))

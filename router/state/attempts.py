@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
-from router.state.errors import ExistsError, MissingError, MovedError, UnreadableError
+from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.rows import AT_ONCE, only_fields, records, values
+from router.state.rows import BATCH_SIZE, check_fields, read_records, record_values
 from router.state.tables import ATTEMPTS, NODES
 
 # The number of machines that an error names.
@@ -33,14 +33,14 @@ class Attempts:
                 raise ValueError(f"{attempt.id}: a machine of another attempt")
             if len({node.rank for node in nodes}) != len(nodes):
                 raise ValueError(f"{attempt.id}: two machines of one rank")
-        machines = [values(node) for _, nodes in made for node in nodes]
+        machines = [record_values(node) for _, nodes in made for node in nodes]
         if not made:
             return
         with self._database.write() as connection:
             for attempt, _ in made:
                 if connection.execute(select(ATTEMPTS.c.id).where(ATTEMPTS.c.id == attempt.id)).first() is not None:
                     raise ExistsError(f"attempt {attempt.id} exists")
-            connection.execute(insert(ATTEMPTS), [values(attempt) for attempt, _ in made])
+            connection.execute(insert(ATTEMPTS), [record_values(attempt) for attempt, _ in made])
             if machines:
                 connection.execute(insert(NODES), machines)
 
@@ -67,7 +67,7 @@ class Attempts:
         if alive:
             query = query.where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
+            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
         """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id.
@@ -88,11 +88,11 @@ class Attempts:
             .order_by(one.created_at, one.id)
         )
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=[]))
+            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=[]))
 
     def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
         """Set fields if the attempt is unchanged since it was read. ConcurrentChangeError; TypeError, MissingError."""
-        only_fields(Attempt, changes, fixed=("id", "version"))
+        check_fields(Attempt, changes, fixed=("id", "version"))
         with self._database.write() as connection:
             return _change_attempt(connection, attempt, changes)
 
@@ -110,7 +110,7 @@ class Attempts:
                 return before
             try:
                 return self.change(before, changes)
-            except MovedError:
+            except ConcurrentChangeError:
                 continue
 
     def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
@@ -118,8 +118,8 @@ class Attempts:
         while changes:
             try:
                 with self._database.write() as connection:
-                    return change_within_all(connection, changes)
-            except MovedError:
+                    return change_attempts_in_transaction(connection, changes)
+            except ConcurrentChangeError:
                 continue
         return {}
 
@@ -133,20 +133,20 @@ class Attempts:
         """Return the machines of an attempt, by rank."""
         query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
         with self._database.read() as connection:
-            return tuple(records(connection, NODES, query, NodeRecord))
+            return tuple(read_records(connection, NODES, query, NodeRecord))
 
     def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
         """Set fields of machines, by attempt and rank: all or none. TypeError, MissingError."""
         if any(changes.values()):
             with self._database.write() as connection:
-                set_nodes_within(connection, changes)
+                set_nodes_in_transaction(connection, changes)
 
 
-def set_nodes_within(connection: Connection, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
+def set_nodes_in_transaction(connection: Connection, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
     """Do :meth:`Attempts.set_nodes` as a part of a transaction. TypeError, MissingError."""
     rows_by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for (attempt_id, rank), fields in changes.items():
-        only_fields(NodeRecord, fields, fixed=("attempt", "rank"))
+        check_fields(NodeRecord, fields, fixed=("attempt", "rank"))
         row = {f"new_{name}": value for name, value in fields.items()}
         rows_by_fields.setdefault(tuple(sorted(fields)), []).append({**row, "attempt_id": attempt_id, "of_rank": rank})
     rows_by_fields.pop((), None)
@@ -157,7 +157,7 @@ def set_nodes_within(connection: Connection, changes: Mapping[tuple[str, int], M
             raise MissingError(f"one of these machines does not exist: {_name_machines(rows)}")
 
 
-def change_within_all(
+def change_attempts_in_transaction(
     connection: Connection, changes: Mapping[str, Callable[[Attempt], Attempt | None]]
 ) -> dict[str, Attempt]:
     """Do :meth:`Attempts.update_all` once, as a part of a transaction. MissingError.
@@ -166,9 +166,9 @@ def change_within_all(
     """
     found: dict[str, Attempt] = {}
     ids = list(changes)
-    for first in range(0, len(ids), AT_ONCE):
-        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + AT_ONCE]))
-        found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
+    for first in range(0, len(ids), BATCH_SIZE):
+        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + BATCH_SIZE]))
+        found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
     rows_by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for name, change in changes.items():
         if name not in found:
@@ -177,7 +177,7 @@ def change_within_all(
         after = change(before)
         new = {} if after is None else _differences(before, after)
         if new:
-            only_fields(Attempt, new, fixed=("id", "version"))
+            check_fields(Attempt, new, fixed=("id", "version"))
             row = {f"new_{key}": value for key, value in new.items()}
             rows_by_fields.setdefault(tuple(sorted(new)), []).append(
                 {**row, "attempt_id": name, "read_version": before.version}
@@ -188,12 +188,12 @@ def change_within_all(
         fields: dict[str, Any] = {key: bindparam(f"new_{key}") for key in keys}
         statement = update(ATTEMPTS).where(same).values(fields | {"version": bindparam("read_version") + 1})
         if connection.execute(statement, rows).rowcount != len(rows):
-            raise MovedError("an attempt was changed since it was read")
+            raise ConcurrentChangeError("an attempt was changed since it was read")
     return {name: found[name] for name in changes}
 
 
 def _differences(before: Attempt, after: Attempt) -> dict[str, Any]:
-    old, new = values(before), values(after)
+    old, new = record_values(before), record_values(after)
     return {name: new[name] for name in new if name != "version" and new[name] != old[name]}
 
 
@@ -205,7 +205,7 @@ def _change_attempt(connection: Connection, attempt: Attempt, changes: Mapping[s
     if now is None:
         raise MissingError(f"there is no attempt {attempt.id}")
     if changed != 1:
-        raise MovedError(f"attempt {attempt.id} was changed since it was read")
+        raise ConcurrentChangeError(f"attempt {attempt.id} was changed since it was read")
     return now
 
 
@@ -215,5 +215,5 @@ def _name_machines(rows: list[dict[str, Any]]) -> str:
 
 
 def _read(connection: Connection, attempt_id: str) -> Attempt | None:
-    found = records(connection, ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
+    found = read_records(connection, ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
     return found[0] if found else None

@@ -7,11 +7,11 @@ from sqlalchemy import and_, delete, func, insert, select
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.state.canonical_form import kept
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.periods import closed_through
+from router.state.periods import last_closed_month
 from router.state.tables import BUDGETS, LEDGER
 
 
@@ -47,7 +47,7 @@ class Budgets:
         """
         key = {
             "scope": budget.scope.value,
-            "name": kept(budget.name),
+            "name": storable_text(budget.name),
             "since": str(budget.since),
             "at": budget.at,
         }
@@ -56,11 +56,11 @@ class Budgets:
             "usd_nanos": None if budget.usd is None else budget.usd.nanos,
             "hard": int(budget.hard),
             "warn": list(budget.warn),
-            "who": kept(budget.who),
+            "who": storable_text(budget.who),
         }
         # Writers of the ledger take this lock too, so no month is closed meanwhile.
         with self._database.write(LEDGER.name) as connection:
-            closed = closed_through(connection)
+            closed = last_closed_month(connection)
             if closed is not None and budget.since <= closed:
                 raise ClosedError(
                     f"{budget.title}: the books of {closed} are closed, and a budget from {budget.since} on would hold "
@@ -75,7 +75,7 @@ class Budgets:
         It is what was metered and added by people. Archived entries are not counted.
         """
         team, project = LEDGER.c.team, LEDGER.c.project
-        which = and_(LEDGER.c.kind != Kind.PLANNED, LEDGER.c.period == str(month))
+        which = and_(LEDGER.c.kind != LedgerEntryKind.PLANNED, LEDGER.c.period == str(month))
         query = select(team, project, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, project)
         with self._database.read() as connection:
             return {(row[0], row[1]): Usd(int(row[2])) for row in connection.execute(query)}

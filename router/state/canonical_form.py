@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 
-def kept(text: str) -> str:
+def storable_text(text: str) -> str:
     """Return text as every database stores it. TypeError for anything but text.
 
     NUL and halves of surrogate pairs, as a crashing program may print, become U+FFFD.
@@ -17,7 +17,7 @@ def kept(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def canonical(data: object) -> str:
+def canonical_json(data: object) -> str:
     """Return JSON in canonical form: keys sorted, no spaces, ASCII.
 
     TypeError for what is not JSON data, ValueError for NaN.

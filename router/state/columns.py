@@ -16,12 +16,12 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
-from router.state.canonical_form import canonical, kept
+from router.state.canonical_form import canonical_json, storable_text
 
 _MAX_INT64 = (1 << 63) - 1
 
 
-class Moment(TypeDecorator[datetime]):
+class UtcMoment(TypeDecorator[datetime]):
     """A moment in UTC to the microsecond. ValueError for one without a time zone.
 
     It is a timestamp with time zone; in SQLite it is text such as ``2026-11-21T18:00:00.000000Z``, which sorts as time
@@ -53,7 +53,7 @@ class Moment(TypeDecorator[datetime]):
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
 
 
-class Kept(TypeDecorator[Any]):
+class ConvertedColumn(TypeDecorator[Any]):
     """A column whose values are converted:
 
     ``keep`` makes a value text (or what ``impl`` says), ``bring_back`` restores it.
@@ -79,12 +79,12 @@ class Kept(TypeDecorator[Any]):
         return None if value is None else self.bring_back(value)
 
 
-def word(kind: type[StrEnum]) -> Kept:
+def enum_column(kind: type[StrEnum]) -> ConvertedColumn:
     """Return a column for the words of an enumeration; ValueError for any other word."""
-    return Kept(lambda value: kind(value).value, kind)
+    return ConvertedColumn(lambda value: kind(value).value, kind)
 
 
-def _money(kind: type[Usd | UsdPerHour]) -> Kept:
+def _money(kind: type[Usd | UsdPerHour]) -> ConvertedColumn:
     def keep(money: Usd | UsdPerHour) -> int:
         if not isinstance(money, kind):
             raise TypeError(f"{money!r} is no {kind.__name__}")
@@ -97,7 +97,7 @@ def _money(kind: type[Usd | UsdPerHour]) -> Kept:
             raise TypeError("no whole number of nano-dollars")
         return kind(nanos)
 
-    return Kept(keep, bring_back, BigInteger)
+    return ConvertedColumn(keep, bring_back, BigInteger)
 
 
 def _whole(value: int) -> int:
@@ -118,7 +118,7 @@ def _real(value: float) -> float:
 
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
-WHOLE = Kept(_whole, int, BigInteger)
-REAL = Kept(_real, float, Double)
-WORDS = Kept(kept, str)
-DETAILS = Kept(canonical, json.loads)
+WHOLE = ConvertedColumn(_whole, int, BigInteger)
+REAL = ConvertedColumn(_real, float, Double)
+WORDS = ConvertedColumn(storable_text, str)
+DETAILS = ConvertedColumn(canonical_json, json.loads)

@@ -13,10 +13,10 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from router.state.database_url import File, Place, Server
-from router.state.driver_errors import state_error
+from router.state.database_url import DatabaseFile, DatabaseLocation, DatabaseServer
+from router.state.driver_errors import translate_error
 from router.state.errors import BusyError, StateError
-from router.state.group_commit import SettleError, Settling
+from router.state.group_commit import GroupCommit, GroupCommitError
 from router.state.tables import TURNS
 
 BUSY_SECONDS = 30.0
@@ -42,18 +42,18 @@ _MAX_OVERFLOW = 15
 class Database:
     """Transactions on one database. May be shared by threads; must not be used after a fork."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseLocation) -> None:
         self.place = place
-        self._engine = _file_engine(place) if isinstance(place, File) else _server_engine(place)
+        self._engine = _file_engine(place) if isinstance(place, DatabaseFile) else _server_engine(place)
         # Threads that wait for SQLite are served at random; with this lock they queue.
         self._one_writer = threading.Lock()
-        self._group_commit = Settling(Path(f"{place.path}-wal")) if isinstance(place, File) else None
+        self._group_commit = GroupCommit(Path(f"{place.path}-wal")) if isinstance(place, DatabaseFile) else None
         self._closed = False
 
     @property
     def is_file(self) -> bool:
         """True for SQLite."""
-        return isinstance(self.place, File)
+        return isinstance(self.place, DatabaseFile)
 
     def close(self) -> None:
         """Close every connection; later calls raise StateError."""
@@ -111,12 +111,12 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            raise state_error(error, self.place) from None
-        except SettleError as error:
+            raise translate_error(error, self.place) from None
+        except GroupCommitError as error:
             raise StateError(f"{self.place}: a commit may not be on the disk: {error}", "check its disk") from None
 
 
-def _file_engine(place: File) -> Engine:
+def _file_engine(place: DatabaseFile) -> Engine:
     # With mode=rw a file that went away is an error, never a new and empty state.
     uri = f"file:{quote(str(place.path))}?mode=rw"
 
@@ -150,7 +150,7 @@ def _file_engine(place: File) -> Engine:
     return engine
 
 
-def _server_engine(place: Server) -> Engine:
+def _server_engine(place: DatabaseServer) -> Engine:
     try:
         engine = create_engine(
             place.url,

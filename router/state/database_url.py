@@ -17,7 +17,7 @@ _FORMS = "use sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class DatabaseFile:
     """A SQLite file on this machine."""
 
     path: Path
@@ -27,7 +27,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class DatabaseServer:
     """A database on a PostgreSQL server. Its text has neither user nor password."""
 
     url: URL = field(repr=False)
@@ -44,10 +44,10 @@ class Server:
         return text
 
 
-Place = File | Server
+DatabaseLocation = DatabaseFile | DatabaseServer
 
 
-def place_of(url: str) -> Place:
+def parse_database_url(url: str) -> DatabaseLocation:
     """Return the location that a URL names. StateError, which never contains the URL's text.
 
     What follows ``sqlite:///`` is a path as it is written.
@@ -62,13 +62,13 @@ def place_of(url: str) -> Place:
     from sqlalchemy.exc import ArgumentError
 
     try:
-        return Server(make_url(f"postgresql+psycopg://{address}"))
+        return DatabaseServer(make_url(f"postgresql+psycopg://{address}"))
     except (ArgumentError, ValueError):
         remedy = f"{_FORMS}; characters such as @ : / in a password are written as %40 %3A %2F"
         raise StateError("the URL of the state cannot be read", remedy) from None
 
 
-def _parse_file(path: str) -> File:
+def _parse_file(path: str) -> DatabaseFile:
     if not path or path == ":memory:" or "\0" in path:
         raise StateError("the URL of the state names no file: what is only in memory would be lost", _FORMS)
-    return File(Path(path).resolve())
+    return DatabaseFile(Path(path).resolve())

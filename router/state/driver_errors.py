@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from router.state.database_url import File, Place
+from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, StateError
 
 _LATER = "try again; if it stays so, look for a process of stepfare that hangs"
@@ -48,7 +48,7 @@ _TEMPORARY = ("starting up", "shutting down", "too many", "terminating connectio
 _REFUSED_REMEDY = "look at user, password and database in the URL of the state; make the database first (`createdb`)"
 
 
-def state_error(error: SQLAlchemyError, place: Place) -> Exception:
+def translate_error(error: SQLAlchemyError, place: DatabaseLocation) -> Exception:
     """Return the error to raise instead; a ValueError or TypeError of an unstorable value is returned unchanged."""
     if isinstance(error, PoolTimeoutError):
         return BusyError(f"{place}: all connections are in use", _LATER)
@@ -57,10 +57,10 @@ def state_error(error: SQLAlchemyError, place: Place) -> Exception:
         return original if isinstance(original, ValueError | TypeError) else StateError(f"{place}: {original}")
     if not isinstance(error, DBAPIError):
         return StateError(f"{place}: {type(error).__name__}")
-    return _translate_sqlite(error, place) if isinstance(place, File) else _translate_postgresql(error, place)
+    return _translate_sqlite(error, place) if isinstance(place, DatabaseFile) else _translate_postgresql(error, place)
 
 
-def _translate_sqlite(error: DBAPIError, place: File) -> Exception:
+def _translate_sqlite(error: DBAPIError, place: DatabaseFile) -> Exception:
     name = str(getattr(error.orig, "sqlite_errorname", ""))
     for beginning, kind, what, remedy in _SQLITE:
         if name.startswith(beginning):
@@ -68,10 +68,10 @@ def _translate_sqlite(error: DBAPIError, place: File) -> Exception:
     return StateError(f"{place}: {error.orig}")
 
 
-def _translate_postgresql(error: DBAPIError, place: Place) -> Exception:
+def _translate_postgresql(error: DBAPIError, place: DatabaseLocation) -> Exception:
     code = getattr(error.orig, "sqlstate", None)
     # Only the first line is used: what follows may quote the row.
-    said = place.masked(str(error.orig).partition("\n")[0]) if not isinstance(place, File) else ""
+    said = place.masked(str(error.orig).partition("\n")[0]) if not isinstance(place, DatabaseFile) else ""
     if code is None and (error.connection_invalidated or type(error.orig).__name__ in _UNREACHABLE):
         if _REFUSED in said and not any(words in said for words in _TEMPORARY):
             return StateError(f"{place}: {said}", _REFUSED_REMEDY)

@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from router.state.lock_owner import Holder
+    from router.state.lock_owner import LockOwner
 
 
 class StateError(Exception):
@@ -43,7 +43,7 @@ class MissingError(StateError):
     """The item to be changed does not exist."""
 
 
-class MovedError(StateError):
+class ConcurrentChangeError(StateError):
     """The item was changed since it was read: read it again and decide again."""
 
 
@@ -51,10 +51,10 @@ class ConflictError(StateError):
     """The key exists with other content."""
 
 
-class HeldError(StateError):
+class LeaseHeldError(StateError):
     """Another process, ``holder``, has held the lease since ``since``."""
 
-    def __init__(self, name: str, holder: Holder, since: datetime) -> None:
+    def __init__(self, name: str, holder: LockOwner, since: datetime) -> None:
         super().__init__(
             f"{name}: held by process {holder.pid} on {holder.host} since {since:%Y-%m-%dT%H:%M:%SZ}",
             "wait until it is done; what a dead process held is free at once on its own machine, elsewhere in a minute",
@@ -63,7 +63,7 @@ class HeldError(StateError):
         self.since = since
 
 
-class LostError(StateError):
+class LeaseLostError(StateError):
     """Another process holds the lease now, or nobody does: stop before doing anything more."""
 
 

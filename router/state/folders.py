@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 
-def settle_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Put the folder's entries on the disk, where the system can: a file renamed into it stays there."""
     if os.name == "nt":
         return

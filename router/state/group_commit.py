@@ -12,11 +12,11 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 
-class SettleError(Exception):
+class GroupCommitError(Exception):
     """The disk did not take the commit; the message says why."""
 
 
-class Settling:
+class GroupCommit:
     """Group commit for the write-ahead log of a SQLite database, to which commits are appended in order.
 
     Where there is no log, SQLite itself waits for the disk.
@@ -45,7 +45,7 @@ class Settling:
             self._sync_log()
             succeeded = True
         except OSError as error:
-            raise SettleError(error.strerror or type(error).__name__) from None
+            raise GroupCommitError(error.strerror or type(error).__name__) from None
         finally:
             with self._change:
                 self._is_syncing = False

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, delete, select, update
 
 from router.state.database import Database
-from router.state.errors import HeldError, LostError, StateError
-from router.state.lock_owner import Holder
-from router.state.rows import put
+from router.state.errors import LeaseHeldError, LeaseLostError, StateError
+from router.state.lock_owner import LockOwner
+from router.state.rows import insert_or_update
 from router.state.tables import LEASES
 
 _RENEWALS_PER_LEASE = 3
@@ -36,7 +36,9 @@ class Lease:
     def check(self) -> None:
         """Renew the lease. LeaseLostError when it was taken over or ended: then stop, because others work already."""
         if not self._leases.renew(self.name, self._token):
-            raise LostError(f"{self.name}: taken over by another process", "see what it did with `stepfare status`")
+            raise LeaseLostError(
+                f"{self.name}: taken over by another process", "see what it did with `stepfare status`"
+            )
 
 
 class Leases:
@@ -51,7 +53,7 @@ class Leases:
         self._length = timedelta(seconds=seconds)
 
     @contextmanager
-    def held(self, name: str, holder: Holder) -> Iterator[Lease]:
+    def held(self, name: str, holder: LockOwner) -> Iterator[Lease]:
         """Hold the lease while the block runs, renewed by a thread.
 
         LeaseHeldError at once when another process has it.
@@ -81,7 +83,7 @@ class Leases:
             later = update(LEASES).where(mine).values(renewed_at=now, until=now + self._length)
             return connection.execute(later).rowcount == 1
 
-    def _take(self, name: str, holder: Holder, token: str) -> None:
+    def _take(self, name: str, holder: LockOwner, token: str) -> None:
         with self._database.write(LEASES.name) as connection:
             now = self._now()
             self._check_free(connection, name, now)
@@ -96,15 +98,15 @@ class Leases:
                 "renewed_at": now,
                 "until": now + self._length,
             }
-            put(connection, LEASES, [row], replacing=_REPLACED_COLUMNS)
+            insert_or_update(connection, LEASES, [row], replacing=_REPLACED_COLUMNS)
 
     def _check_free(self, connection: Connection, name: str, now: datetime) -> None:
         row = connection.execute(select(LEASES).where(LEASES.c.name == name)).one_or_none()
         if row is None:
             return
-        holder = Holder(row.host, row.pid, row.started, row.boot)
+        holder = LockOwner(row.host, row.pid, row.started, row.boot)
         if now < row.until and not holder.is_gone():
-            raise HeldError(name, holder, row.since)
+            raise LeaseHeldError(name, holder, row.since)
 
     def _renew_until(self, name: str, token: str, wait: float, ended: threading.Event) -> None:
         while not ended.wait(wait):

@@ -15,15 +15,23 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from router.ledger.month import Month
-from router.state.canonical_form import kept
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.errors import MovedError, StateError
-from router.state.ledger_backup import identity
-from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
-from router.state.ledger_rows import NAMES, Row, hash_of, widened
-from router.state.ledger_table import all_rows, archived_rows
-from router.state.periods import closed_through
-from router.state.rows import last_seq
+from router.state.errors import ConcurrentChangeError, StateError
+from router.state.ledger_backup import read_state_id
+from router.state.ledger_file import (
+    DamagedError,
+    LedgerFileKind,
+    LedgerFileTitle,
+    read_checksum,
+    read_lines,
+    read_title,
+    write_file,
+)
+from router.state.ledger_rows import NAMES, Row, hash_row, widen_row
+from router.state.ledger_table import iterate_archived_rows, iterate_rows
+from router.state.periods import last_closed_month
+from router.state.rows import read_last_seq
 from router.state.tables import LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES
 
 _AT_ONCE = 5000
@@ -32,7 +40,7 @@ _PERIOD, _KIND, _NANOS = (1 + NAMES.index(name) for name in ("period", "kind", "
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
+class LedgerArchive:
     """An archive of the entries in the books of months before ``before``.
 
     ``file`` is the name of its file at that time, ``sha256`` the file's checksum. ``totals``: month, kind, entries,
@@ -48,13 +56,13 @@ class Archive:
     totals: tuple[tuple[str, str, int, int], ...]
 
 
-class Archives:
+class LedgerArchives:
     """The archives of a database's ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> Archive:
+    def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> LedgerArchive:
         """Move the entries in the books of months before ``before``, all closed, into a file.
 
         StateError, ExistsError if another file is there, ConcurrentChangeError if another process just archived them;
@@ -70,36 +78,43 @@ class Archives:
             sums: Counter[tuple[str, str]] = Counter()
             counts: Counter[tuple[str, str]] = Counter()
             lines = _lines(connection, before, found[2], sums, counts)
-            digest = write_file(path, Title(Holds.ARCHIVE, identity(connection), str(before)), lines, same_is_fine=True)
+            digest = write_file(
+                path,
+                LedgerFileTitle(LedgerFileKind.ARCHIVE, read_state_id(connection), str(before)),
+                lines,
+                same_is_fine=True,
+            )
         totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
         with self._database.write(LEDGER.name) as connection:
             if _count_entries(connection, before) != found:
-                raise MovedError(f"entries of months before {before} were archived meanwhile", "run the command again")
-            done = Archive(before, at, kept(who), path.name, digest, found[0], totals)
+                raise ConcurrentChangeError(
+                    f"entries of months before {before} were archived meanwhile", "run the command again"
+                )
+            done = LedgerArchive(before, at, storable_text(who), path.name, digest, found[0], totals)
             _move(connection, done)
         return done
 
-    def all(self) -> tuple[Archive, ...]:
+    def all(self) -> tuple[LedgerArchive, ...]:
         """Return all archives, in order."""
         with self._database.read() as connection:
             return _archives(connection)
 
-    def check(self, path: Path) -> Archive:
+    def check(self, path: Path) -> LedgerArchive:
         """Check that the file is an archive of this ledger, entry for entry, and return it.
 
         DamagedError, StateError.
         """
-        if read_title(path).holds is not Holds.ARCHIVE:
+        if read_title(path).holds is not LedgerFileKind.ARCHIVE:
             raise StateError(f"{path} is no archive", "name a file that `stepfare ledger archive` made")
         rows = dict[int, str]()
         for _, *line in read_lines(path):
             seq, *values, previous, this = _row(path, line)
-            if hash_of(seq, values, previous) != this:
+            if hash_row(seq, values, previous) != this:
                 raise DamagedError(path, f"entry {seq} is not what was written")
             rows[seq] = this
         with self._database.snapshot() as connection:
-            found = next((one for one in _archives(connection) if one.sha256 == sum_of(path)), None)
-            here = sum(rows.get(row[0]) == row[3] for row in archived_rows(connection, _AT_ONCE))
+            found = next((one for one in _archives(connection) if one.sha256 == read_checksum(path)), None)
+            here = sum(rows.get(row[0]) == row[3] for row in iterate_archived_rows(connection, _AT_ONCE))
         if found is None or not found.entries == here == len(rows):
             raise DamagedError(path, "is not what was archived from this ledger")
         return found
@@ -107,13 +122,13 @@ class Archives:
 
 def _row(path: Path, line: list[Any]) -> Row:
     try:
-        return widened(line)
+        return widen_row(line)
     except ValueError as error:
         raise DamagedError(path, f"holds what no ledger contains: {error}") from None
 
 
 def _check_closed(connection: Connection, before: Month) -> None:
-    closed = closed_through(connection)
+    closed = last_closed_month(connection)
     if closed is None or before > closed.next:
         last = "no month is" if closed is None else f"only months up to {closed} are"
         raise StateError(f"{last} closed", "close the others first: `stepfare ledger close`")
@@ -129,9 +144,9 @@ def _lines(
     connection: Connection, before: Month, last: int, sums: Counter[tuple[str, str]], counts: Counter[tuple[str, str]]
 ) -> Iterator[list[Any]]:
     row: Row
-    for row in all_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
+    for row in iterate_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
         seq, values, previous, this = row[0], row[1:-2], row[-2], row[-1]
-        if hash_of(seq, values, previous) != this:
+        if hash_row(seq, values, previous) != this:
             raise StateError(f"entry {seq} is not what was written", "see `stepfare ledger verify`")
         group = (row[_PERIOD], row[_KIND])
         sums[group] += row[_NANOS]
@@ -139,13 +154,13 @@ def _lines(
         yield [_ENTRY, *row]
 
 
-def _move(connection: Connection, done: Archive) -> None:
+def _move(connection: Connection, done: LedgerArchive) -> None:
     gone = LEDGER.c.period < str(done.before)
     names = ("seq", "key", "previous", "hash")
     left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
     connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
     row = {
-        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1,
+        "seq": read_last_seq(connection, LEDGER_ARCHIVES) + 1,
         "before_month": str(done.before),
         "at": done.at,
         "who": done.who,
@@ -158,9 +173,9 @@ def _move(connection: Connection, done: Archive) -> None:
     connection.execute(delete(LEDGER).where(gone))
 
 
-def _archives(connection: Connection) -> tuple[Archive, ...]:
+def _archives(connection: Connection) -> tuple[LedgerArchive, ...]:
     return tuple(
-        Archive(
+        LedgerArchive(
             Month.parse(row.before_month),
             row.at,
             row.who,

@@ -21,7 +21,7 @@ _PLACES: Final = {name: place for place, name in enumerate(REPEATED)}
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class LedgerColumns:
     """Some rows of the ledger, at least one, in order.
 
     ``single``: a value for each row. The columns of :data:`REPEATED` have in row i the values ``sayings[places[i]]``.
@@ -38,7 +38,7 @@ class Columns:
         return [saying[place] for saying in self.sayings]
 
 
-def columns_of(rows: Sequence[Row]) -> Columns:
+def columns_from_rows(rows: Sequence[Row]) -> LedgerColumns:
     """Return whole rows (:mod:`router.state.ledger_rows`) as columns."""
     seqs, *columns = zip(*rows, strict=True)
     given = dict(zip(NAMES, columns[:-2], strict=True))
@@ -46,7 +46,7 @@ def columns_of(rows: Sequence[Row]) -> Columns:
     return _build_columns(seqs, {name: given[name] for name in SINGLE}, repeated, lambda saying: saying)
 
 
-def columns_read(rows: Sequence[Row]) -> Columns:
+def columns_from_json_rows(rows: Sequence[Row]) -> LedgerColumns:
     """Return rows ``(seq, *SINGLE, REPEATED as a JSON array)`` as columns."""
     seqs, *columns = zip(*rows, strict=True)
     return _build_columns(seqs, dict(zip(SINGLE, columns[:-1], strict=True)), columns[-1], json.loads)
@@ -54,7 +54,7 @@ def columns_read(rows: Sequence[Row]) -> Columns:
 
 def _build_columns(
     seqs: Sequence[int], single: Mapping[str, Sequence[Any]], sayings: Iterable[Any], read: Any
-) -> Columns:
+) -> LedgerColumns:
     index_by_value: dict[Any, int] = {}
     places = [index_by_value.setdefault(saying, len(index_by_value)) for saying in sayings]
-    return Columns(seqs, single, places, [read(saying) for saying in index_by_value])
+    return LedgerColumns(seqs, single, places, [read(saying) for saying in index_by_value])

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from router.state.errors import ExistsError, StateError
-from router.state.folders import settle_folder
+from router.state.folders import sync_folder
 
 FORMAT, VERSION = "stepfare-ledger", 1
 _END = "end"
@@ -40,7 +40,7 @@ _LONGEST_LINE = 16_000_000
 _DAMAGE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, IndexError)
 
 
-class Holds(StrEnum):
+class LedgerFileKind(StrEnum):
     """The kind of a file."""
 
     BACKUP = "backup"
@@ -49,13 +49,13 @@ class Holds(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Title:
+class LedgerFileTitle:
     """The first line of a file.
 
     ``state`` is the id of its state; ``before``: the month before which the entries of an archive stand.
     """
 
-    holds: Holds
+    holds: LedgerFileKind
     state: str
     before: str = ""
 
@@ -68,7 +68,7 @@ class DamagedError(StateError):
 
 
 def write_file(
-    path: Path, title: Title, lines: Iterable[list[Any]], *, same_is_fine: bool = False, mode: int = 0o666
+    path: Path, title: LedgerFileTitle, lines: Iterable[list[Any]], *, same_is_fine: bool = False, mode: int = 0o666
 ) -> str:
     """Write a file, completely or not at all, read it again and return the SHA-256 in its last line.
 
@@ -84,14 +84,14 @@ def write_file(
             digest = _write(stream, title, lines)
             stream.flush()
             os.fsync(stream.fileno())
-        if sum_of(part) != digest:
+        if read_checksum(part) != digest:
             raise DamagedError(path, "the disk returned other content than was written")
         if path.exists():
             if not filecmp.cmp(part, path, shallow=False):
                 raise _exists_error(path)
         else:
             part.replace(path)
-            settle_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         raise StateError(
             f"{path}: cannot be written: {error.strerror or type(error).__name__}", "make room, or name another file"
@@ -102,7 +102,7 @@ def write_file(
     return digest
 
 
-def read_title(path: Path) -> Title:
+def read_title(path: Path) -> LedgerFileTitle:
     """Return the first line of a file. DamagedError; StateError for a missing file, or one of a later version."""
     with _open_lines(path) as lines:
         return _parse_title(path, _first_line(path, lines)[0])
@@ -128,7 +128,7 @@ def read_lines(path: Path) -> Iterator[list[Any]]:
     raise DamagedError(path, "was cut off")
 
 
-def sum_of(path: Path) -> str:
+def read_checksum(path: Path) -> str:
     """Return the SHA-256 over the lines of a file, as its last line has it. DamagedError."""
     for _ in read_lines(path):
         pass
@@ -139,7 +139,7 @@ def sum_of(path: Path) -> str:
     return last
 
 
-def _write(stream: BinaryIO, title: Title, lines: Iterable[list[Any]]) -> str:
+def _write(stream: BinaryIO, title: LedgerFileTitle, lines: Iterable[list[Any]]) -> str:
     head = {"format": FORMAT, "version": VERSION, "holds": title.holds.value, "state": title.state}
     if title.before:
         head["before"] = title.before
@@ -187,12 +187,12 @@ def _first_line(path: Path, lines: Iterator[tuple[Any, bytes]]) -> tuple[Any, by
     return found
 
 
-def _parse_title(path: Path, line: Any) -> Title:
+def _parse_title(path: Path, line: Any) -> LedgerFileTitle:
     if not isinstance(line, dict) or line.get("format") != FORMAT:
         raise DamagedError(path, "is no backup or archive file")
     if line["version"] != VERSION:
         raise StateError(f"{path}: of a later version ({line['version']})", "install that version of stepfare")
-    return Title(Holds(line["holds"]), str(line["state"]), str(line.get("before", "")))
+    return LedgerFileTitle(LedgerFileKind(line["holds"]), str(line["state"]), str(line.get("before", "")))
 
 
 def _exists_error(path: Path) -> ExistsError:

@@ -19,9 +19,9 @@ from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.state.canonical_form import kept
+from router.state.canonical_form import storable_text
 
 Value = str | int | None
 Row = tuple[Any, ...]
@@ -33,7 +33,7 @@ _JSON = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":
 
 
 def _text(value: Any) -> str:
-    return kept(value)
+    return storable_text(value)
 
 
 def _number(value: Any) -> int:
@@ -72,9 +72,9 @@ def _ratio(value: Fraction) -> str:
 # By the column's name: the entry's field, the function that stores it and the one that restores it.
 _FORMS: dict[str, tuple[str, Callable[[Any], Any], Callable[[Any], Any]]] = {
     "key": ("key", _text, str),
-    "kind": ("kind", _word(Kind), Kind),
-    "what": ("what", _word(What), What),
-    "use": ("use", _word(Use), Use),
+    "kind": ("kind", _word(LedgerEntryKind), LedgerEntryKind),
+    "what": ("what", _word(CostItem), CostItem),
+    "use": ("use", _word(MachineUse), MachineUse),
     "recorded_at": ("recorded_at", _moment, datetime.fromisoformat),
     "period": ("period", str, Month.parse),
     "corrects": ("corrects", _text, str),
@@ -109,38 +109,38 @@ _BY_NAME = tuple(sorted((name, place) for place, name in enumerate(NAMES)))
 # Values that may differ where the same event is recorded twice; the last two only if no person decided them.
 _OF_RECORDING = frozenset({NAMES.index("recorded_at"), NAMES.index("who")})
 _OF_BOOKING = frozenset({_PERIOD, NAMES.index("corrects")})
-_BOOKED_BY_RULE = frozenset({Kind.PLANNED.value, Kind.METERED.value})
+_BOOKED_BY_RULE = frozenset({LedgerEntryKind.PLANNED.value, LedgerEntryKind.METERED.value})
 # An earlier version recorded the same event without these.
 _LATER: dict[str, Value] = {"resource": "", "on_demand_usd_per_hour_nanos": None}
 _OF_LATER = frozenset(NAMES.index(name) for name in _LATER)
 _WIDTH = len(NAMES) + len(("seq", "previous", "hash"))
 
 
-def raw(entry: Entry) -> tuple[Value, ...]:
+def entry_values(entry: LedgerEntry) -> tuple[Value, ...]:
     """Return the values of an entry. TypeError or ValueError for what cannot be stored."""
     return tuple(None if (v := getattr(entry, field)) is None else store(v) for field, store in _STORE)
 
 
-def entry_of(values: Sequence[Value]) -> Entry:
+def parse_entry(values: Sequence[Value]) -> LedgerEntry:
     """Return the entry of these values. ValueError if no entry has such values."""
     fields: dict[str, Any] = {
         field: None if value is None else restore(value)
         for (field, restore), value in zip(_RESTORE, values, strict=True)
     }
-    return Entry(**fields)
+    return LedgerEntry(**fields)
 
 
-def key_of(row: Row) -> str:
+def row_key(row: Row) -> str:
     """Return the key of a row."""
     return str(row[1 + _KEY])
 
 
-def period_of(row: Row) -> str:
+def row_period(row: Row) -> str:
     """Return the month of the books that a row stands in."""
     return str(row[1 + _PERIOD])
 
 
-def happening(values: Sequence[Value]) -> tuple[Value, ...]:
+def event_values(values: Sequence[Value]) -> tuple[Value, ...]:
     """Return the values that identify the recorded event.
 
     They are the same however often it is recorded, by whom, when, and whether its month was closed meanwhile.
@@ -149,7 +149,7 @@ def happening(values: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(value for place, value in enumerate(values) if place not in apart)
 
 
-def hash_of(seq: int, values: Sequence[Value], previous: str) -> str:
+def hash_row(seq: int, values: Sequence[Value], previous: str) -> str:
     """Return the SHA-256 in hex over the values that are set, with ``seq`` and the previous hash.
 
     The values are given by name. Empty text, 0 and None are left out, so that a column of a later version changes no
@@ -159,7 +159,7 @@ def hash_of(seq: int, values: Sequence[Value], previous: str) -> str:
     return hashlib.sha256(_JSON.encode([seq, previous, said]).encode("ascii")).hexdigest()
 
 
-def widened(row: Sequence[Any]) -> Row:
+def widen_row(row: Sequence[Any]) -> Row:
     """Return a row of a file, completed if an earlier version wrote it with fewer columns.
 
     ValueError for any other width.
@@ -171,15 +171,15 @@ def widened(row: Sequence[Any]) -> Row:
     return (*row[:-2], *_LATER.values(), *row[-2:])
 
 
-def sealed(entries: Iterable[Sequence[Value]], seq: int, previous: str) -> Iterator[Row]:
+def chain_rows(entries: Iterable[Sequence[Value]], seq: int, previous: str) -> Iterator[Row]:
     """Yield rows of these values that follow the row ``seq`` with the hash ``previous``."""
     for number, values in enumerate(entries, seq + 1):
-        this = hash_of(number, values, previous)
+        this = hash_row(number, values, previous)
         yield (number, *values, previous, this)
         previous = this
 
 
-class Chain:
+class RowChain:
     """Follows the chain of rows from the first; archived rows by their hashes alone.
 
     :attr:`broken` is the number of the first row that is changed or does not follow the one before; None while all are
@@ -193,7 +193,7 @@ class Chain:
     def row(self, row: Row) -> None:
         """Follow the next row, of which all values are here."""
         seq, previous, this = row[0], row[-2], row[-1]
-        self._follow(seq, previous, this, is_sound=hash_of(seq, row[1:-2], previous) == this)
+        self._follow(seq, previous, this, is_sound=hash_row(seq, row[1:-2], previous) == this)
 
     def archived(self, seq: int, previous: str, this: str) -> None:
         """Follow the next row, of which only the hashes are here."""

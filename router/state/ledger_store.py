@@ -8,27 +8,36 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from router.ledger.booking import booked
-from router.ledger.entry import Entry, Kind
+from router.ledger.booking import book_entry
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
-from router.state.canonical_form import kept
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.errors import ConflictError, MovedError
-from router.state.ledger_checking import Checked, check
-from router.state.ledger_columns import Columns
-from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed
-from router.state.ledger_table import (
-    archived_keys,
-    columns_after,
-    hash_of_row,
-    insert_rows,
-    known_rows,
-    last_of,
-    rows_after,
-    rows_of,
-    selected,
+from router.state.errors import ConcurrentChangeError, ConflictError
+from router.state.ledger_checking import LedgerCheck, check_ledger
+from router.state.ledger_columns import LedgerColumns
+from router.state.ledger_rows import (
+    Row,
+    Value,
+    chain_rows,
+    entry_values,
+    event_values,
+    parse_entry,
+    row_key,
+    row_period,
 )
-from router.state.periods import closed_through
+from router.state.ledger_table import (
+    fetch_rows,
+    find_archived_keys,
+    find_rows,
+    insert_rows,
+    read_columns_after,
+    read_head,
+    read_row_hash,
+    read_rows_after,
+    select_rows,
+)
+from router.state.periods import last_closed_month
 from router.state.tables import LEDGER
 
 # The default number of rows in one read: some ten megabytes.
@@ -38,7 +47,7 @@ _ARCHIVED = Month(1, 1)
 
 @dataclass(frozen=True, slots=True)
 class _NewEntry:
-    entry: Entry
+    entry: LedgerEntry
     values: tuple[Value, ...]
 
 
@@ -51,14 +60,14 @@ class LedgerStore:
     def head(self) -> int:
         """Return the number of the last entry, archived or not; 0 if there is none."""
         with self._database.read() as connection:
-            return last_of(connection)[0]
+            return read_head(connection)[0]
 
-    def append(self, entries: Sequence[Entry], *, after: int) -> int:
+    def append(self, entries: Sequence[LedgerEntry], *, after: int) -> int:
         """Append all entries, or none, and return the new head. An entry that exists is skipped.
 
         An entry exists if the same event was recorded, whenever (:func:`router.state.ledger_rows.event_values`), or its
         key was archived. What was planned or metered in a closed month goes into the books of an open one
-        (:func:`router.ledger.booking.booked`).
+        (:func:`router.ledger.booking.book_entry`).
 
         ConcurrentChangeError unless ``after`` is the head; ConflictError for a key that exists, or is given twice, with
         other content; ClosedError for what a person adds to a closed month, or a correction of nothing that exists;
@@ -66,7 +75,7 @@ class LedgerStore:
         """
         return self._append(entries, after)
 
-    def add(self, entries: Sequence[Entry]) -> int:
+    def add(self, entries: Sequence[LedgerEntry]) -> int:
         """Append after the current head; otherwise like :meth:`append`."""
         return self._append(entries, None)
 
@@ -75,18 +84,18 @@ class LedgerStore:
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        kind: Kind | None = None,
+        kind: LedgerEntryKind | None = None,
         job: str | None = None,
         attempt: str | None = None,
         team: str | None = None,
         period: Month | None = None,
-    ) -> tuple[Entry, ...]:
+    ) -> tuple[LedgerEntry, ...]:
         """Return the entries whose time overlaps ``since`` until before ``until``, in order, without archived ones.
 
         Only those of the given kind, job, attempt, team and month of the books; None: of any.
         """
         with self._database.read() as connection:
-            query = selected(connection).order_by(LEDGER.c.seq)
+            query = select_rows(connection).order_by(LEDGER.c.seq)
             if since is not None:
                 query = query.where(LEDGER.c.end_at > since)
             if until is not None:
@@ -94,7 +103,7 @@ class LedgerStore:
             month = None if period is None else str(period)
             for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team), ("period", month)):
                 query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
-            return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
+            return tuple(parse_entry(row[1:-2]) for row in fetch_rows(connection, query))
 
     def batches(self, after: int = 0, *, size: int = _BATCH, period: Month | None = None) -> Iterator[list[Row]]:
         """Yield rows with a number above ``after``, in order, up to ``size`` at a time, without archived ones.
@@ -105,17 +114,17 @@ class LedgerStore:
         only = None if period is None else LEDGER.c.period == str(period)
         while True:
             with self._database.read() as connection:
-                rows = rows_after(connection, after, last_of(connection)[0], size, only)
+                rows = read_rows_after(connection, after, read_head(connection)[0], size, only)
             if not rows:
                 return
             yield rows
             after = rows[-1][0]
 
-    def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[Columns]:
+    def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[LedgerColumns]:
         """Yield the rows of :meth:`batches` as columns, without the hashes, in less than half the time."""
         while True:
             with self._database.read() as connection:
-                found = columns_after(connection, after, last_of(connection)[0], size)
+                found = read_columns_after(connection, after, read_head(connection)[0], size)
             if found is None:
                 return
             yield found
@@ -127,7 +136,7 @@ class LedgerStore:
         Number and hash together tell whether this is the ledger that a reader saw before.
         """
         with self._database.read() as connection:
-            return hash_of_row(connection, seq)
+            return read_row_hash(connection, seq)
 
     def months_of(self, keys: Sequence[str]) -> dict[str, Month]:
         """Return the months in whose books the entries of these keys stand, for the keys that exist.
@@ -135,36 +144,36 @@ class LedgerStore:
         For archived entries it is a month before all that are here.
         """
         with self._database.read() as connection:
-            found = dict.fromkeys(archived_keys(connection, keys), _ARCHIVED)
-            return found | {key: Month.parse(period_of(row)) for key, row in known_rows(connection, keys).items()}
+            found = dict.fromkeys(find_archived_keys(connection, keys), _ARCHIVED)
+            return found | {key: Month.parse(row_period(row)) for key, row in find_rows(connection, keys).items()}
 
-    def verify(self) -> Checked:
+    def verify(self) -> LedgerCheck:
         """Check that every row is unchanged and follows the one before, and that no closed month was added to."""
         with self._database.snapshot() as connection:
-            return check(connection)
+            return check_ledger(connection)
 
-    def _append(self, entries: Sequence[Entry], after: int | None) -> int:
-        candidates = [_NewEntry(entry, raw(entry)) for entry in entries]
+    def _append(self, entries: Sequence[LedgerEntry], after: int | None) -> int:
+        candidates = [_NewEntry(entry, entry_values(entry)) for entry in entries]
         with self._database.write(LEDGER.name) as connection:
-            head, last = last_of(connection)
+            head, last = read_head(connection)
             if after is not None and after != head:
-                raise MovedError(f"the ledger has {head} entries now, not {after}", "read it again")
+                raise ConcurrentChangeError(f"the ledger has {head} entries now, not {after}", "read it again")
             new = _select_new(connection, candidates)
             if new:
-                insert_rows(connection, list(sealed(_book_values(connection, new), head, last)))
+                insert_rows(connection, list(chain_rows(_book_values(connection, new), head, last)))
             return head + len(new)
 
 
 def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list[_NewEntry]:
     """Return the entries to write, each key once. ConflictError."""
     keys = [str(one.values[0]) for one in candidates]
-    archived = archived_keys(connection, keys)
-    seen = {key: happening(row[1:-2]) for key, row in known_rows(connection, keys).items()}
+    archived = find_archived_keys(connection, keys)
+    seen = {key: event_values(row[1:-2]) for key, row in find_rows(connection, keys).items()}
     new = []
     for key, one in zip(keys, candidates, strict=True):
         if key in archived:
             continue
-        this = happening(one.values)
+        this = event_values(one.values)
         before = seen.setdefault(key, this)
         if before is this:
             new.append(one)
@@ -175,20 +184,20 @@ def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list
 
 def _book_values(connection: Connection, new: Sequence[_NewEntry]) -> list[tuple[Value, ...]]:
     """Return the values to write. ClosedError."""
-    closed = closed_through(connection)
+    closed = last_closed_month(connection)
     _check_corrections(connection, [one.entry for one in new], closed)
     written = []
     for one in new:
-        entry = booked(one.entry, closed)
-        written.append(one.values if entry is one.entry else raw(entry))
+        entry = book_entry(one.entry, closed)
+        written.append(one.values if entry is one.entry else entry_values(entry))
     return written
 
 
-def _check_corrections(connection: Connection, entries: Collection[Entry], closed: Month | None) -> None:
-    named = {kept(entry.corrects): entry for entry in entries if entry.corrects}
+def _check_corrections(connection: Connection, entries: Collection[LedgerEntry], closed: Month | None) -> None:
+    named = {storable_text(entry.corrects): entry for entry in entries if entry.corrects}
     keys = sorted(name for name in named if not _is_closed(name, closed))
-    there = {key_of(row) for row in known_rows(connection, keys).values()} | archived_keys(connection, keys)
-    there |= {kept(entry.key) for entry in entries}
+    there = {row_key(row) for row in find_rows(connection, keys).values()} | find_archived_keys(connection, keys)
+    there |= {storable_text(entry.key) for entry in entries}
     for name in keys:
         if name not in there:
             raise ConflictError(

@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, func, insert, se
 from sqlalchemy import cast as as_type
 from sqlalchemy.types import NullType, String
 
-from router.state.ledger_columns import REPEATED, SINGLE, Columns, columns_read
+from router.state.ledger_columns import REPEATED, SINGLE, LedgerColumns, columns_from_json_rows
 from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
-from router.state.rows import AT_ONCE
+from router.state.rows import BATCH_SIZE
 from router.state.tables import LEDGER, LEDGER_ARCHIVED
 
 _AS_IT_IS = NullType()
@@ -19,7 +19,7 @@ _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
 _COLUMNS = ("seq", *NAMES, "previous", "hash")
 
 
-def selected(connection: Connection, *more: Any) -> Select[Any]:
+def select_rows(connection: Connection, *more: Any) -> Select[Any]:
     """Return the beginning of a query whose rows are those of the ledger as they are written, then ``more`` columns."""
     return cast("Select[Any]", select(*(_written_column(connection, name) for name in _COLUMNS), *more))
 
@@ -31,7 +31,7 @@ def _written_column(connection: Connection, name: str) -> ColumnElement[Any]:
     return type_coerce(column, _AS_IT_IS).label(name)
 
 
-def rows_of(connection: Connection, query: Select[Any]) -> list[Row]:
+def fetch_rows(connection: Connection, query: Select[Any]) -> list[Row]:
     """Return the rows of a query that begins with :func:`select_rows`."""
     result = connection.execute(query)
     # The driver's own tuples take half as long on a server as the library's rows.
@@ -55,7 +55,7 @@ def insert_archived(connection: Connection, rows: Sequence[Row]) -> None:
         connection.execute(insert(LEDGER_ARCHIVED), [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def last_of(connection: Connection) -> tuple[int, str]:
+def read_head(connection: Connection) -> tuple[int, str]:
     """Return the number and the hash of the last row, archived or not; 0 and :data:`BEGINNING` if there is none."""
     found = [
         connection.execute(select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)).one_or_none()
@@ -65,7 +65,7 @@ def last_of(connection: Connection) -> tuple[int, str]:
     return int(seq), str(this)
 
 
-def hash_of_row(connection: Connection, seq: int) -> str | None:
+def read_row_hash(connection: Connection, seq: int) -> str | None:
     """Return the hash of the row with that number, archived or not; None if there is none."""
     for table in (LEDGER, LEDGER_ARCHIVED):
         found = connection.execute(select(table.c.hash).where(table.c.seq == seq)).scalar()
@@ -74,16 +74,16 @@ def hash_of_row(connection: Connection, seq: int) -> str | None:
     return None
 
 
-def known_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
+def find_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
     """Return the rows of these keys that exist, by key."""
     rows: dict[str, Row] = {}
     for part in _split_keys(keys):
-        found = rows_of(connection, selected(connection).where(LEDGER.c.key.in_(part)))
+        found = fetch_rows(connection, select_rows(connection).where(LEDGER.c.key.in_(part)))
         rows |= {row[1]: row for row in found}
     return rows
 
 
-def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
+def find_archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
     """Return those of the keys whose entries were archived."""
     return {
         key
@@ -92,22 +92,22 @@ def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
     }
 
 
-def rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
+def read_rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
     """Return the next rows after number ``seq``, in order; empty if there are none.
 
     They are at most ``most``, and none is above ``upto``. ``only``: a condition that the rows must meet.
     """
-    return _read_after(connection, selected(connection), seq, upto, most, true() if only is None else only)
+    return _read_after(connection, select_rows(connection), seq, upto, most, true() if only is None else only)
 
 
-def columns_after(connection: Connection, seq: int, upto: int, most: int) -> Columns | None:
+def read_columns_after(connection: Connection, seq: int, upto: int, most: int) -> LedgerColumns | None:
     """Return the rows of :func:`read_rows_after` as columns; None if there are none."""
     repeated = [type_coerce(LEDGER.c[name], _AS_IT_IS) for name in REPEATED]
     file = connection.dialect.name == "sqlite"
     said = func.json_array(*repeated) if file else as_type(func.json_build_array(*repeated), Text)
     single = (_written_column(connection, name) for name in ("seq", *SINGLE))
     found = _read_after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, most, true())
-    return columns_read(found) if found else None
+    return columns_from_json_rows(found) if found else None
 
 
 def _read_after(
@@ -117,22 +117,22 @@ def _read_after(
     while seq < upto:
         end = min(upto, seq + most)
         part = wanted & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
-        if found := rows_of(connection, query.where(part).order_by(LEDGER.c.seq)):
+        if found := fetch_rows(connection, query.where(part).order_by(LEDGER.c.seq)):
             return found
         later = connection.execute(select(func.min(LEDGER.c.seq)).where(wanted & (LEDGER.c.seq > end))).scalar()
         seq = upto if later is None else int(later) - 1
     return []
 
 
-def all_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
+def iterate_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
     """Yield all rows up to ``upto``, in order, read ``most`` at a time; ``only`` as in :func:`read_rows_after`."""
     seq = 0
-    while found := rows_after(connection, seq, upto, most, only):
+    while found := read_rows_after(connection, seq, upto, most, only):
         yield from found
         seq = found[-1][0]
 
 
-def archived_rows(connection: Connection, most: int) -> Iterator[Row]:
+def iterate_archived_rows(connection: Connection, most: int) -> Iterator[Row]:
     """Yield ``(seq, key, previous, hash)`` of all archived rows, in order, read ``most`` at a time."""
     seq, columns = 0, (LEDGER_ARCHIVED.c[name] for name in ("seq", "key", "previous", "hash"))
     query = select(*columns).order_by(LEDGER_ARCHIVED.c.seq).limit(most)
@@ -142,4 +142,4 @@ def archived_rows(connection: Connection, most: int) -> Iterator[Row]:
 
 
 def _split_keys(keys: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (keys[first : first + AT_ONCE] for first in range(0, len(keys), AT_ONCE))
+    return (keys[first : first + BATCH_SIZE] for first in range(0, len(keys), BATCH_SIZE))

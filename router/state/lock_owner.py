@@ -15,7 +15,7 @@ _DEAD = ("Z", "X", "x")
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockOwner:
     """A process on a machine.
 
     ``started`` distinguishes it from a later process of the same number, ``boot`` its machine from another one of the
@@ -28,7 +28,7 @@ class Holder:
     boot: str
 
     @classmethod
-    def of_this_process(cls) -> Holder:
+    def of_this_process(cls) -> LockOwner:
         """Return the owner for this process, on this machine."""
         pid = os.getpid()
         return cls(socket.gethostname(), pid, _start_of(pid) or "", _boot_id())

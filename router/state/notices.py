@@ -7,29 +7,29 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from router.state.attempts import change_within_all
+from router.state.attempts import change_attempts_in_transaction
 from router.state.database import Database
-from router.state.errors import MovedError
+from router.state.errors import ConcurrentChangeError
 from router.state.records import Attempt, NoticeRecord
-from router.state.rows import put, records, values
+from router.state.rows import insert_or_update, read_records, record_values
 from router.state.tables import NOTICES
-from router.state.write_batching import Combining
+from router.state.write_batching import WriteBatcher
 
 _Change = Callable[[Attempt], Attempt | None]
 
 
-class Notices:
+class NoticeRecords:
     """The notices of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         # Hundreds of notices come in one second when a zone goes.
-        self._batcher = Combining[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
+        self._batcher = WriteBatcher[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
 
     def add(self, notice: NoticeRecord) -> None:
         """Store a notice; one with the same attempt, rank and id that exists is left unchanged."""
         with self._database.write() as connection:
-            put(connection, NOTICES, [values(notice)])
+            insert_or_update(connection, NOTICES, [record_values(notice)])
 
     def add_with(self, notice: NoticeRecord, change: _Change) -> Attempt:
         """Store a notice and change its attempt, both or neither; return the attempt after that.
@@ -44,10 +44,10 @@ class Notices:
         while True:
             try:
                 with self._database.write() as connection:
-                    put(connection, NOTICES, [values(notice) for notice, _ in items])
-                    after = change_within_all(connection, changes)
+                    insert_or_update(connection, NOTICES, [record_values(notice) for notice, _ in items])
+                    after = change_attempts_in_transaction(connection, changes)
                 return [after[notice.attempt] for notice, _ in items]
-            except MovedError:
+            except ConcurrentChangeError:
                 continue
 
     def find(self, attempt_id: str | None, since: datetime | None) -> tuple[NoticeRecord, ...]:
@@ -58,4 +58,4 @@ class Notices:
         if since is not None:
             query = query.where(NOTICES.c.heard_at >= since)
         with self._database.read() as connection:
-            return tuple(records(connection, NOTICES, query, NoticeRecord))
+            return tuple(read_records(connection, NOTICES, query, NoticeRecord))

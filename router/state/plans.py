@@ -8,9 +8,9 @@ from datetime import datetime
 from sqlalchemy import Table, select
 
 from router.state.database import Database
-from router.state.rows import AT_ONCE, put
+from router.state.rows import BATCH_SIZE, insert_or_update
 from router.state.tables import FACTS, JOBS, PLANS
-from router.state.versions import ID
+from router.state.versions import STATE_ID
 
 
 class Plans:
@@ -25,15 +25,15 @@ class Plans:
 
     def set_value(self, name: str, value: str) -> None:
         """Set a fact. ValueError for the identity, which never changes."""
-        if name == ID:
+        if name == STATE_ID:
             raise ValueError("the identity of a state never changes")
         with self._database.write() as connection:
-            put(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+            insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
 
     def put_plan(self, digest: str, text: str, at: datetime) -> None:
         """Store a plan; the first one of a digest stays."""
         with self._database.write() as connection:
-            put(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
+            insert_or_update(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
 
     def plan(self, digest: str) -> str | None:
         """Return the plan of that digest."""
@@ -44,7 +44,7 @@ class Plans:
         if jobs:
             rows = [{"digest": digest, "spec": spec, "at": at} for digest, spec in sorted(jobs.items())]
             with self._database.write() as connection:
-                put(connection, JOBS, rows, replacing=["spec", "at"])
+                insert_or_update(connection, JOBS, rows, replacing=["spec", "at"])
 
     def job(self, digest: str) -> str | None:
         """Return the spec of that digest."""
@@ -54,8 +54,8 @@ class Plans:
         """Return the specs of these digests that exist."""
         wanted, found = sorted(set(digests)), dict[str, str]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), AT_ONCE):
-                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + AT_ONCE]))
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
                 found.update({row[0]: row[1] for row in connection.execute(query)})
         return found
 

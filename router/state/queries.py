@@ -7,27 +7,27 @@ from datetime import datetime
 
 from sqlalchemy import Text, func, select, type_coerce
 
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.database import Database
 from router.state.errors import UnreadableError
-from router.state.ledger_rows import entry_of
-from router.state.ledger_table import last_of, rows_of, selected
+from router.state.ledger_rows import parse_entry
+from router.state.ledger_table import fetch_rows, read_head, select_rows
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
-from router.state.rows import AT_ONCE, Recall, records
+from router.state.rows import BATCH_SIZE, RecordCache, read_records
 from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
 
 _ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
-class Overview:
+class StateQueries:
     """Queries over the whole state. Like the methods of the store, each is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.unreadable: tuple[UnreadableError, ...] = ()
-        self._alive = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
-        self._notices = Recall(NOTICES, NoticeRecord)
-        self._history = Recall(ATTEMPTS, Attempt), Recall(NODES, NodeRecord)
+        self._alive = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
+        self._notices = RecordCache(NOTICES, NoticeRecord)
+        self._history = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
 
     def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
         """Return the attempts that are not over, by creation time and id, and their machines, by attempt and rank.
@@ -64,7 +64,7 @@ class Overview:
         A job with an unreadable attempt is left out.
         """
         wanted = sorted(set(jobs))
-        parts = [wanted[first : first + AT_ONCE] for first in range(0, len(wanted), AT_ONCE)]
+        parts = [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
         the_attempts, the_nodes = self._history
         attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
         nodes = [
@@ -90,25 +90,25 @@ class Overview:
         """Return the attempts that are over, gone at that time or later, by that time and id."""
         query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_ENDED_PHASES) & (ATTEMPTS.c.gone_at >= since))
         with self._database.read() as connection:
-            found = records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
+            found = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
         return tuple(found)
 
     def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
         """Return the attempts of these ids that exist."""
         wanted, found = sorted(set(ids)), {}
         with self._database.read() as connection:
-            for first in range(0, len(wanted), AT_ONCE):
-                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + AT_ONCE]))
-                found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + BATCH_SIZE]))
+                found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
         return found
 
     def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
         """Return the machines of these attempts, by attempt, then rank."""
         wanted, found = sorted(set(attempts)), dict[str, list[NodeRecord]]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), AT_ONCE):
-                query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + AT_ONCE]))
-                for node in records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + BATCH_SIZE]))
+                for node in read_records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
                     found.setdefault(node.attempt, []).append(node)
         return found
 
@@ -122,24 +122,24 @@ class Overview:
         """Return entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
         query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
         with self._database.read() as connection:
-            return tuple(records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
+            return tuple(read_records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
 
     def answers(self, attempts: Iterable[str], what: Collection[str]) -> tuple[JournalEntry, ...]:
         """Return entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
         wanted, found = sorted(set(attempts)), []
         details = type_coerce(JOURNAL.c.details, Text)
         with self._database.read() as connection:
-            for first in range(0, len(wanted), AT_ONCE):
-                about = JOURNAL.c.attempt.in_(wanted[first : first + AT_ONCE]) & JOURNAL.c.what.in_(sorted(what))
+            for first in range(0, len(wanted), BATCH_SIZE):
+                about = JOURNAL.c.attempt.in_(wanted[first : first + BATCH_SIZE]) & JOURNAL.c.what.in_(sorted(what))
                 # Entries that nobody asked for have an empty id, and there are many of them.
                 query = select(JOURNAL).where(about & ~details.contains('"id":""', autoescape=True))
-                found += records(connection, JOURNAL, query, JournalEntry)
+                found += read_records(connection, JOURNAL, query, JournalEntry)
         return tuple(sorted((e for e in found if e.details.get("id")), key=lambda entry: entry.seq))
 
-    def metered(self, after: int = 0) -> tuple[int, tuple[Entry, ...]]:
+    def metered(self, after: int = 0) -> tuple[int, tuple[LedgerEntry, ...]]:
         """Return the head of the ledger, and the entries metered above ``after``, in order."""
         with self._database.read() as connection:
-            head = last_of(connection)[0]
-            new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == Kind.METERED)
-            rows = rows_of(connection, selected(connection).where(new).order_by(LEDGER.c.seq))
-            return head, tuple(entry_of(row[1:-2]) for row in rows)
+            head = read_head(connection)[0]
+            new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == LedgerEntryKind.METERED)
+            rows = fetch_rows(connection, select_rows(connection).where(new).order_by(LEDGER.c.seq))
+            return head, tuple(parse_entry(row[1:-2]) for row in rows)

@@ -17,16 +17,16 @@ _T = TypeVar("_T")
 _CONVERSION_ERRORS = (ValueError, TypeError, KeyError, OverflowError)
 _AS_IT_IS = NullType()
 # SQLite builds differ in the number of parameters that a statement may have; this is below all of them.
-AT_ONCE = 500
+BATCH_SIZE = 500
 _LONGEST_KEY = 128
 
 
-def values(record: Any) -> dict[str, Any]:
+def record_values(record: Any) -> dict[str, Any]:
     """Return the values of the fields, by name."""
     return {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
 
 
-def records(
+def read_records(
     connection: Connection,
     table: Table,
     query: Select[Any],
@@ -45,12 +45,12 @@ def records(
         return [kind(**{name: row[i] for i, name in wanted}) for row in connection.execute(query)]
     except _CONVERSION_ERRORS:
         pass  # Reading the rows one by one below shows which row that is.
-    recall = Recall(table, kind, without=without)
+    recall = RecordCache(table, kind, without=without)
     raw = cast("Select[Any]", query.with_only_columns(*recall.raw))
     return recall.records(connection, [raw], skipped)
 
 
-class Recall(Generic[_T]):
+class RecordCache(Generic[_T]):
     """A cache of the rows of a table, for readers that repeat a query whose rows rarely change.
 
     Rows are values of ``kind``. A row that is unchanged since the last read is returned as the same value, which costs
@@ -125,7 +125,7 @@ class Recall(Generic[_T]):
         ]
 
 
-def only_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collection[str]) -> None:
+def check_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collection[str]) -> None:
     """Raise TypeError for a name that is no field, or a field that never changes."""
     known = {field.name for field in dataclasses.fields(kind)} - set(fixed)
     for name in changes:
@@ -133,7 +133,9 @@ def only_fields(kind: type[Any], changes: Mapping[str, object], fixed: Collectio
             raise TypeError(f"{kind.__name__}: {name} cannot be changed")
 
 
-def put(connection: Connection, table: Table, rows: list[dict[str, Any]], *, replacing: Collection[str] = ()) -> None:
+def insert_or_update(
+    connection: Connection, table: Table, rows: list[dict[str, Any]], *, replacing: Collection[str] = ()
+) -> None:
     """Insert rows; where the key exists, replace the columns in ``replacing`` and leave the others unchanged."""
     keys = [column.key for column in table.primary_key.columns]
     # Both dialects have the same syntax for this.
@@ -146,6 +148,6 @@ def put(connection: Connection, table: Table, rows: list[dict[str, Any]], *, rep
         connection.execute(statement.on_conflict_do_nothing(index_elements=keys), rows)
 
 
-def last_seq(connection: Connection, table: Table) -> int:
+def read_last_seq(connection: Connection, table: Table) -> int:
     """Return the number of the last row of a list; 0 when it is empty."""
     return int(connection.execute(select(func.coalesce(func.max(table.c.seq), 0))).scalar_one())

@@ -24,13 +24,13 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
-from router.state.columns import Kept, Moment
+from router.state.columns import ConvertedColumn, UtcMoment
 from router.state.database import Database
 from router.state.errors import ExistsError, StateError, TooNewError
-from router.state.ledger_backup import LEDGER_KINDS, checked_lines, identity, insert_lines, ledger_lines
-from router.state.ledger_checking import Checked, Follower
-from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, write_file
-from router.state.periods import all_closings
+from router.state.ledger_backup import LEDGER_KINDS, check_lines, insert_lines, ledger_lines, read_state_id
+from router.state.ledger_checking import LedgerCheck, LedgerChecker
+from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
+from router.state.periods import read_closings
 from router.state.tables import (
     FACTS,
     LEASES,
@@ -65,18 +65,18 @@ class StateBackup:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, path: Path, files: Iterable[StoredFile]) -> Checked:
+    def write(self, path: Path, files: Iterable[StoredFile]) -> LedgerCheck:
         """Write the whole state into a new file that its owner alone can read, as of one moment; then ``files``.
 
         ExistsError if there is a file; StateError if it cannot be written: then there is none.
         """
         with self._database.snapshot() as connection:
-            follower = Follower(all_closings(connection))
+            follower = LedgerChecker(read_closings(connection))
             lines = _lines(connection, follower, files)
-            write_file(path, Title(Holds.STATE, identity(connection)), lines, mode=0o600)
+            write_file(path, LedgerFileTitle(LedgerFileKind.STATE, read_state_id(connection)), lines, mode=0o600)
             return follower.checked()
 
-    def restore(self, path: Path) -> Checked:
+    def restore(self, path: Path) -> LedgerCheck:
         """Put the tables of a file into an empty database, all or nothing, after checking all of them.
 
         The database then has the identity of the file's state. DamagedError, StateError, ExistsError.
@@ -95,17 +95,17 @@ class StateBackup:
         return found
 
 
-def check_backup(path: Path) -> Checked:
+def check_backup(path: Path) -> LedgerCheck:
     """Read a file to its end and check it. DamagedError; StateError for a file that holds no state; TooNewError."""
-    if read_title(path).holds is not Holds.STATE:
+    if read_title(path).holds is not LedgerFileKind.STATE:
         raise StateError(f"{path} holds no state", "name a file that `stepfare state backup` made")
     version = next((line[1] for line in read_lines(path) if line[0] == _VERSION), None)
     if version not in VERSIONS:
         raise TooNewError(f"{path}: made by a later version of stepfare (tables {version})", "install that version")
-    return checked_lines(path, (line for line in read_lines(path) if line[0] in LEDGER_KINDS))
+    return check_lines(path, (line for line in read_lines(path) if line[0] in LEDGER_KINDS))
 
 
-def stored_files(path: Path) -> Iterator[StoredFile]:
+def read_stored_files(path: Path) -> Iterator[StoredFile]:
     """Yield the pieces of files in a backup, in order. DamagedError for a path that leads outside."""
     for line in read_lines(path):
         if line[0] != _FILE:
@@ -116,7 +116,7 @@ def stored_files(path: Path) -> Iterator[StoredFile]:
         yield StoredFile(name, int(line[2]) & 0o777, base64.b64decode(line[3], validate=True))
 
 
-def pieces(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[StoredFile]:
+def split_file(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[StoredFile]:
     """Yield a file, piece by piece; an empty file has one piece."""
     content = read(_PIECE_BYTES)
     yield StoredFile(path, mode, content)
@@ -128,7 +128,7 @@ def _count(table: Table) -> Any:
     return select(func.count()).select_from(table)
 
 
-def _lines(connection: Connection, follower: Follower, files: Iterable[StoredFile]) -> Iterator[list[Any]]:
+def _lines(connection: Connection, follower: LedgerChecker, files: Iterable[StoredFile]) -> Iterator[list[Any]]:
     yield [_VERSION, VERSIONS[-1]]
     for table in METADATA.sorted_tables:
         if table.name not in _EXCLUDED_TABLES:
@@ -158,14 +158,14 @@ def _insert_rows(connection: Connection, path: Path) -> None:
 def _encode(column: Column[Any], value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(column.type, Moment):
+    if isinstance(column.type, UtcMoment):
         return value.isoformat()
-    return column.type.keep(value) if isinstance(column.type, Kept) else value
+    return column.type.keep(value) if isinstance(column.type, ConvertedColumn) else value
 
 
 def _decode(column: Column[Any], value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(column.type, Moment):
+    if isinstance(column.type, UtcMoment):
         return datetime.fromisoformat(value)
-    return column.type.bring_back(value) if isinstance(column.type, Kept) else value
+    return column.type.bring_back(value) if isinstance(column.type, ConvertedColumn) else value

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pricing.money import Usd
-from router.state.database_url import place_of
+from router.state.database_url import parse_database_url
 from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, NoticeRecord, Shortage
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from router.state.database import Database
     from router.state.errors import UnreadableError
     from router.state.lease import Lease
-    from router.state.lock_owner import Holder
+    from router.state.lock_owner import LockOwner
 
 LEASE_SECONDS = 60.0
 
 
-class Store:
+class StateStore:
     """A state database. May be shared by threads, not across a fork.
 
     Each method is one transaction, on the disk when it returns, and raises StateError (:mod:`router.state.errors`) with
@@ -35,43 +35,43 @@ class Store:
 
     def __init__(self, database: Database) -> None:
         from router.state.attempts import Attempts
-        from router.state.audit import Audit
+        from router.state.audit import AuditLog
         from router.state.budgets import Budgets
-        from router.state.journal import Journal, Shortages
-        from router.state.ledger_archive import Archives
-        from router.state.ledger_backup import Backups
+        from router.state.journal import AttemptJournal, Shortages
+        from router.state.ledger_archive import LedgerArchives
+        from router.state.ledger_backup import LedgerBackups
         from router.state.ledger_store import LedgerStore
-        from router.state.notices import Notices
-        from router.state.periods import Periods
+        from router.state.notices import NoticeRecords
+        from router.state.periods import LedgerPeriods
         from router.state.plans import Plans
-        from router.state.queries import Overview
+        from router.state.queries import StateQueries
         from router.state.state_backup import StateBackup
-        from router.state.versions import ID
+        from router.state.versions import STATE_ID
 
         self._database = database
         self._plans = Plans(database)
         self._attempts = Attempts(database)
-        self._journal = Journal(database)
-        self._notices = Notices(database)
+        self._journal = AttemptJournal(database)
+        self._notices = NoticeRecords(database)
         self._shortages = Shortages(database)
-        self._audit = Audit(database)
+        self._audit = AuditLog(database)
         self.ledger = LedgerStore(database)
-        self.periods = Periods(database)
+        self.periods = LedgerPeriods(database)
         self.budgets = Budgets(database)
-        self.backups = Backups(database)
-        self.archives = Archives(database)
+        self.backups = LedgerBackups(database)
+        self.archives = LedgerArchives(database)
         self.whole = StateBackup(database)
-        self.overview = Overview(database)
-        self._id = self._plans.value(ID) or ""
+        self.overview = StateQueries(database)
+        self._id = self._plans.value(STATE_ID) or ""
 
     @classmethod
-    def open(cls, url: str, *, now: datetime, makes: bool = True) -> Store:
+    def open(cls, url: str, *, now: datetime, makes: bool = True) -> StateStore:
         """Open the state at ``sqlite:///PATH`` or ``postgresql://...`` and upgrade it to this version.
 
         It is created when there is none, unless ``makes`` is False. A file is created with its folder and is readable
         by its owner alone. StateError, TooNewError, NoStateError.
         """
-        place = place_of(url)
+        place = parse_database_url(url)
         from router.state.versions import open_database
 
         database = open_database(place, now, makes=makes)
@@ -85,7 +85,7 @@ class Store:
         """Close the state; later calls raise StateError, and a second close does nothing."""
         self._database.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> StateStore:
         return self
 
     def __exit__(
@@ -260,7 +260,7 @@ class Store:
         return self._audit.entries()
 
     def lease(
-        self, name: str, holder: Holder, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS
+        self, name: str, holder: LockOwner, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS
     ) -> AbstractContextManager[Lease]:
         """Hold a lease while the block runs. LeaseHeldError at once when another process has it.
 

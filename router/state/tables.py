@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table
 
 from pricing.places import Market
-from router.ledger.entry import Kind, Use, What
-from router.state.columns import DETAILS, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
+from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse
+from router.state.columns import DETAILS, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, UtcMoment, enum_column
 from router.state.records import Phase
 
 METADATA = MetaData()
@@ -23,7 +23,7 @@ def _text(name: str, *, null: bool = False, primary: bool = False) -> Column[str
 
 
 def _moment(name: str, *, key: str | None = None, null: bool = False) -> Column[object]:
-    return Column(name, Moment, key=key or name, nullable=null)
+    return Column(name, UtcMoment, key=key or name, nullable=null)
 
 
 def _usd(key: str) -> Column[object]:
@@ -72,7 +72,7 @@ ATTEMPTS = Table(
     _text("directory"),
     _text("token_hash"),
     _moment("created_at"),
-    Column("phase", word(Phase), nullable=False),
+    Column("phase", enum_column(Phase), nullable=False),
     _moment("made_at", null=True),
     _moment("met_at", null=True),
     _text("result"),
@@ -106,7 +106,7 @@ NODES = Table(
     _text("name"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=False),
+    Column("market", enum_column(Market), nullable=False),
     _text("accelerator"),
     _count("accelerators"),
     _rate("usd_per_hour"),
@@ -159,7 +159,7 @@ SHORTAGES = Table(
     _text("region"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=False),
+    Column("market", enum_column(Market), nullable=False),
     _count("machines"),
     _moment("at"),
     _moment("until"),
@@ -211,9 +211,9 @@ LEDGER = Table(
     METADATA,
     Column("seq", _NUMBER, primary_key=True, autoincrement=False),
     _text("key"),
-    Column("kind", word(Kind), nullable=False),
-    Column("what", word(What), nullable=False),
-    Column("use", word(Use), nullable=True),
+    Column("kind", enum_column(LedgerEntryKind), nullable=False),
+    Column("what", enum_column(CostItem), nullable=False),
+    Column("use", enum_column(MachineUse), nullable=True),
     _moment("recorded_at"),
     _text("period"),
     _text("corrects"),
@@ -230,7 +230,7 @@ LEDGER = Table(
     _text("region"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=True),
+    Column("market", enum_column(Market), nullable=True),
     _text("accelerator"),
     _count("accelerators"),
     _count("machines"),
@@ -308,5 +308,5 @@ BUDGETS = Table(
     _count("hard"),
     Column("warn", DETAILS, nullable=False),
     _text("who"),
-    Column("at", Moment, primary_key=True),
+    Column("at", UtcMoment, primary_key=True),
 )

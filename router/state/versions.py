@@ -11,13 +11,13 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from router.state.database import BUSY_SECONDS, Database
-from router.state.database_url import File, Place
+from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
-from router.state.folders import settle_folder
+from router.state.folders import sync_folder
 from router.state.tables import FACTS
 
 VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012")
-ID = "id"
+STATE_ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"
 # Any number that all processes share will do; the process that has this lock creates the tables.
@@ -28,13 +28,13 @@ _FOLDER = Path(__file__).parent / "migrations"
 _migration_lock = threading.Lock()
 
 
-def open_database(place: Place, now: datetime, *, makes: bool = True) -> Database:
+def open_database(place: DatabaseLocation, now: datetime, *, makes: bool = True) -> Database:
     """Open the database at this version; create it when there is none. Any number of processes may do so at once.
 
     A new file appears when it is complete. StateError, TooNewError; NoStateError if there is none and ``makes`` is
     False.
     """
-    if isinstance(place, File):
+    if isinstance(place, DatabaseFile):
         if not makes and not place.path.exists():
             raise NoStateError(f"{place} is missing")
         _create_file(place, now)
@@ -52,10 +52,10 @@ def open_database(place: Place, now: datetime, *, makes: bool = True) -> Databas
     return database
 
 
-def _read_version(connection: Connection, place: Place) -> str | None:
+def _read_version(connection: Connection, place: DatabaseLocation) -> str | None:
     """Return the version of the tables; None if nothing was created yet."""
     if not inspect(connection).has_table(_VERSION_TABLE):
-        if isinstance(place, File) and inspect(connection).get_table_names():
+        if isinstance(place, DatabaseFile) and inspect(connection).get_table_names():
             raise StateError(f"{place}: a database, but not one of stepfare", "name another file for the state")
         return None
     version = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
@@ -78,7 +78,7 @@ def _upgrade(database: Database, now: datetime) -> None:
         if before is None:
             new = f"s{secrets.token_hex(_RANDOM_BYTES)}"
             made_at = now.astimezone(UTC).isoformat()
-            connection.execute(FACTS.insert(), [{"name": ID, "value": new}, {"name": _MADE_AT, "value": made_at}])
+            connection.execute(FACTS.insert(), [{"name": STATE_ID, "value": new}, {"name": _MADE_AT, "value": made_at}])
 
 
 def _run_alembic(connection: Connection) -> None:
@@ -91,7 +91,7 @@ def _run_alembic(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _create_file(place: File, now: datetime) -> None:
+def _create_file(place: DatabaseFile, now: datetime) -> None:
     path = place.path
     try:
         if not path.exists():
@@ -107,7 +107,7 @@ def _create_file(place: File, now: datetime) -> None:
         raise StateError(f"{path}: {error.strerror or type(error).__name__}", remedy) from None
 
 
-def _create_under_lock(place: File, now: datetime) -> None:
+def _create_under_lock(place: DatabaseFile, now: datetime) -> None:
     from filelock import FileLock, Timeout
 
     path = place.path
@@ -128,11 +128,11 @@ def _create_and_rename(path: Path, now: datetime) -> None:
     for leftover in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
         leftover.unlink(missing_ok=True)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    database = Database(File(new))
+    database = Database(DatabaseFile(new))
     try:
         _upgrade(database, now)
     finally:
         # Closing the last connection moves what was written into the file itself.
         database.close()
     new.replace(path)
-    settle_folder(path.parent)
+    sync_folder(path.parent)

@@ -19,7 +19,7 @@ class _PendingWrite(Generic[_Item, _Result]):
     error: Exception | None = None
 
 
-class Combining(Generic[_Item, _Result]):
+class WriteBatcher(Generic[_Item, _Result]):
     """Writes items of many threads together. May be shared by threads.
 
     ``write`` writes several items in one transaction, all or none, and returns a result for each. Of the items about

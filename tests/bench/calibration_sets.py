@@ -9,8 +9,8 @@ import numpy as np
 
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes
-from router.spot.availability.evaluation_blocks import Ground
-from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.availability.evaluation_blocks import EvaluationTraces
+from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Series
 from tests.bench.cells import LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE
 from tests.support.repository import ROOT
@@ -28,7 +28,7 @@ class Kind:
     name: str
     source: int
     joined: bool
-    ground: Ground
+    ground: EvaluationTraces
 
     @classmethod
     def of(
@@ -37,8 +37,8 @@ class Kind:
         """``gib_usd``: of a checkpoint from region to region."""
         zones = np.arange(len(series.zones))
         parts = (zones,) if joined else tuple(zones[i : i + 1] for i in zones)
-        ways = Ways.between(series.regions, lambda a, b: gib_usd * (0.5 if {a, b} == NEAR else 1.0))
-        return cls(name, source, joined, Ground.of(series, tasks, parts, ways))
+        ways = ZoneMoveCosts.between(series.regions, lambda a, b: gib_usd * (0.5 if {a, b} == NEAR else 1.0))
+        return cls(name, source, joined, EvaluationTraces.of(series, tasks, parts, ways))
 
 
 def task(work_h: float, ratio: float, changeover_h: float, tick_s: int) -> Task:

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from router.app.accept_quote import for_policy
+from router.app.accept_quote import with_quoted_policy
 from router.planning.plan_json import plan_from_json, plan_to_json
-from router.spot.live.selection import run_policy
+from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import Rule
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
@@ -80,7 +80,7 @@ def _changed(path: Path, change: Callable[[Any], None]) -> None:
 
 def _quoted_for(site: Site, rule: Rule) -> None:
     """As if a quote for that policy had been accepted."""
-    plan = for_policy(plan_from_json(site.plan.read_text()), run_policy(rule))
+    plan = with_quoted_policy(plan_from_json(site.plan.read_text()), default_run_policy(rule))
     site.plan.write_text(plan_to_json(plan))
 
 
@@ -95,7 +95,7 @@ def test_another_policy_than_was_quoted(site: Site) -> None:
     assert "dry run: nothing was made" in won
     site.deploy(policy="foresight")
     same = _said(run("apply", site.plan, "--dry-run", "--book", "sandbox"))
-    assert f"run by {run_policy(Rule.FORESIGHT)}, as its quote was made for" in same
+    assert f"run by {default_run_policy(Rule.FORESIGHT)}, as its quote was made for" in same
     assert "deploy file's" not in same
     _quoted_for(site, Rule.GREEDY)
     site.deploy(policy=None)

@@ -20,7 +20,7 @@ from werkzeug.serving import make_server
 
 from pricing.book_file import embedded_book
 from providers.azure.provider import AzureProvider
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import AccountNotUsedError, CredentialsError, NotReachedError, SdkMissingError
 from providers.protocol import Scope
 from providers.session import Session, Settings

@@ -13,7 +13,7 @@ import requests
 from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.azure.provider import AzureProvider
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError
 from providers.protocol import Scope
 from providers.session import Session, Settings

@@ -390,6 +390,8 @@ def test_an_interruption_ends_every_process(traces: Path, tmp_path: Path) -> Non
 
 def test_progress_is_shown_part_by_part(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int | None]] = []
-    monkeypatch.setattr(console.Bars, "advance", lambda self, name, done, total, remark: seen.append((done, total)))
+    monkeypatch.setattr(
+        console.ProgressBars, "advance", lambda self, name, done, total, remark: seen.append((done, total))
+    )
     assert run(traces, *BASE, "--policy", "up").exit_code == 0
     assert seen == [(done, 30) for done in range(31)]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd
-from router.state.hash_chain import verify
+from router.state.hash_chain import verify_chain
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.books_steps import FIRST, of
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, node
@@ -39,8 +39,8 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(home: Path) -> Store:
-    return Store.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+def opened(home: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW)
 
 
 def run(home: Path, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -71,7 +71,7 @@ def test_a_month_is_closed_and_what_comes_late_corrects_it(home: Path) -> None:
         store.ledger.add([of(9, "late", 9)])
         log = store.audit_log()
     assert [[one.what, one.digest, one.details["seal"]] for one in log] == [["ledger close", *done.stdout.split()]]
-    assert verify(log) is None
+    assert verify_chain(log) is None
     table = run(home, "periods").stdout.splitlines()
     assert table[0].split() == ["PERIOD", "STATE", "CLOSED", "AT", "ENTRIES", "PLANNED", "METERED", "ADDED", "SPENT"]
     assert [line.split()[:2] for line in table[1:]] == [["2026-09", "closed"], ["2026-10", "open"], ["2026-11", "open"]]

@@ -17,7 +17,7 @@ import pytest
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book, write_book
 from pricing.problems import InvalidInputError
-from providers.protocol import Harvest
+from providers.protocol import FetchResult
 from router.prices.bookstore import BookStore
 from router.prices.import_offers import import_book
 from router.prices.quality_gates import GateLimits
@@ -234,7 +234,7 @@ def test_prices_of_the_made_up_cloud_stay_out_of_the_book_of_real_clouds(home: P
 def test_offers_of_the_made_up_cloud_are_not_imported(home: Path) -> None:
     alone = latest(home, sandbox=True)
     assert alone is not None
-    found = {"sandbox": Harvest(offers=alone.offers), "aws": Harvest(offers=embedded_book().offers[:3])}
+    found = {"sandbox": FetchResult(offers=alone.offers), "aws": FetchResult(offers=embedded_book().offers[:3])}
     with pytest.raises(InvalidInputError, match="prices of sandbox, a simulated cloud"):
         import_book(found, BookStore(home / "books"), alone.as_of, GateLimits(), replacing=False)
     assert latest(home) is None

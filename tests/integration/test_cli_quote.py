@@ -18,7 +18,7 @@ from router.cli.console import ExitCode
 from router.config.plan_files import read_plan
 from router.prices import history
 from router.quotes.quote_schema import quote_schema
-from router.spot.live.selection import run_policy
+from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
@@ -154,7 +154,7 @@ def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     plan = read_plan(out)
     assert [j.job for j in plan.jobs] == ["llama-7b"]
     assert plan.jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
-    runs = run_policy(QUOTED_RULE)
+    runs = default_run_policy(QUOTED_RULE)
     assert {line.policy for line in plan.lines} == {runs}
     assert f"run by {runs}, which the quote was made for" in " ".join(result.stderr.split())
     assert f"run by {runs}" in " ".join(run("quotes", "show", identity).stdout.split())

@@ -19,10 +19,10 @@ import pytest
 
 from pricing.money import Usd
 from router.config.showback_file import Showback
-from router.ledger.entry import Entry, Kind, Use
-from router.showback.export import export
+from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
+from router.showback.export import export_focus
 from router.showback.focus.check import check_file
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
@@ -112,12 +112,12 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
-    with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
-        metered = store.ledger.entries(kind=Kind.METERED)
-        assert export(store, tmp_path / "demo.csv", Showback(), "1.4").charges == len(metered)
+    with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+        metered = store.ledger.entries(kind=LedgerEntryKind.METERED)
+        assert export_focus(store, tmp_path / "demo.csv", Showback(), "1.4").charges == len(metered)
     assert check_file(tmp_path / "demo.csv").counts == {}
     assert sorted(rank or 0 for rank in (r for _, r in {(e.attempt, e.rank) for e in metered})) == [0] * 4 + [1] * 4
-    assert {entry.use for entry in metered} >= {Use.STARTUP, Use.WORK}
+    assert {entry.use for entry in metered} >= {MachineUse.STARTUP, MachineUse.WORK}
     assert sum(entry.steps for entry in metered) == 400
     again = len(metrics(folder / "checkpoints")) - 400
     # By what was said last, which on a busy machine was some time ago.
@@ -137,29 +137,36 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         assert calls.read_text().split().count("apply") == 8  # one makes, one releases
 
 
-def _finance_sees_the_ledger(printed: str, metered: Sequence[Entry]) -> None:
+def _finance_sees_the_ledger(printed: str, metered: Sequence[LedgerEntry]) -> None:
     """The demo ends with figures that are those of its entries, reckoned here another way."""
 
-    def sum_of(*uses: Use) -> Decimal:
+    def sum_of(*uses: MachineUse) -> Decimal:
         return Decimal(str(Usd.total(entry.usd for entry in metered if entry.use in uses)))
 
-    def on_demand(entry: Entry) -> Decimal:
+    def on_demand(entry: LedgerEntry) -> Decimal:
         assert entry.on_demand_usd_per_hour is not None
         return Decimal(str(entry.on_demand_usd_per_hour.over(entry.end - entry.start)))
 
-    waste = {use: sum_of(use) for use in Use if use is not Use.WORK}
-    total, instead = sum_of(*Use), sum(map(on_demand, metered), Decimal(0))
+    waste = {use: sum_of(use) for use in MachineUse if use is not MachineUse.WORK}
+    total, instead = sum_of(*MachineUse), sum(map(on_demand, metered), Decimal(0))
     first = min(metered, key=lambda entry: entry.start).attempt
     restarts = sum(
         (
             on_demand(entry)
             for entry in metered
-            if entry.use in (Use.RESTART_LOST_WORK, Use.FAILED_LAUNCH)
-            or (entry.use is Use.STARTUP and entry.attempt != first)
+            if entry.use in (MachineUse.RESTART_LOST_WORK, MachineUse.FAILED_LAUNCH)
+            or (entry.use is MachineUse.STARTUP and entry.attempt != first)
         ),
         Decimal(0),
     )
-    amounts = (total, sum_of(Use.WORK), sum(waste.values()), total * 1000 / 400, instead, instead - total - restarts)
+    amounts = (
+        total,
+        sum_of(MachineUse.WORK),
+        sum(waste.values()),
+        total * 1000 / 400,
+        instead,
+        instead - total - restarts,
+    )
     (row,) = re.findall(r"^demo +letters +(.+)$", printed, re.MULTILINE)
     assert [float(word) for word in row.split()] == pytest.approx(list(map(float, amounts)), abs=0.0001)
     said = re.search(r"^  waste: (.+?)(?=\n  \w|\n\n)", printed, re.MULTILINE | re.DOTALL)

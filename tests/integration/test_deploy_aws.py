@@ -17,7 +17,7 @@ from typing import Any
 import boto3
 import pytest
 
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.moto_machines import machines
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, faults
 from tests.support.terraform_runs import needs_engine
@@ -208,5 +208,5 @@ def test_sweep_releases_what_is_ours_and_leaves_others_alone(desk: Desk) -> None
 
 
 def _state_id(desk: Desk) -> str:
-    with Store.open(f"sqlite:///{desk.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+    with StateStore.open(f"sqlite:///{desk.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         return store.id

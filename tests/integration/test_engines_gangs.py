@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from router.demo.stage import DEPLOY, lay_out
+from router.demo.stage import DEPLOY, write_demo_files
 from tests.support.agents import agents
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
@@ -152,7 +152,7 @@ class _Stage:
 
     def __init__(self, folder: Path, engine: Engine) -> None:
         self.folder, self._engine = folder, engine
-        lay_out(folder, STEPS, 0)
+        write_demo_files(folder, STEPS, 0)
         # With hours to its deadline a training that Slurm ended by a signal would wait for cheaper spot.
         (folder / DEPLOY).write_text("policy: greedy\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}

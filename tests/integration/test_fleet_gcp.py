@@ -15,7 +15,7 @@ from providers.errors import (
     PermissionDeniedError,
     TransientError,
 )
-from providers.fleet import Found, Kind
+from providers.fleet import CloudResource, ResourceKind
 from providers.gcp import calls
 from providers.gcp.fleet import GcpFleet
 from providers.session import Settings
@@ -51,8 +51,8 @@ def gang(app: Project, attempt: str, state: str, count: int, zone: str = ZONES[0
     return [app.machine(f"stepfare-{attempt}-{r}", labels_of(attempt, state, r), zone) for r in range(count)]
 
 
-def machines(found: tuple[Found, ...]) -> list[Found]:
-    return [one for one in found if one.kind is Kind.MACHINE]
+def machines(found: tuple[CloudResource, ...]) -> list[CloudResource]:
+    return [one for one in found if one.kind is ResourceKind.MACHINE]
 
 
 def test_machines_are_found_in_every_zone_over_pages(app: Project, fleet: GcpFleet) -> None:
@@ -213,8 +213,8 @@ def test_a_zone_that_does_not_answer_is_a_gap(app: Project, fleet: GcpFleet) -> 
     assert isinstance(findings.gaps[0].error, TransientError)
 
 
-@pytest.mark.parametrize("call", [call for call in calls.OF_FLEET if call.method.endswith(("ist", "List"))])
-def test_a_list_that_is_denied_is_a_gap(call: calls.Call, app: Project, fleet: GcpFleet) -> None:
+@pytest.mark.parametrize("call", [call for call in calls.FLEET_CALLS if call.method.endswith(("ist", "List"))])
+def test_a_list_that_is_denied_is_a_gap(call: calls.ApiCall, app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
     kind = call.method.partition(".")[0]
     path = f"GET /aggregated/{kind}" if call.method.endswith("aggregatedList") else f"GET /global/{kind}"

@@ -13,7 +13,7 @@ import pytest
 from pricing.history import PricePoint
 from pricing.places import Market
 from router.app import fit_availability
-from router.app.fit_availability import recorded
+from router.app.fit_availability import recorded_pools
 from router.config.fit_files import read_fit
 from router.prices import history
 from router.spot.availability.drift import GRID
@@ -87,7 +87,7 @@ def test_what_is_too_little_is_said(home: Path) -> None:
     assert "3 spot pools were observed, for 13.0 days at most" in " ".join(result.stderr.split())
     assert not (home / "weather-fit.json").exists()
     watch(home, 30, every=4, regions=("brazilsouth",))  # two hours apart: a look holds for a quarter of that
-    assert recorded(home / "history", MOMENT).ground is None
+    assert recorded_pools(home / "history", MOMENT).ground is None
 
 
 @pytest.mark.slow

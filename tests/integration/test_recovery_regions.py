@@ -16,7 +16,7 @@ import pytest
 from pricing.book_file import write_book
 from pricing.egress import SAME_CONTINENT, Tariff, Tier
 from pricing.money import UsdPerGb
-from providers.sandbox.stock import Stock
+from providers.sandbox.stock import StockFile
 from router.prices.bookstore import BookStore
 from router.state.records import Attempt, JournalEntry
 from tests.support import slow_saver
@@ -144,7 +144,7 @@ def wrong(site: Site, sightings: Sightings, steps: int = STEPS) -> list[str]:
 
 def east_goes_down(site: Site) -> None:
     """Nothing is to be had there any more, and the machine is taken back, after a notice."""
-    Stock(site.folder / "cloud").close(EAST, None, "night")
+    StockFile(site.folder / "cloud").close(EAST, None, "night")
     with taken_back(site, 0, 10):
         eventually(lambda: len(attempts(site)) == 2, 60, why="for a next place")
         eventually(lambda: bool(journal(site, "copied") + journal(site, "not copied")), 60, why="for the copy")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pricing.history import PricePoint
 from pricing.money import divide_half_even
 from router.prices import history
-from router.prices.history_stats import LOOK_BACK, SeriesStats, statistics
+from router.prices.history_stats import LOOK_BACK, SeriesStats, compute_statistics
 from tests.support.price_points import START, a_point
 
 DAYS = 120
@@ -87,5 +87,5 @@ def as_found(series: SeriesStats) -> Any:
 def test_the_figures_are_those_of_a_plain_loop(given_points: list[PricePoint]) -> None:
     with tempfile.TemporaryDirectory() as name:
         history.append(Path(name), given_points)
-        found = statistics(Path(name), history.EVERYTHING, START, START + timedelta(hours=48))
+        found = compute_statistics(Path(name), history.EVERYTHING, START, START + timedelta(hours=48))
     assert {(s.zone or "", s.source): as_found(s) for s in found} == by_hand(given_points)

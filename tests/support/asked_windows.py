@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
-from router.spot.simulator.blind_simulator import Fees, Guard
-from router.spot.simulator.inputs import Scene
+from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees
+from router.spot.simulator.inputs import SimulationInputs
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 
@@ -43,11 +43,11 @@ class Rule:
 class Asked:
     """One window."""
 
-    scene: Scene
+    scene: SimulationInputs
     start: int
     rule: Rule
-    guard: Guard = Guard.PUBLISHED
-    fees: Fees = field(default_factory=Fees)
+    guard: BlindGuardMode = BlindGuardMode.PUBLISHED
+    fees: ProbeFees = field(default_factory=ProbeFees)
     tick: int = 0
     left: int = 0
     kind: int = IDLE
@@ -83,7 +83,7 @@ class Asked:
             if self.lost:
                 self.kind = IDLE
             rest = self.scene.ticks - self.tick
-            if self.guard is Guard.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
+            if self.guard is BlindGuardMode.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
                 latched = True
             if latched or late:
                 if self.kind != DEMAND:
@@ -102,7 +102,7 @@ class Asked:
 
     def _act(self, rest: int) -> None:
         steps = self.rule.act(self)
-        if self.guard is Guard.EXACT:
+        if self.guard is BlindGuardMode.EXACT:
             steps = self._exact(steps, rest)
         before, stopped = self.kind, steps.leave
         if stopped:

@@ -11,7 +11,7 @@ import pytest
 
 from pricing.book import PriceBook
 from pricing.book_file import embedded_book
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.protocol import Provider
 from providers.registry import open_provider
 from providers.session import Session, Settings

@@ -16,12 +16,12 @@ from typing import Any
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
-from router.coordinator.connections import DEFAULTS, Limits
-from router.coordinator.handlers import Attendance
+from router.coordinator.connections import DEFAULT_LIMITS, ConnectionLimits
+from router.coordinator.handlers import AgentMessageHandler
 from router.coordinator.log_files import log_path
-from router.coordinator.server import Server
+from router.coordinator.server import CoordinatorServer
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time
 from tests.support.coordinator import Coordinator
 
@@ -105,7 +105,7 @@ class Scene:
     """One attempt. ``attendance`` answers directly; :meth:`serving` puts a server before a new one, as at a restart."""
 
     folder: Path
-    store: Store
+    store: StateStore
     nodes: int
     clock: Callable[[], datetime] = real_clock
     options: dict[str, Any] = field(default_factory=lambda: {"fresh_seconds": 0.05, "retry_seconds": 0.05})
@@ -115,10 +115,10 @@ class Scene:
     def __post_init__(self) -> None:
         self.attendance = self.fresh()
 
-    def fresh(self) -> Attendance:
+    def fresh(self) -> AgentMessageHandler:
         """One that knows nothing but what is in the database."""
         ticks = self.clock.ticks if isinstance(self.clock, Clock) else time.monotonic
-        return Attendance(self.store, self.folder / "logs", self.clock, ticks=ticks, **self.options)
+        return AgentMessageHandler(self.store, self.folder / "logs", self.clock, ticks=ticks, **self.options)
 
     @property
     def told(self) -> Coordinator:
@@ -211,10 +211,14 @@ class Scene:
         return path.read_bytes().decode() if path.exists() else ""
 
     @contextmanager
-    def serving(self, agent: bytes = b"agent", limits: Limits = DEFAULTS) -> Iterator[Server]:
+    def serving(
+        self, agent: bytes = b"agent", limits: ConnectionLimits = DEFAULT_LIMITS
+    ) -> Iterator[CoordinatorServer]:
         """Serves while the block runs, on one port throughout."""
         self.attendance = self.fresh()
-        with Server(make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits) as server:
+        with CoordinatorServer(
+            make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits
+        ) as server:
             self.port, self.url = server.port, server.url
             yield server
         self.attendance.flush()
@@ -232,7 +236,7 @@ def scene(
     folder: Path, nodes: int, *, engine: str = "command", clock: Any = real_clock, **options: Any
 ) -> Iterator[Scene]:
     """A state with one attempt of so many nodes."""
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         store.add_attempt(*gang_records(nodes, engine=engine))
         made = Scene(folder, store, nodes, clock)
         made.options |= options
@@ -242,9 +246,9 @@ def scene(
 
 def serve_until_killed(folder: Path, port: int) -> None:
     """In a process of its own: a coordinator for the state in that folder. Says when it listens."""
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
-        attendance = Attendance(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
-        with Server(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+        attendance = AgentMessageHandler(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
+        with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
             sys.stdout.write("listening\n")
             sys.stdout.flush()
             threading.Event().wait()

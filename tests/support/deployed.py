@@ -23,9 +23,9 @@ from typing import Any
 import yaml
 
 from router.config.job_files import read_jobs
-from router.controller.workspaces import spec_json
+from router.controller.workspaces import job_json
 from router.planning.plan_json import plan_content, plan_from_json
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.deployed_engine import Holds, write_engine
@@ -194,9 +194,9 @@ class Site:
         return self.run("apply", self.plan, "--yes", *options)
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self) -> Iterator[StateStore]:
         """The state, for a look."""
-        with Store.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
+        with StateStore.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
             yield store
 
     def stock(self, *lines: str) -> None:
@@ -258,8 +258,8 @@ class Template:
         holds = Holds(folder / "holds")
         write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
-        with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
-            store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
+        with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
+            store.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
             site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
         site.deploy()
         return site

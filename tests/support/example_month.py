@@ -17,7 +17,7 @@ from typing import Any
 from pricing.places import Market
 from router.jobs.spec import Job
 from router.ledger.month import Month
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.example_bills import write_bills
 from tests.support.example_quotes import keep_promises
 from tests.support.made_up_jobs import simple_job
@@ -334,7 +334,7 @@ def make_files(folder: Path) -> None:
         home = Path(scratch) / "home"
         played = make_home(home)
         (folder / LEDGER).unlink(missing_ok=True)
-        with Store.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
+        with StateStore.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
             store.backups.write(folder / LEDGER)
     write_bills(folder, played.machines)
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.money import Usd
-from router.config.quote_files import Acceptance, accept, keep_quotes
+from router.config.quote_files import QuoteAcceptance, store_acceptance, store_quotes
 from router.jobs.spec import Job
 from router.quotes.quote import Likely, Quote
 
@@ -20,9 +20,9 @@ def keep_promises(home: Path, plans: Mapping[str, str], code: Job, tts: Job) -> 
         (code, datetime(2026, 11, 10, 6, tzinfo=UTC), 60, "2950", "3380"),
         (tts, datetime(2026, 11, 17, 8, tzinfo=UTC), 10, "540", "590"),
     ):
-        (name,) = keep_quotes(home / "quotes", [_quote(job, start, hours * _HOUR, Usd.parse(p50), Usd.parse(p90))])
+        (name,) = store_quotes(home / "quotes", [_quote(job, start, hours * _HOUR, Usd.parse(p50), Usd.parse(p90))])
         at = f"{start - _HOUR:%Y-%m-%dT%H:%M:%SZ}"
-        accept(home / "quotes", Acceptance(name, at, "mira@desk", plans[job.name], job.digest, p90))
+        store_acceptance(home / "quotes", QuoteAcceptance(name, at, "mira@desk", plans[job.name], job.digest, p90))
 
 
 def _quote(job: Job, start: datetime, takes: timedelta, p50: Usd, p90: Usd) -> Quote:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from terraform.render import render
-from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec
+from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "workspaces"
@@ -42,20 +42,20 @@ def sandbox(
 ) -> WorkspaceSpec:
     """Local nodes; idle unless they have a script."""
     nodes = tuple(
-        Node(rank, f"{attempt}-{rank}", zone, "sim-8xh100", Market.SPOT, UsdPerHour.parse("12.5"))
+        NodeSpec(rank, f"{attempt}-{rank}", zone, "sim-8xh100", Market.SPOT, UsdPerHour.parse("12.5"))
         for rank in range(count)
     )
     tags = {**TAGS, "stepfare_attempt": attempt}
     return WorkspaceSpec(attempt, "sandbox", "local", nodes, tags, user_data=scripts or {})
 
 
-def _gang(cloud: str, region: str, nodes: tuple[Node, ...], **more: object) -> WorkspaceSpec:
+def _gang(cloud: str, region: str, nodes: tuple[NodeSpec, ...], **more: object) -> WorkspaceSpec:
     user_data = {node.rank: f"#cloud-config\n# node {node.rank}\nruncmd: [[/usr/bin/true]]\n" for node in nodes}
     return WorkspaceSpec("llama-7f3a-1", cloud, region, nodes, TAGS, user_data=user_data, **more)  # type: ignore[arg-type]
 
 
-def _nodes(count: int, zone: str | None, machine: str, market: Market, **more: object) -> tuple[Node, ...]:
-    return tuple(Node(rank, f"llama-7f3a-1-{rank}", zone, machine, market, **more) for rank in range(count))  # type: ignore[arg-type]
+def _nodes(count: int, zone: str | None, machine: str, market: Market, **more: object) -> tuple[NodeSpec, ...]:
+    return tuple(NodeSpec(rank, f"llama-7f3a-1-{rank}", zone, machine, market, **more) for rank in range(count))  # type: ignore[arg-type]
 
 
 def examples() -> Mapping[str, WorkspaceSpec]:
@@ -77,7 +77,7 @@ def examples() -> Mapping[str, WorkspaceSpec]:
             _nodes(2, "us-central1-a", "a3-highgpu-8g", Market.RESERVED, reservation="projects/p/reservations/night"),
             fabric="gpudirect-tcpx",
             checkpoint_bucket="research-checkpoints",
-            network=Network("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
+            network=NetworkSpec("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
             backend=Backend("gcs", {"bucket": "state", "prefix": "stepfare/{attempt}"}),
         ),
         "azure": _gang(

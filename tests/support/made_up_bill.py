@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from pricing.places import Market
-from router.controller.workspaces import tags
+from router.controller.workspaces import resource_tags
 from router.ledger.month import Month
 from router.showback.focus.versions import columns_of
 from router.state.records import Attempt, NodeRecord
@@ -102,7 +102,7 @@ class Account:
 
 def of_attempt(attempt: Attempt) -> str:
     """The tags that its machines and disks carry."""
-    return json.dumps({name: value for name, value in tags(attempt, "").items() if value})
+    return json.dumps({name: value for name, value in resource_tags(attempt, "").items() if value})
 
 
 def tagged(**words: str) -> str:

@@ -16,10 +16,10 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.config.showback_file import Account, Services, Showback
 from router.controller.metering import metered_entries
-from router.controller.time_use import Course
-from router.controller.usage_entries import disk_entries, moved_entries
-from router.ledger.booking import booked
-from router.ledger.entry import Entry, Kind, Use, What
+from router.controller.time_use import TrainingRecord
+from router.controller.usage_entries import disk_entries, transfer_entries
+from router.ledger.booking import book_entry
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.state.records import JournalEntry, NodeRecord
 from tests.support.state_values import attempt, node
@@ -46,7 +46,7 @@ ACCOUNTS = Showback(
         ),
     }
 )
-_COURSE = Course(None, None, finished=False, told=True, first_step=0, last_step=0, kept_step=0)
+_COURSE = TrainingRecord(None, None, finished=False, told=True, first_step=0, last_step=0, kept_step=0)
 
 
 def _node(of: str, rank: int, made: datetime, gone: datetime, **changes: Any) -> NodeRecord:
@@ -58,7 +58,7 @@ def _node(of: str, rank: int, made: datetime, gone: datetime, **changes: Any) ->
     return node(of, rank, **{**fields, **changes})
 
 
-def _spot() -> list[Entry]:
+def _spot() -> list[LedgerEntry]:
     """Half an hour until they met, six of work, half an hour of saving, one lost."""
     gone = START + 8 * HOUR
     of = attempt("spot", team="speech", project="asr", job="whisper", kept_step=5000, last_step=6000)
@@ -84,11 +84,11 @@ def _spot() -> list[Entry]:
     return [
         *metered_entries(of, machines, RECORDED, course),
         *disk_entries(of, machines, 100, RECORDED),
-        *moved_entries(of, journal, RECORDED),
+        *transfer_entries(of, journal, RECORDED),
     ]
 
 
-def _on_demand() -> list[Entry]:
+def _on_demand() -> list[LedgerEntry]:
     """Three hours, all work, at a price with a discount."""
     begun = START + 9 * HOUR
     of = attempt("later", team="speech", project="asr", job="whisper", kept_step=2000, last_step=2000)
@@ -97,7 +97,7 @@ def _on_demand() -> list[Entry]:
     return list(metered_entries(of, [machine], RECORDED, course))
 
 
-def _vision() -> list[Entry]:
+def _vision() -> list[LedgerEntry]:
     failed, reserved = (
         attempt(name, team="vision", job="vit", cloud="gcp", region="us-central1") for name in ("failed", "kept")
     )
@@ -113,33 +113,33 @@ def _vision() -> list[Entry]:
     ]
 
 
-def _late() -> Entry:
+def _late() -> LedgerEntry:
     """An hour of the last day of October, whose books are closed."""
     begun = OCTOBER.ends - 2 * HOUR
     of = attempt("late", team="speech", job="whisper")
     machine = _node("late", 0, begun, begun + HOUR)
     (one,) = metered_entries(of, [machine], RECORDED, replace(_COURSE, met_at=begun, finished=True))
-    return booked(one, OCTOBER)
+    return book_entry(one, OCTOBER)
 
 
-def _added(key: str, kind: Kind, usd: str, **changes: Any) -> Entry:
+def _added(key: str, kind: LedgerEntryKind, usd: str, **changes: Any) -> LedgerEntry:
     fields: dict[str, Any] = {
-        "what": What.OTHER, "period": NOVEMBER, "start": NOVEMBER.begins, "end": NOVEMBER.ends, "who": "anna",
+        "what": CostItem.OTHER, "period": NOVEMBER, "start": NOVEMBER.begins, "end": NOVEMBER.ends, "who": "anna",
         "reason": key, "cloud": "aws", "unit": "",
     }  # fmt: skip
-    return Entry(key=key, kind=kind, recorded_at=RECORDED, usd=Usd.parse(usd), **{**fields, **changes})
+    return LedgerEntry(key=key, kind=kind, recorded_at=RECORDED, usd=Usd.parse(usd), **{**fields, **changes})
 
 
-def month() -> list[Entry]:
+def month() -> list[LedgerEntry]:
     """All of it, in the order in which it was appended."""
     october = {"start": OCTOBER.begins, "end": OCTOBER.ends, "corrects": "2026-10"}
     return [
         *_spot(), *_on_demand(), *_vision(), _late(),
-        _added("support", Kind.FEE, "15"),
-        _added("block was idle", Kind.FEE, "800", what=What.MACHINE, use=Use.RESERVATION_UNUSED, quantity=168,
-               unit="Hours", machines=1, team="vision"),
-        _added("promised", Kind.CREDIT, "-50"),
-        _added("VAT", Kind.TAX, "36"),
-        _added("rounding", Kind.ADJUSTMENT, "-1", cloud=""),
-        _added("October was too dear", Kind.CREDIT, "-10", **october),
+        _added("support", LedgerEntryKind.FEE, "15"),
+        _added("block was idle", LedgerEntryKind.FEE, "800", what=CostItem.MACHINE, use=MachineUse.RESERVATION_UNUSED,
+               quantity=168, unit="Hours", machines=1, team="vision"),
+        _added("promised", LedgerEntryKind.CREDIT, "-50"),
+        _added("VAT", LedgerEntryKind.TAX, "36"),
+        _added("rounding", LedgerEntryKind.ADJUSTMENT, "-1", cloud=""),
+        _added("October was too dear", LedgerEntryKind.CREDIT, "-10", **october),
     ]  # fmt: skip

@@ -17,21 +17,21 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
-from router.controller.accept import Accepted, record
-from router.controller.context import Site
+from router.controller.accept import AcceptedOrders, record_acceptance
+from router.controller.context import ControllerContext
 from router.controller.orders import Order, orders_of
-from router.controller.placement_options import Choice, Seat
-from router.controller.provision_order import Errand
+from router.controller.placement_options import GangPlacement, MachineSpec
+from router.controller.provision_order import ProvisionRequest
 from router.controller.release import release
 from router.controller.usage_entries import COPIED, DISK_GIB, PROVISIONING
-from router.controller.workspaces import Before, attempt_name, new_attempt, spec_json
+from router.controller.workspaces import ResumePoint, attempt_name, job_json, new_attempt
 from router.coordinator.saves import SAVED
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import JobSummary, Line, Plan
 from router.planning.plan_json import plan_content, plan_to_json
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
 
@@ -85,14 +85,14 @@ class Life:
 class Stage:
     """``site`` has a clock that stands at ``now``. ``machines``: all that were there, with their attempts."""
 
-    site: Site
+    site: ControllerContext
     now: datetime
     machines: list[tuple[Attempt, NodeRecord]] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _before: dict[str, Attempt] = field(default_factory=dict)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StateStore:
         """The state."""
         return self.site.store
 
@@ -103,11 +103,14 @@ class Stage:
         digest: str = plan_content(plan)["digest"]
         by_name = {job.name: job for job in jobs}
         errands = tuple(
-            Errand(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK) for order in orders_of(plan)
+            ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK)
+            for order in orders_of(plan)
         )
         total = Usd.total(errand.order.expected_usd for errand in errands)
-        specs = {job.digest: spec_json(job) for job in jobs}
-        record(self.site, Accepted(errands, total, total), plan_to_json(plan), who, "", specs, Limits.none())
+        specs = {job.digest: job_json(job) for job in jobs}
+        record_acceptance(
+            self.site, AcceptedOrders(errands, total, total), plan_to_json(plan), who, "", specs, Limits.none()
+        )
         return digest
 
     def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
@@ -130,9 +133,9 @@ class Stage:
         order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
         number = self._numbers[job.name] = self._numbers.get(job.name, 0) + 1
         name = attempt_name(self.store.id, plan, order, number)
-        choice = Choice(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
+        choice = GangPlacement(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
         before = self._before.get(job.name) if life.first else None
-        resumed = Before(before.id if before else "", life.first, "m" if life.first else "")
+        resumed = ResumePoint(before.id if before else "", life.first, "m" if life.first else "")
         attempt, nodes = new_attempt(
             name, plan, order, choice, number, job, job.digest, "token", life.made - MINUTE, resumed
         )
@@ -224,9 +227,9 @@ def machine_id(cloud: str, name: str) -> str:
     return f"i-{digits[:17]}" if cloud == "aws" else str(int(digits[:15], 16)) if cloud == "gcp" else name
 
 
-def _seat(place: Place) -> Seat:
+def _seat(place: Place) -> MachineSpec:
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
-    return Seat(
+    return MachineSpec(
         place.zone or None,
         place.instance_type,
         place.market,

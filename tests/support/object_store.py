@@ -23,7 +23,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from router.checkpoints.arrow_store import Store, open_store
+from router.checkpoints.arrow_store import ArrowStore, open_arrow_store
 from tests.support.service import in_process
 
 SLOW_DOWN = (
@@ -99,9 +99,9 @@ class ObjectStore:
         words = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
         return boto3.client("s3", "us-east-1", endpoint_url=self.url, **words)
 
-    def open(self, url: str) -> Store:
+    def open(self, url: str) -> ArrowStore:
         """A place in it; the environment has to be set."""
-        return open_store(url, self.environment)
+        return open_arrow_store(url, self.environment)
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """What lies there, but for empty marks of folders."""

@@ -10,12 +10,12 @@ from pricing.offers import Offer
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning import planner
-from router.planning.candidates import Candidate, Dropped, candidates_for
+from router.planning.candidates import Candidate, DroppedListing, candidates_for
 from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.problem import Scene
-from router.planning.solve import Answer
+from router.planning.problem import PlacementProblem
+from router.planning.solve import PlacementSolution
 from router.planning.solver import PulpSolver
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
@@ -50,12 +50,12 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
     return make_plan(a_request(jobs, offers, limits, **knobs))
 
 
-def scene_of(request: PlanRequest) -> Scene:
+def scene_of(request: PlanRequest) -> PlacementProblem:
     """What the planner gathers before it formulates anything."""
     return _built(request, Effort(PulpSolver(), timedelta(0)))[1].scene
 
 
-def answer_of(request: PlanRequest) -> Answer:
+def answer_of(request: PlanRequest) -> PlacementSolution:
     """What the solver answered, as runs."""
     return planner._search(*_built(request, Effort(PulpSolver(), timedelta(seconds=30))))
 
@@ -67,7 +67,7 @@ def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, p
 
 def found_for(
     job: Job, offers: Sequence[Offer], limits: Any = None, *, advisory: bool = False
-) -> tuple[dict[str, Candidate], list[Dropped]]:
+) -> tuple[dict[str, Candidate], list[DroppedListing]]:
     """Candidates by key, and what was dropped."""
     known = limits if isinstance(limits, Limits) else make_limits(limits or {})
     kept, dropped = candidates_for(job, book(offers), known, NOW, advisory)

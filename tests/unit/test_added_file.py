@@ -10,8 +10,8 @@ import pytest
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.config.added_file import read_added
-from router.ledger.entry import Entry, Kind, Use, What
+from router.config.added_file import read_added_entries
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from tests.support.state_values import NOW
 
@@ -37,9 +37,9 @@ fee,800,,2026-11-01T00:00Z,2026-11-08T00:00Z,reserved and idle,,,,,reservation_u
 """
 
 
-def read(folder: Path, text: str, name: str = "rows.yaml", who: str = "anna@here") -> tuple[Entry, ...]:
+def read(folder: Path, text: str, name: str = "rows.yaml", who: str = "anna@here") -> tuple[LedgerEntry, ...]:
     (folder / name).write_text(text, encoding="utf-8")
-    return read_added(folder / name, who, NOW)
+    return read_added_entries(folder / name, who, NOW)
 
 
 def problems(folder: Path, text: str, name: str = "rows.yaml") -> list[str]:
@@ -54,7 +54,12 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
 
 def test_what_they_say(tmp_path: Path) -> None:
     fee, credit, idle = read(tmp_path, YAML)
-    assert (fee.kind, fee.usd, fee.period, fee.what) == (Kind.FEE, Usd.parse("1250.50"), Month(2026, 11), What.OTHER)
+    assert (fee.kind, fee.usd, fee.period, fee.what) == (
+        LedgerEntryKind.FEE,
+        Usd.parse("1250.50"),
+        Month(2026, 11),
+        CostItem.OTHER,
+    )
     assert (fee.start, fee.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
     assert (fee.who, fee.reason, fee.reference, fee.cloud, fee.team) == (
         "anna@here",
@@ -63,10 +68,10 @@ def test_what_they_say(tmp_path: Path) -> None:
         "aws",
         "research",
     )
-    assert (credit.kind, credit.usd, credit.corrects) == (Kind.CREDIT, Usd.parse("-99.9"), "2026-10")
+    assert (credit.kind, credit.usd, credit.corrects) == (LedgerEntryKind.CREDIT, Usd.parse("-99.9"), "2026-10")
     assert (idle.use, idle.what, idle.quantity, idle.unit) == (
-        Use.RESERVATION_UNUSED,
-        What.MACHINE,
+        MachineUse.RESERVATION_UNUSED,
+        CostItem.MACHINE,
         Fraction(168),
         "Hours",
     )
@@ -138,7 +143,7 @@ def test_in_csv_too(tmp_path: Path, text: str, wanted: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("a.csv", "a.yaml"):
         with pytest.raises(InvalidInputError, match="no such file"):
-            read_added(tmp_path / name, "anna", NOW)
+            read_added_entries(tmp_path / name, "anna", NOW)
     (tmp_path / "b.csv").write_bytes(b"kind\n\xff")
     with pytest.raises(InvalidInputError, match="UTF-8"):
-        read_added(tmp_path / "b.csv", "anna", NOW)
+        read_added_entries(tmp_path / "b.csv", "anna", NOW)

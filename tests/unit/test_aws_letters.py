@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.aws.parse.letters import REBALANCE, STATE_CHANGE, WARNING, read_letters
-from providers.notices import Batch, CloudNotice, Letter
+from providers.aws.parse.queue_messages import REBALANCE, STATE_CHANGE, WARNING, read_messages
+from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
-from router.agent.imds_aws import Instance
-from router.agent.notice import Notice
+from router.agent.imds_aws import Ec2InstanceWatch
+from router.agent.notice import MachineNotice
 
 AT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -41,7 +41,7 @@ def message(subject: str = WARNING, /, **changes: Any) -> dict[str, Any]:
 
 
 def one(*given_: Any, **changes: Any) -> CloudNotice | None:
-    (letter,) = read_letters("aws", [message(*given_, **changes)]).letters
+    (letter,) = read_messages("aws", [message(*given_, **changes)]).letters
     assert letter.receipt == "r-1"
     return letter.notice
 
@@ -50,13 +50,13 @@ def test_a_warning_has_the_name_that_the_machine_hears_it_by() -> None:
     what = "the machine will be told to terminate at 2026-11-21T18:02:00Z"
     id_ = "terminate-2026-11-21T18:02:00Z"
     assert one() == CloudNotice("aws", "i-0a", NoticeKind.INTERRUPTION, 120.0, AT, id_, what)
-    heard: list[Notice] = []
+    heard: list[MachineNotice] = []
     answers = {"/latest/meta-data/spot/instance-action": {"action": "terminate", "time": "2026-11-21T18:02:00Z"}}
     _instance(answers).look(heard.append)
     assert [(notice.id, notice.what) for notice in heard] == [(id_, what)]
 
 
-def _instance(answers: dict[str, Any]) -> Instance:
+def _instance(answers: dict[str, Any]) -> Ec2InstanceWatch:
     """That of an agent whose service answers so."""
 
     class Answer:
@@ -68,7 +68,7 @@ def _instance(answers: dict[str, Any]) -> Instance:
         def left(self, _: object) -> float:
             return 118.0
 
-    class Asked(Instance):
+    class Asked(Ec2InstanceWatch):
         def _get(self, path: str) -> Any:
             return Answer(json.dumps(answers[path])) if path in answers else None
 
@@ -77,7 +77,7 @@ def _instance(answers: dict[str, Any]) -> Instance:
 
 def test_a_recommendation_has_it_too() -> None:
     notice = one(REBALANCE)
-    heard: list[Notice] = []
+    heard: list[MachineNotice] = []
     path = "/latest/meta-data/events/recommendations/rebalance"
     _instance({path: {"noticeTime": "2026-11-21T18:00:00Z"}}).look(heard.append)
     assert notice is not None
@@ -122,14 +122,17 @@ def test_a_time_in_another_zone_is_the_same_time() -> None:
     ],
 )
 def test_what_cannot_be_read_is_counted(changes: dict[str, Any]) -> None:
-    batch = read_letters("aws", [message(**changes), message()])
+    batch = read_messages("aws", [message(**changes), message()])
     assert (len(batch.letters), batch.unreadable) == (1, 1)
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_nothing_breaks_it(body: str) -> None:
-    assert read_letters("aws", [{"ReceiptHandle": "r", "Body": body}]) in (Batch((), 1), Batch((Letter("r", None),)))
+    assert read_messages("aws", [{"ReceiptHandle": "r", "Body": body}]) in (
+        QueueBatch((), 1),
+        QueueBatch((QueueMessage("r", None),)),
+    )
 
 
 def test_a_receipt_is_not_shown() -> None:
-    assert "r-1" not in repr(read_letters("aws", [message()]))
+    assert "r-1" not in repr(read_messages("aws", [message()]))

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.bill_import import Imported, import_bills
-from router.showback.bill_parts import Parts
-from router.showback.bill_store import BillStore, current
-from router.showback.bills import Delivery, Gap, from_json, to_json
+from router.showback.bill_import import BillImport, import_bills
+from router.showback.bill_parts import BillPartWriter
+from router.showback.bill_store import BillStore, current_bill_files
+from router.showback.bills import BillGap, Delivery, manifest_json, read_delivery
 from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import COSTS
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> BillStore:
     return BillStore(tmp_path / "home" / "bills")
 
 
-def take(store: BillStore, *paths: Path) -> Imported:
+def take(store: BillStore, *paths: Path) -> BillImport:
     return import_bills(paths, store, NOW)
 
 
@@ -55,7 +55,7 @@ def written(path: Path, charges: Sequence[Charge], version: str = "1.2") -> Path
     return path
 
 
-def gaps(done: Imported) -> dict[tuple[str, str], int]:
+def gaps(done: BillImport) -> dict[tuple[str, str], int]:
     return {(gap.rule, gap.column): gap.count for gap in done.delivery.gaps if gap.rule != "absent-column"}
 
 
@@ -93,7 +93,7 @@ def test_what_was_imported_changes_nothing(again: str, store: BillStore, tmp_pat
         paths = [second]
     if again == "in gzip, then the same":
         paths = [second, first]
-    assert take(store, *paths) == Imported(done.delivery, new=False)
+    assert take(store, *paths) == BillImport(done.delivery, new=False)
     assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*") if path.is_file()} == before
 
 
@@ -132,7 +132,7 @@ def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path
         ),
     )
     assert sums(store) == {"USD": (Decimal(15), 3)}
-    assert len(current(store.folder)) == 3
+    assert len(current_bill_files(store.folder)) == 3
 
 
 def test_bills_of_nobody_are_told_apart_by_their_file(store: BillStore, tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_a_file_that_changes_while_it_is_read(
     store: BillStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "f.csv", nine())
-    finish = Parts.finish
+    finish = BillPartWriter.finish
 
-    def late(parts: Parts) -> None:
+    def late(parts: BillPartWriter) -> None:
         finish(parts)
         written(path, nine()[:3])
 
-    monkeypatch.setattr(Parts, "finish", late)
+    monkeypatch.setattr(BillPartWriter, "finish", late)
     with pytest.raises(InvalidInputError, match="changed while it was read"):
         take(store, path)
     assert store.bills() == ()
@@ -294,8 +294,8 @@ def test_a_file_that_changes_while_it_is_read(
 
 def test_a_manifest_is_read_as_it_was_written(store: BillStore, tmp_path: Path) -> None:
     done = take(store, changed(tmp_path / "f.csv", cell("RegionId", "NULL"), version="1.2"))
-    assert from_json(to_json(done.delivery)) == done.delivery
-    assert isinstance(done.delivery.gaps[0], Gap)
+    assert read_delivery(manifest_json(done.delivery)) == done.delivery
+    assert isinstance(done.delivery.gaps[0], BillGap)
     assert isinstance(store.deliveries()[0], Delivery)
 
 

@@ -9,10 +9,19 @@ from datetime import datetime
 
 import pytest
 
-from providers.calling import Caller
-from providers.collect import CloudOutcome, Progress, Source, collect
+from providers.caller import Caller
+from providers.collector import CloudOutcome, CloudSource, FetchProgress, fetch_clouds
 from providers.errors import CredentialsError, ProviderError, TransientError
-from providers.protocol import Allowances, Diagnosis, Harvest, Notice, Provider, Scope, StockHint, Wanted
+from providers.protocol import (
+    AccountAllowances,
+    Diagnosis,
+    FetchResult,
+    GangQuery,
+    Provider,
+    ProviderNotice,
+    Scope,
+    StockHint,
+)
 
 
 class Scripted:
@@ -27,32 +36,32 @@ class Scripted:
             raise self._listing
         return tuple(Scope(self.cloud, name) for name in sorted(self._scopes))
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         self.since.append(history_since)
         what = self._scopes[scope.region]
         if isinstance(what, Exception):
             raise what
         if isinstance(what, threading.Event):
             what.wait(30)
-        return Harvest(rows_read=1)
+        return FetchResult(rows_read=1)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
         return ()
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
-        return Allowances()
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
+        return AccountAllowances()
 
-    def notices(self) -> Sequence[Notice]:
+    def notices(self) -> Sequence[ProviderNotice]:
         return ()
 
     def diagnose(self) -> Diagnosis:
         return Diagnosis(None, None, (), None, None, ())
 
 
-def run(*providers: Provider, limit_s: float = 20.0) -> tuple[dict[str, CloudOutcome], list[Progress]]:
-    seen: list[Progress] = []
-    sources = {p.cloud: Source(p, Caller(p.cloud, limit_s), lambda _: None) for p in providers}
-    return collect(sources, limit_s, seen.append), seen
+def run(*providers: Provider, limit_s: float = 20.0) -> tuple[dict[str, CloudOutcome], list[FetchProgress]]:
+    seen: list[FetchProgress] = []
+    sources = {p.cloud: CloudSource(p, Caller(p.cloud, limit_s), lambda _: None) for p in providers}
+    return fetch_clouds(sources, limit_s, seen.append), seen
 
 
 def test_each_scope_is_fetched_once() -> None:
@@ -101,12 +110,12 @@ def test_ctrl_c_cancels_every_call() -> None:
     provider = Scripted("a", {"x": None, "y": stuck})
     caller = Caller("a", 60)
 
-    def interrupt(progress: Progress) -> None:
+    def interrupt(progress: FetchProgress) -> None:
         if progress.done:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        collect({"a": Source(provider, caller, lambda _: None)}, 60, interrupt)
+        fetch_clouds({"a": CloudSource(provider, caller, lambda _: None)}, 60, interrupt)
     stuck.set()
     with pytest.raises(TransientError, match="stopped"):
         caller.call("api", lambda: 1, lambda error: ProviderError("a", "x"))
@@ -115,5 +124,7 @@ def test_ctrl_c_cancels_every_call() -> None:
 def test_history_is_asked_for_scope_by_scope() -> None:
     provider = Scripted("a", {"x": None})
     since = datetime(2026, 11, 1)  # noqa: DTZ001  handed on untouched
-    collect({"a": Source(provider, Caller("a", 9), lambda scope: since if scope.region == "x" else None)}, 9, print)
+    fetch_clouds(
+        {"a": CloudSource(provider, Caller("a", 9), lambda scope: since if scope.region == "x" else None)}, 9, print
+    )
     assert provider.since == [since]

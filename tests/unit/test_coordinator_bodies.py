@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from router.coordinator import messages
-from router.coordinator.messages import BadBody, Piece
+from router.coordinator.messages import InvalidBodyError, LogPiece
 
 BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
 HELLO = {
@@ -40,11 +40,11 @@ NOTICE = {
 }
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (messages.hello, HELLO),
-    "heartbeat": (messages.heartbeat, BEAT),
-    "ended": (messages.ended, ENDED),
-    "logs": (messages.logs, LOGS),
-    "notice": (messages.notice, NOTICE),
+    "hello": (messages.parse_hello, HELLO),
+    "heartbeat": (messages.parse_heartbeat, BEAT),
+    "ended": (messages.parse_ended, ENDED),
+    "logs": (messages.parse_logs, LOGS),
+    "notice": (messages.parse_notice, NOTICE),
 }
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
@@ -61,13 +61,13 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
         if (name, key) in OPTIONAL:
             assert getattr(read(without), key) is None
         else:
-            with pytest.raises(BadBody):
+            with pytest.raises(InvalidBodyError):
                 read(without)
         for wrong in WRONG:
             shown = key in ("host", "engine", "message", "text", "what") or (key == "id" and wrong != "")
             if shown and isinstance(wrong, str):
                 continue
-            with pytest.raises(BadBody):
+            with pytest.raises(InvalidBodyError):
                 read(whole | {key: wrong})
 
 
@@ -85,31 +85,31 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
     ],
 )
 def test_ends_that_make_no_sense(change: dict[str, Any]) -> None:
-    with pytest.raises(BadBody):
-        messages.ended(ENDED | change)
+    with pytest.raises(InvalidBodyError):
+        messages.parse_ended(ENDED | change)
 
 
 @pytest.mark.parametrize("address", ["a;b", "$(id)", "10.0.0.1 x", "é"])
 def test_an_address_is_one(address: str) -> None:
-    with pytest.raises(BadBody):
-        messages.hello(HELLO | {"address": address})
+    with pytest.raises(InvalidBodyError):
+        messages.parse_hello(HELLO | {"address": address})
 
 
 def test_what_a_person_will_see_holds_no_control_characters_and_has_an_end() -> None:
-    said = messages.ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
+    said = messages.parse_ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
     assert said.message.startswith("a [2J b   éx")
     assert len(said.message) == messages.LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"1", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000])
 def test_what_is_no_object(data: bytes) -> None:
-    with pytest.raises(BadBody):
-        messages.decoded(data)
+    with pytest.raises(InvalidBodyError):
+        messages.decode_body(data)
 
 
 def test_digits_without_end() -> None:
-    with pytest.raises(BadBody):
-        messages.decoded(b'{"offset": ' + b"1" * 100_000 + b"}")
+    with pytest.raises(InvalidBodyError):
+        messages.decode_body(b'{"offset": ' + b"1" * 100_000 + b"}")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_digits_without_end() -> None:
     [(65_537, "a" * 65_537), (1, "ab"), (2, "a"), (4, "\ufffd"), (0, "a"), (3, "\ud800"), (1, "\ud800")],
 )
 def test_a_piece_whose_text_cannot_be_its_bytes(size: int, text: str) -> None:
-    with pytest.raises(BadBody):
-        messages.logs({"offset": 0, "bytes": size, "text": text})
+    with pytest.raises(InvalidBodyError):
+        messages.parse_logs({"offset": 0, "bytes": size, "text": text})
 
 
 def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
@@ -127,13 +127,13 @@ def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
     text = b"\xff" * messages.LARGEST_TEXT
     body = json.dumps({"offset": 2**40, "bytes": len(text), "text": text.decode("utf-8", "replace")}).encode()
     assert len(body) <= messages.LARGEST_BODY
-    assert messages.logs(messages.decoded(body)).end == 2**40 + messages.LARGEST_TEXT
+    assert messages.parse_logs(messages.decode_body(body)).end == 2**40 + messages.LARGEST_TEXT
 
 
 @given(st.binary(max_size=200), st.integers(0, 220))
 @example(b"a\xf0\x9f\x98\x80b", 3)
 def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
-    piece = messages.logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
+    piece = messages.parse_logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
     rest = piece.after(skip)
     assert piece.text.endswith(rest)
     assert len(rest) <= max(0, len(output) - skip)
@@ -144,5 +144,5 @@ def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufffd"), max_size=60), st.data())
 def test_text_cut_between_characters_loses_none(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
-    piece = Piece(0, len(text.encode()), text)
+    piece = LogPiece(0, len(text.encode()), text)
     assert piece.after(len(text[:at].encode())) == text[at:]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pricing.offers import Offer
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.problem import Scene
-from router.planning.solve import Answer, solve_in_stages
+from router.planning.problem import PlacementProblem
+from router.planning.solve import PlacementSolution, solve_in_stages
 from router.planning.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, scene_of
@@ -31,11 +31,11 @@ RUNNING: dict[str, Any] = {
 }
 
 
-def solved(scene: Scene) -> Answer:
+def solved(scene: PlacementProblem) -> PlacementSolution:
     return solve_in_stages(scene, formulate(scene), Effort(PulpSolver(), timedelta(seconds=30)), 0.0)
 
 
-def with_everything(scene: Scene) -> Scene:
+def with_everything(scene: PlacementProblem) -> PlacementProblem:
     return replace(scene, candidates={job.name: scene.all_candidates[job.name] for job in scene.jobs})
 
 
@@ -64,7 +64,7 @@ def test_dropping_changes_neither_who_is_placed_nor_the_cost() -> None:
     assert dropped > 10
 
 
-def _left_out(answer: Answer) -> dict[int, int]:
+def _left_out(answer: PlacementSolution) -> dict[int, int]:
     tiers = {job.priority for job in answer.scene.jobs}
     return {t: sum(j.priority == t and j.name not in answer.runs for j in answer.scene.jobs) for t in tiers}
 
@@ -116,6 +116,6 @@ def test_a_region_near_the_data_is_kept() -> None:
 def test_one_candidate_is_always_kept_and_order_does_not_matter() -> None:
     scene = scene_of(a_request([a_job()], [NORTH, SOUTH]))
     found = scene.all_candidates["a"]
-    assert undominated(scene.jobs[0], found[:1], scene.use, scene.binding) == found[:1]
-    forward = undominated(scene.jobs[0], found, scene.use, scene.binding)
-    assert undominated(scene.jobs[0], found[::-1], scene.use, scene.binding) == forward
+    assert drop_dominated(scene.jobs[0], found[:1], scene.use, scene.binding) == found[:1]
+    forward = drop_dominated(scene.jobs[0], found, scene.use, scene.binding)
+    assert drop_dominated(scene.jobs[0], found[::-1], scene.use, scene.binding) == forward

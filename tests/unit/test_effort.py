@@ -14,7 +14,7 @@ from router.planning.plan import Cut, Plan
 from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.planner import make_plan
 from router.planning.program import Program
-from router.planning.solver import PulpSolver, Relaxed, Solution
+from router.planning.solver import LpRelaxation, PulpSolver, Solution
 from router.render.plan_text import table
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request
@@ -64,7 +64,7 @@ class Slow:
             return found
         return Solution("feasible", found.values, found.objective, 0.0, True, seconds)
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         return self._solver.relax(program, seconds)
 
 

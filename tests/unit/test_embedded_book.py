@@ -28,7 +28,7 @@ def test_it_passes_every_check() -> None:
 
 
 def test_it_holds_every_figure() -> None:
-    # Less 143 and 28 rows of the table that no cloud sells (pricing/sold.py).
+    # Less 143 and 28 rows of the table that no cloud sells (pricing/sale_rules.py).
     assert Counter(o.market for o in BOOK.offers) == {Market.ON_DEMAND: 1409, Market.SPOT: 675}
     sizes = (BOOK.machines, BOOK.accelerators, BOOK.regions)
     assert [len(table) for table in sizes] == [155, 20, 172]

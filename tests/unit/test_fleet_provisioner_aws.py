@@ -14,7 +14,7 @@ import pytest
 from cfnlint.data import AdditionalSpecs  # type: ignore[import-untyped]
 from cloudsplaining.scan.policy_document import PolicyDocument
 
-from providers.aws import estate, fleet
+from providers.aws import fleet, inventory
 from tests.support.iam_policy import Thing, allows
 from tests.support.provisioner_needs import AWS, AWS_PROVIDER
 from tests.support.repository import ROOT
@@ -43,7 +43,7 @@ def in_module() -> set[str]:
 
 def asked_by_a_sweep() -> set[str]:
     """Every call that the fleet's own code names."""
-    source = Path(estate.__file__).read_text(encoding="utf-8") + Path(fleet.__file__).read_text(encoding="utf-8")
+    source = Path(inventory.__file__).read_text(encoding="utf-8") + Path(fleet.__file__).read_text(encoding="utf-8")
     named = set(re.findall(r'"((?:Describe|Get|Delete|Cancel|Terminate|Release)[A-Z]\w+)"', source))
     both = {"GetResources": "tag:GetResources"}
     return {both.get(name, f"ec2:{name}") for name in named} | {"ec2:DescribeRegions", "ec2:DescribeAvailabilityZones"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.check import Checked, check_file
+from router.showback.focus.check import FocusCheck, check_file
 from router.showback.focus.rules import RULES
 from router.showback.focus.write import WRITERS
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
@@ -72,7 +72,7 @@ MORE: dict[str, tuple[Change, str, str]] = {
 }  # fmt: skip
 
 
-def rules(checked: Checked) -> set[tuple[str, str]]:
+def rules(checked: FocusCheck) -> set[tuple[str, str]]:
     return set(checked.counts)
 
 

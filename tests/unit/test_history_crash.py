@@ -120,10 +120,10 @@ def test_writers_at_the_same_time_lose_nothing_and_store_nothing_twice(tmp_path:
     # A reader all the while: never an error, never fewer points than before.
     sizes = [0]
     while any(rival.poll() is None for rival in rivals):
-        sizes.append(len(history.series(tmp_path)))
+        sizes.append(len(history.read_series(tmp_path)))
     assert sizes == sorted(sizes)
     answers = [rival.communicate() for rival in rivals]
     assert [err for _, err in answers] == ["", ""]
     assert sum(int(out) for out, _ in answers) == 9 * 300
     assert points_by_append(tmp_path) == {str(n): 300 for n in range(9)}
-    assert history.summary(tmp_path).first == START
+    assert history.summarize(tmp_path).first == START

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from pricing import atomic_file
 from pricing.atomic_file import open_atomic, publish_file, sync_folder, write_atomic
 
 
@@ -56,7 +55,7 @@ def test_a_full_disk_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "no space")
 
-    monkeypatch.setattr(atomic_file.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="no space"):
         write_atomic(file, "new")
     assert file.read_text() == "old"
@@ -99,7 +98,7 @@ def test_a_disk_that_loses_folders_is_said_and_one_that_cannot_flush_them_is_not
         def fsync(_: int) -> None:
             raise OSError(number, "planted")
 
-        monkeypatch.setattr(atomic_file.os, "fsync", fsync)
+        monkeypatch.setattr(os, "fsync", fsync)
 
     fails(errno.EINVAL)
     sync_folder(tmp_path)

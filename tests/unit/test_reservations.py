@@ -13,30 +13,30 @@ from pydantic import ValidationError
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from providers.aws.parse.allowances import read_held
-from providers.protocol import Allowances, Held
+from providers.aws.parse.allowances import read_reservations
+from providers.protocol import AccountAllowances, CapacityReservation
 from router.cli.status import _table
-from router.controller.metering import metered_entries, planned_entries, spent
+from router.controller.metering import cost_so_far, metered_entries, planned_entries
 from router.controller.orders import orders_of
-from router.controller.placement_options import choices_of
-from router.controller.report import GangReport, Report
-from router.controller.time_use import Course
+from router.controller.placement_options import placements_of
+from router.controller.report import GangReport, StatusReport
+from router.controller.time_use import TrainingRecord
 from router.controller.workspaces import new_attempt
 from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
-from router.ledger.entry import Entry
+from router.ledger.entry import LedgerEntry
 from router.planning.candidates import CandidateFinder
 from router.planning.plan import Line, Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import make_plan
-from router.planning.remaining_work import places_left
-from router.prices.account_limits import as_limits
+from router.planning.remaining_work import remaining_candidates
+from router.prices.account_limits import build_limits_file
 from router.render.plan_text import table
-from router.showback.facts_from_ledger import facts_of
-from router.spot.venues import untold, venues_of
-from router.state.ledger_columns import columns_of
-from router.state.ledger_rows import BEGINNING, raw, sealed
-from router.state.store import Store
+from router.showback.facts_from_ledger import facts_of_rows
+from router.spot.venues import build_quote_options, unquotable_reason
+from router.state.ledger_columns import columns_from_rows
+from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
+from router.state.store import StateStore
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
@@ -179,7 +179,7 @@ def test_a_reservation_that_cannot_be_is_refused(more: dict[str, Any], why: str)
         Reservation.model_validate({**BLOCK, **more})
 
 
-def metered(**changes: Any) -> Entry:
+def metered(**changes: Any) -> LedgerEntry:
     begun = NOW - timedelta(hours=4)
     one = node(
         "a-1",
@@ -191,7 +191,7 @@ def metered(**changes: Any) -> Entry:
         **changes,
     )
     life = attempt("a-1", created_at=begun, start=begun, end=NOW)
-    whole = Course(begun, NOW, True, True, 0, 0, 0)
+    whole = TrainingRecord(begun, NOW, True, True, 0, 0, 0)
     (entry,) = metered_entries(life, [one], NOW, whole)
     return entry
 
@@ -217,7 +217,7 @@ def test_showback_saves_against_that_price_alone(
 ) -> None:
     """Against 0.00 it saved the whole on-demand price."""
     entry = metered(usd_per_hour=UsdPerHour.parse(rate), reservation_cost=cost)
-    (fact,) = facts_of(columns_of(list(sealed([raw(entry)], 0, BEGINNING)))).to_pylist()
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(entry)], 0, BEGINNING)))).to_pylist()
     known = tuple(None if text is None else Decimal(text) for text in (effective, on_demand))
     assert (fact["effective"], fact["on_demand"], fact["unpriced"]) == (*known, cost == "unknown")
 
@@ -228,12 +228,12 @@ def test_what_is_planned_is_carried_to_the_machines(cost: str, rate: str, tmp_pa
     job = a_job(steps=300)
     made = plan(job, {**BLOCK, **prices[cost]})
     (order,) = orders_of(made)
-    (choice,) = choices_of(order, made, job, {}, 1)
+    (choice,) = placements_of(order, made, job, {}, 1)
     (seat,) = choice.seats
     assert (seat.reservation_cost, seat.usd_per_hour) == (cost, UsdPerHour.parse(rate))
     assert (seat.max_usd_per_hour, choice.at_risk_usd) == (UsdPerHour(0), Usd(0))
     life, nodes = new_attempt("a-1", "p", order, choice, 1, job, job.digest, "token", NOW)
-    with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
         store.add_attempts([(life, nodes)])
         (record,) = store.nodes("a-1")
     assert (record.reservation_cost, record.unpriced) == (cost, cost == "unknown")
@@ -246,7 +246,7 @@ def test_a_gang_is_not_placed_again_where_its_rest_does_not_fit() -> None:
     for until, count in ((at(2), 1), (at(5), 2)):
         limits = make_limits({"reservations": [{**PRICED, "until": until}]})
         finder = CandidateFinder(book([NORTH]), limits, NOW, advisory=False)
-        assert len(places_left(finder, job, lambda _: False)) == count
+        assert len(remaining_candidates(finder, job, lambda _: False)) == count
 
 
 def test_a_quote_has_no_venue_without_a_price_or_beyond_its_dates() -> None:
@@ -260,18 +260,18 @@ def test_a_quote_has_no_venue_without_a_price_or_beyond_its_dates() -> None:
     ):
         limits = make_limits({"reservations": [{**BLOCK, **more}]})
         found = CandidateFinder(book([]), limits, NOW, advisory=False).find(job)[0]
-        assert len(venues_of(job, found, limits, hours)) == count
-        assert bool(untold(found[0], hours)) == (count == 0)
+        assert len(build_quote_options(job, found, limits, hours)) == count
+        assert bool(unquotable_reason(found[0], hours)) == (count == 0)
 
 
 def test_what_the_clouds_hold_becomes_reservations_with_dates() -> None:
     """A capacity block lost its dates here and was free for ever."""
     day = datetime(2026, 11, 22, 11, 30, tzinfo=UTC)
-    block = Held(
+    block = CapacityReservation(
         "aws", "cr-block", "north-1", "north-1a", "p9.48xlarge", 4, 4, day, day + timedelta(days=1), prepaid=True
     )
-    billed = Held("aws", "cr-hourly", "north-1", "north-1a", "p9.48xlarge", 2, 1, None, None)
-    found = as_limits({"aws": Allowances(held=(block, billed))}, book([NORTH]))
+    billed = CapacityReservation("aws", "cr-hourly", "north-1", "north-1a", "p9.48xlarge", 2, 1, None, None)
+    found = build_limits_file({"aws": AccountAllowances(held=(block, billed))}, book([NORTH]))
     assert found["reservations"] == [
         {
             "name": "cr-block",
@@ -302,7 +302,7 @@ def test_a_capacity_block_of_ec2_ends_before_its_machines_are_ended() -> None:
         "AvailableInstanceCount": 0, "StartDate": "2026-11-22T11:30:00+00:00", "EndDate": "2026-11-23T11:30:00+00:00",
         "ReservationType": "capacity-block",
     }  # fmt: skip
-    (held,) = read_held("aws", "us-east-1", [row])
+    (held,) = read_reservations("aws", "us-east-1", [row])
     assert (held.free, held.prepaid) == (4, True)
     assert (held.start, held.end) == (
         datetime(2026, 11, 22, 11, 30, tzinfo=UTC),
@@ -316,7 +316,7 @@ def test_status_says_that_a_price_is_unknown(cost: str, rate: str, said: str) ->
     begun = NOW - timedelta(hours=4)
     life = attempt("a-1", created_at=begun, machines=1)
     one = node("a-1", market=Market.RESERVED, made_at=begun, usd_per_hour=UsdPerHour.parse(rate), reservation_cost=cost)
-    gang = GangReport(life, (one,), spent([one], NOW), None)
-    shown = _table(Report((gang,), gang.spent_usd, NOW))
+    gang = GangReport(life, (one,), cost_so_far([one], NOW), None)
+    shown = _table(StatusReport((gang,), gang.spent_usd, NOW))
     assert said in shown
     assert ("in no sum" in shown) == (cost == "unknown")

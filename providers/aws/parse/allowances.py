@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pricing.places import Market
-from providers.protocol import Held, Quota, QuotaUnit
+from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _NAMES: Mapping[Market, re.Pattern[str]] = {
     Market.ON_DEMAND: re.compile(r"Running On-Demand (?P<classes>.+) instances"),
@@ -74,7 +74,7 @@ def _covered(classes: str, families: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Held, ...]:
+def read_reservations(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tuple[CapacityReservation, ...]:
     """Return reservations and capacity blocks, active or scheduled, of machines with GPUs for Linux."""
     reservations = []
     for row in rows:
@@ -89,7 +89,7 @@ def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tup
         block = row.get("ReservationType") == "capacity-block"
         end = _moment(row.get("EndDate"))
         reservations.append(
-            Held(
+            CapacityReservation(
                 cloud=cloud,
                 name=row["CapacityReservationId"],
                 region=region,

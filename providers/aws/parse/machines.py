@@ -10,7 +10,7 @@ from typing import Any
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS EC2 DescribeInstanceTypes"
 UNKNOWN_ACCELERATOR = "accelerator not known to the book"
@@ -45,14 +45,14 @@ _BYTES_PER_GB, _BYTES_PER_GIB = 10**9, 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Types:
+class MachineTypes:
     """Machines that are new to the book, and dropped rows; a type in neither field has no accelerator at all."""
 
     machines: tuple[Machine, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
 
 
-def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[str]]:
+def find_zones_by_type(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[str]]:
     """Return, from DescribeInstanceTypeOfferings by zone id, the ids of the zones that sell each instance type."""
     zones: dict[str, set[str]] = {}
     for row in rows:
@@ -61,7 +61,7 @@ def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[s
     return {name: frozenset(ids) for name, ids in zones.items()}
 
 
-def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> Types:
+def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> MachineTypes:
     """Return, from DescribeInstanceTypes, the new types with an accelerator that the book knows.
 
     The network rate is the one that the API states, which for small sizes is the peak ("Up to 25 Gigabit").
@@ -73,10 +73,10 @@ def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, t
             continue
         machine = _read_type(cloud, row, book, today)
         if isinstance(machine, str):
-            dropped.append(Dropped(name, machine))
+            dropped.append(DroppedRow(name, machine))
         else:
             machines.append(machine)
-    return Types(tuple(machines), tuple(dropped))
+    return MachineTypes(tuple(machines), tuple(dropped))
 
 
 def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date) -> Machine | str:

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 from pricing.money import UsdPerHour
 from pricing.offer_csv import WEAK_SAVINGS, WEAK_UNDATED
-from pricing.offers import Offer, within_rounding
+from pricing.offers import Offer, remove_rounding_excess
 from pricing.places import Market
 from providers.aws.parse import advisor, spot
-from providers.aws.parse.advisor import Advice
+from providers.aws.parse.advisor import SpotAdvice
 
 
-def on_demand_offers(
+def build_on_demand_offers(
     cloud: str,
     region: str,
     prices: Mapping[str, UsdPerHour],
@@ -40,7 +40,7 @@ def on_demand_offers(
     )
 
 
-def spot_offers(
+def build_spot_offers(
     cloud: str,
     region: str,
     current: Mapping[tuple[str, str], UsdPerHour],
@@ -59,7 +59,7 @@ def spot_offers(
             zone=zone,
             instance_type=name,
             market=Market.SPOT,
-            usd_per_hour=within_rounding(price, listed.get(name)),
+            usd_per_hour=remove_rounding_excess(price, listed.get(name)),
             source=spot.SOURCE,
             as_of=today,
             interruption_band=bands.get(name),
@@ -69,8 +69,8 @@ def spot_offers(
     )
 
 
-def estimated_spot_offers(
-    cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: Advice, listed_by: str, as_of: date | None
+def build_estimated_spot_offers(
+    cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: SpotAdvice, listed_by: str, as_of: date | None
 ) -> tuple[Offer, ...]:
     """Return weak offers without a zone for use without a price history: on-demand prices less the advised savings.
 

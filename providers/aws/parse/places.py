@@ -15,7 +15,7 @@ _OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso")
 _ON = frozenset({"opt-in-not-required", "opted-in"})
 
 
-def regions_by_status(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, ...], frozenset[str]]:
+def split_regions_by_status(rows: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, ...], frozenset[str]]:
     """Return, from DescribeRegions, the enabled regions (sorted), and those that the account has not enabled."""
     status = {str(row["RegionName"]): row.get("OptInStatus") in _ON for row in rows if row.get("RegionName")}
     enabled = tuple(sorted(name for name, on in status.items() if on))
@@ -30,7 +30,7 @@ def zone_ids(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, str]:
     return {row["ZoneName"]: row["ZoneId"] for row in rows if row.get("ZoneName") and row.get("ZoneId")}
 
 
-def listed_regions(cloud: str, index: Any) -> tuple[str, ...]:
+def parse_region_index(cloud: str, index: Any) -> tuple[str, ...]:
     """Return, from the price list's region_index.json, the regions that anyone can buy in, sorted.
 
     UnreadableError for another form.

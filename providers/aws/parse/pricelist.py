@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import date
 
 from pricing.book import PriceBook
-from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, Listed, PriceRows
+from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, OnDemandPrices, PriceRows
 from providers.errors import UnreadableError
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS public price list"
 NAMELESS_GPU = "the public price list does not say which accelerator it has"
@@ -47,14 +47,14 @@ _WANTED: Mapping[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class PriceList:
+class PublicPriceList:
     """The prices of the list; ``published`` is the list's own date, None where it has none."""
 
-    listed: Listed
+    listed: OnDemandPrices
     published: date | None
 
 
-def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook) -> PriceList:
+def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook) -> PublicPriceList:
     """Return prices of the machines that the book knows; a type with GPUs that it does not know is dropped.
 
     UnreadableError when the file is cut off or is not a price list: nothing of it is used.
@@ -78,8 +78,8 @@ def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook)
             _add(rows, name, row)
         elif row.get("GPU", "") not in ("", "NA", "0"):
             unknown.add(name)
-    rows.dropped.extend(Dropped(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
-    return PriceList(rows.resolve(len(lines)), _published(metadata))
+    rows.dropped.extend(DroppedRow(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
+    return PublicPriceList(rows.resolve(len(lines)), _published(metadata))
 
 
 def _add(rows: PriceRows, name: str, row: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pricing.money import UsdPerHour
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 NOT_ABOVE_ZERO = "the price is not above 0"
 NO_PRICE = "the price cannot be read"
@@ -26,11 +26,11 @@ def read_price(text: str) -> UsdPerHour | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class OnDemandPrices:
     """On-demand prices by instance type. ``lost`` names the types whose listed price could not be used."""
 
     prices: Mapping[str, UsdPerHour]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     lost: frozenset[str]
     rows_read: int
 
@@ -41,7 +41,7 @@ class PriceRows:
 
     region: str
     prices: dict[str, set[UsdPerHour]] = field(default_factory=dict)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedRow] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
 
     def add(self, instance_type: str, sku: str, usd_per_hour: str) -> None:
@@ -53,9 +53,9 @@ class PriceRows:
 
     def refuse(self, instance_type: str, sku: str, why: str) -> None:
         self.lost.add(instance_type)
-        self.dropped.append(Dropped(f"{self.region} {instance_type} on demand, SKU {sku}", why))
+        self.dropped.append(DroppedRow(f"{self.region} {instance_type} on demand, SKU {sku}", why))
 
-    def resolve(self, rows_read: int) -> Listed:
+    def resolve(self, rows_read: int) -> OnDemandPrices:
         """Return the prices: a type with two prices has neither; one whose only price was refused is lost."""
         resolved = {}
         for name, prices in self.prices.items():
@@ -64,5 +64,5 @@ class PriceRows:
             else:
                 shown = " and ".join(str(price) for price in sorted(prices))
                 self.lost.add(name)
-                self.dropped.append(Dropped(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
-        return Listed(resolved, tuple(self.dropped), frozenset(self.lost - set(resolved)), rows_read)
+                self.dropped.append(DroppedRow(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
+        return OnDemandPrices(resolved, tuple(self.dropped), frozenset(self.lost - set(resolved)), rows_read)

@@ -10,7 +10,7 @@ from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.prices import TWO_PRICES, read_price
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS EC2 DescribeSpotPriceHistory"
 UNREADABLE_ROW = "a row of the spot price history that cannot be read"
@@ -31,7 +31,7 @@ class SpotRows:
 
     points: tuple[PricePoint, ...]
     current: Mapping[tuple[str, str], UsdPerHour]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     whole: bool
 
 
@@ -44,7 +44,7 @@ def read_history(
     """
     prices: dict[_Key, str] = {}
     refused: dict[_Key, str] = {}
-    dropped: dict[Dropped, None] = {}
+    dropped: dict[DroppedRow, None] = {}
     for row in rows:
         name, text, at = row.get("InstanceType"), row.get("SpotPrice"), row.get("Timestamp")
         if name not in wanted:
@@ -52,9 +52,9 @@ def read_history(
         place = row.get("AvailabilityZone") or ""
         zone = row.get("AvailabilityZoneId") or zones.get(place)
         if not (name and text and at):
-            dropped[Dropped(f"{region} {place} {name}", UNREADABLE_ROW)] = None
+            dropped[DroppedRow(f"{region} {place} {name}", UNREADABLE_ROW)] = None
         elif zone is None:
-            dropped[Dropped(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
+            dropped[DroppedRow(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
         elif (first := prices.setdefault((zone, name, at), text)) != text and read_price(first) != read_price(text):
             refused[(zone, name, at)] = TWO_PRICES
     return _resolve(cloud, region, prices, refused, dropped, now)
@@ -65,7 +65,7 @@ def _resolve(
     region: str,
     prices: Mapping[_Key, str],
     refused: dict[_Key, str],
-    dropped: dict[Dropped, None],
+    dropped: dict[DroppedRow, None],
     now: datetime,
 ) -> SpotRows:
     read: dict[str, UsdPerHour | str] = {}  # The same few texts repeat, so each is parsed once.
@@ -87,7 +87,7 @@ def _resolve(
         if price is None:
             continue
         if at > now:
-            dropped[Dropped(f"{region} {zone} {name} at {written}", LATER_THAN_NOW)] = None
+            dropped[DroppedRow(f"{region} {zone} {name} at {written}", LATER_THAN_NOW)] = None
             continue
         points.append(
             PricePoint(
@@ -104,7 +104,7 @@ def _resolve(
             )
         )
     for (zone, name, written), why in refused.items():
-        dropped[Dropped(f"{region} {zone} {name} at {written}", why)] = None
+        dropped[DroppedRow(f"{region} {zone} {name} at {written}", why)] = None
     points.sort(key=lambda point: (point.at, point.zone or "", point.instance_type))
     return SpotRows(
         points=tuple(points),

@@ -8,7 +8,7 @@ from typing import Any
 
 from pricing.machines import Machine
 from pricing.places import Market
-from providers.protocol import StockHint, Wanted
+from providers.protocol import GangQuery, StockHint
 
 SCORE_SOURCE = "AWS EC2 GetSpotPlacementScores"
 BLOCK_SOURCE = "AWS EC2 DescribeCapacityBlockOfferings, blocks of 24 hours"
@@ -17,8 +17,8 @@ _HIGHEST_SCORE = 10
 SCORED_TYPES = 3
 
 
-def largest_gangs(
-    wanted: Iterable[Wanted], market: Market, everywhere: tuple[str, ...]
+def find_largest_gangs(
+    wanted: Iterable[GangQuery], market: Market, everywhere: tuple[str, ...]
 ) -> Mapping[tuple[str, str], int]:
     """Return, by instance type and region, the most machines that are wanted there.
 
@@ -35,7 +35,7 @@ def largest_gangs(
     return gangs
 
 
-def scored_together(instance_type: str, machines: Iterable[Machine]) -> tuple[str, ...]:
+def choose_scored_types(instance_type: str, machines: Iterable[Machine]) -> tuple[str, ...]:
     """Choose the instance types to ask one placement score for: the wanted type, then those most like it.
 
     Alike means, in this order: the same accelerator, the nearest accelerator memory in total, the same family, the
@@ -55,7 +55,7 @@ def scored_together(instance_type: str, machines: Iterable[Machine]) -> tuple[st
     return (instance_type, *(machine.instance_type for machine in alike))
 
 
-def score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[StockHint, ...]:
+def read_score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[StockHint, ...]:
     """Read GetSpotPlacementScores by zone: 1 to 10 becomes 0.1 to 1.0."""
     return tuple(
         StockHint(
@@ -72,7 +72,7 @@ def score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[
     )
 
 
-def block_hints(
+def read_block_hints(
     region: str, instance_type: str, rows: Iterable[Mapping[str, Any]], zones: Mapping[str, str]
 ) -> tuple[StockHint, ...]:
     """Return, from DescribeCapacityBlockOfferings, the most machines that one block of a zone holds."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pricing.machines import Machine
 from pricing.places import Market
 from providers.azure.parse.families import accelerator_of
-from providers.protocol import Held, Quota, QuotaUnit
+from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _REGIONAL: Mapping[str, tuple[Market | None, QuotaUnit]] = {
     "cores": (Market.ON_DEMAND, QuotaUnit.VCPUS),
@@ -39,12 +39,12 @@ def family_key(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def read_held(
+def read_reservations(
     cloud: str,
     group: Mapping[str, object],
     reservations: Iterable[object],
     view: Mapping[str, object],
-) -> tuple[Held, ...]:
+) -> tuple[CapacityReservation, ...]:
     """Return the reservations of a group that are for accelerators, with free machines by its instance view.
 
     A block's start and end are days in the API, taken at midnight UTC; others are open at both ends.
@@ -60,7 +60,7 @@ def read_held(
         capacity, taken = used[name][:2] if name in used else (None, 0)
         machines = capacity if capacity is not None else machines
         found.append(
-            Held(
+            CapacityReservation(
                 cloud=cloud,
                 name=f"{group.get('name')}/{name}",
                 region=_region(reservation.get("location") or group.get("location")),

@@ -71,7 +71,7 @@ def accelerator_of(instance_type: str) -> str | None:
     return _BY_VERSION.get((family, version), UNKNOWN) if not others else UNKNOWN
 
 
-def is_a_share(instance_type: str) -> bool:
+def is_accelerator_share(instance_type: str) -> bool:
     """Return whether the size has only a part of an accelerator, as the smaller NVads A10 and NCads A10 have."""
     match = _SIZE.fullmatch(instance_type)
     if match is None or accelerator_of(instance_type) != "A10":

@@ -12,7 +12,7 @@ _NAMES = ("upn", "unique_name", "preferred_username", "app_displayname", "appid"
 _LONGEST_NAME = 120
 
 
-def identity_in(token: str, subscription: str) -> str:
+def parse_identity(token: str, subscription: str) -> str:
     """Return the account and tenant that the token names, and the subscription; nothing else of the token."""
     claims = _claims(token)
     name = next((claims[key] for key in _NAMES if claims.get(key)), "")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.azure.parse.families import accelerator_of
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 NOT_AN_OBJECT = "not a price row"
 NO_SIZE = "names no machine type"
@@ -33,7 +33,7 @@ _DOUBTS = frozenset({NOT_AN_OBJECT, NO_SIZE, NOT_HOURLY, NOT_USD, NO_PRICE, ZERO
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Listed:
+class RetailPrice:
     """The price of an hour of a size in a market, and since when it holds."""
 
     instance_type: str
@@ -44,15 +44,15 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class PriceList:
+class RegionPrices:
     """A region's prices, sorted.
 
     ``doubtful`` names the markets in which a row could not be used, so that what is missing there may still be for
     sale.
     """
 
-    listed: tuple[Listed, ...]
-    dropped: tuple[Dropped, ...]
+    listed: tuple[RetailPrice, ...]
+    dropped: tuple[DroppedRow, ...]
     doubtful: frozenset[Market]
     rows_read: int
 
@@ -61,17 +61,17 @@ class _UnusableError(Exception):
     """A row cannot be used; the message is the reason for which it is dropped."""
 
 
-def read_prices(rows: Sequence[object], region: str, now: datetime) -> PriceList:
+def read_prices(rows: Sequence[object], region: str, now: datetime) -> RegionPrices:
     """Return prices of ``region`` in force at ``now``.
 
     Of the meters of a size the region's primary ones count where there are any; if they disagree there is no price.
     """
-    found: dict[tuple[str, Market], list[Listed]] = {}
-    dropped: list[Dropped] = []
+    found: dict[tuple[str, Market], list[RetailPrice]] = {}
+    dropped: list[DroppedRow] = []
     doubtful: set[Market] = set()
     for row in rows:
         if not isinstance(row, Mapping):
-            dropped.append(Dropped(region, NOT_AN_OBJECT))
+            dropped.append(DroppedRow(region, NOT_AN_OBJECT))
             doubtful |= {Market.ON_DEMAND, Market.SPOT}
             continue
         if not _is_relevant(row):
@@ -81,23 +81,25 @@ def read_prices(rows: Sequence[object], region: str, now: datetime) -> PriceList
             listed = _listed(row, region, market, now)
         except _UnusableError as reason:
             dropped.append(
-                Dropped(label(region, str(row.get("armSkuName") or row.get("meterId")), market), str(reason))
+                DroppedRow(
+                    format_row_label(region, str(row.get("armSkuName") or row.get("meterId")), market), str(reason)
+                )
             )
             doubtful |= {market} & _doubt(str(reason))
             continue
         found.setdefault((listed.instance_type, market), []).append(listed)
-    prices: list[Listed] = []
+    prices: list[RetailPrice] = []
     for (instance_type, market), meters in found.items():
         one = _agreed_price(meters)
         if one is None:
-            dropped.append(Dropped(label(region, instance_type, market), DISAGREE))
+            dropped.append(DroppedRow(format_row_label(region, instance_type, market), DISAGREE))
             doubtful.add(market)
         else:
             prices.append(one)
-    return PriceList(tuple(sorted(prices)), tuple(sorted(dropped)), frozenset(doubtful), len(rows))
+    return RegionPrices(tuple(sorted(prices)), tuple(sorted(dropped)), frozenset(doubtful), len(rows))
 
 
-def label(region: str, instance_type: str, market: Market | None = None) -> str:
+def format_row_label(region: str, instance_type: str, market: Market | None = None) -> str:
     """Return the name under which a dropped row is reported."""
     return " ".join(filter(None, (region, instance_type, market)))
 
@@ -132,7 +134,7 @@ def _market(row: Mapping[str, object]) -> Market:
     return Market.SPOT if "Spot" in words else Market.ON_DEMAND
 
 
-def _listed(row: Mapping[str, object], region: str, market: Market, now: datetime) -> Listed:
+def _listed(row: Mapping[str, object], region: str, market: Market, now: datetime) -> RetailPrice:
     size = _text(row, "armSkuName")
     _need(bool(size), NO_SIZE)
     _need(_text(row, "armRegionName") == region, OTHER_REGION)
@@ -143,7 +145,7 @@ def _listed(row: Mapping[str, object], region: str, market: Market, now: datetim
     ends = row.get("effectiveEndDate")
     _need(not ends or _moment(ends) > now, NO_LONGER)
     price = _price(row.get("retailPrice"))
-    return Listed(size, market, price, since, row.get("isPrimaryMeterRegion") is True)
+    return RetailPrice(size, market, price, since, row.get("isPrimaryMeterRegion") is True)
 
 
 def _need(condition: bool, why: str) -> None:
@@ -171,7 +173,7 @@ def _moment(value: object) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _agreed_price(meters: Iterable[Listed]) -> Listed | None:
+def _agreed_price(meters: Iterable[RetailPrice]) -> RetailPrice | None:
     """Return the one price of a size: that of the primary meters; None where they disagree."""
     meters = list(meters)
     chosen = [m for m in meters if m.primary] or meters

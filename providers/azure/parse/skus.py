@@ -11,14 +11,14 @@ from datetime import date
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
-from providers.azure.parse.families import accelerator_of, is_a_share
-from providers.protocol import Dropped
+from providers.azure.parse.families import accelerator_of, is_accelerator_share
+from providers.protocol import DroppedRow
 
 NOT_AN_OBJECT = "not a SKU row"
 UNREADABLE = "its number of accelerators, vCPUs or memory cannot be read"
 TWICE = "listed twice with different properties"
 RESTRICTED = "not available to this subscription"
-A_SHARE = "has only a part of an accelerator"
+ACCELERATOR_SHARE = "has only a part of an accelerator"
 UNKNOWN_ACCELERATOR = "its accelerator is not in the price book"
 
 _MIB_PER_GIB = 1024
@@ -51,7 +51,7 @@ class SkuList:
     """
 
     skus: Mapping[str, Sku]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     unclear: frozenset[str]
     rows_read: int
 
@@ -59,29 +59,29 @@ class SkuList:
 def read_skus(rows: Sequence[object], region: str) -> SkuList:
     """Return virtual machine sizes with accelerators in ``region``; everything else is ignored."""
     skus: dict[str, Sku] = {}
-    dropped: list[Dropped] = []
+    dropped: list[DroppedRow] = []
     unclear: set[str] = set()
     for row in rows:
         if not isinstance(row, Mapping):
-            dropped.append(Dropped(region, NOT_AN_OBJECT))
+            dropped.append(DroppedRow(region, NOT_AN_OBJECT))
             unclear.add("")
             continue
         name = row.get("name")
         if row.get("resourceType") != "virtualMachines" or not isinstance(name, str) or not _has_accelerators(name):
             continue
-        if is_a_share(name):
+        if is_accelerator_share(name):
             continue
         try:
             sku = _sku(row, name, region)
         except (AttributeError, KeyError, TypeError, ValueError):
-            dropped.append(Dropped(f"{region} {name}", UNREADABLE))
+            dropped.append(DroppedRow(f"{region} {name}", UNREADABLE))
             unclear.add(name)
             continue
         before = skus.get(name)
         if before is not None and replace(before, zones=(), restricted=False) != replace(
             sku, zones=(), restricted=False
         ):
-            dropped.append(Dropped(f"{region} {name}", TWICE))
+            dropped.append(DroppedRow(f"{region} {name}", TWICE))
             unclear.add(name)
         else:
             skus[name] = sku if before is None else _join_rows(before, sku)
@@ -90,7 +90,7 @@ def read_skus(rows: Sequence[object], region: str) -> SkuList:
     return SkuList(dict(sorted(skus.items())), tuple(sorted(dropped)), frozenset(unclear), len(rows))
 
 
-def machine_from(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine | None:
+def build_machine(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine | None:
     """Return the size as a machine; None when the book does not know its accelerator.
 
     The fabric is known where the API says RDMA, which on Azure is InfiniBand; link rates are not in the API.

@@ -46,7 +46,7 @@ def _form(text: str) -> str:
     return "SXM" if "SXM" in text or "HBM3" in text or "MEGA" in text else ""
 
 
-class Accelerators:
+class AcceleratorIndex:
     """The book's accelerators by model. Immutable once made."""
 
     def __init__(self, known: Iterable[Accelerator]) -> None:

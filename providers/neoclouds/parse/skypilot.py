@@ -15,16 +15,16 @@ from dataclasses import replace
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.neoclouds.parse.reading import (
+from providers.neoclouds.parse.catalogue_rows import (
     CELLS,
     FRACTION,
     NOT_ABOVE_ZERO,
-    Bad,
-    Cells,
-    Listing,
-    Reading,
+    BadRow,
+    CatalogueContent,
+    CatalogueListing,
+    CellParser,
     WrongCellError,
-    table,
+    read_table,
 )
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
@@ -40,19 +40,19 @@ _FEWEST_TO_TELL = 10
 _BARE_MEMORY_GIB = {"A100": 40.0, "V100": 16.0}
 
 
-def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
+def read_vms(lines: Iterable[str], machines: frozenset[str]) -> CatalogueContent:
     """Return the content of the catalogue; ``machines`` are names known to have accelerators.
 
     Machines without any are ignored. NotACatalogueError when it is no such table.
     """
-    columns, rows = table(lines, NEEDED)
-    reading = Reading()
+    columns, rows = read_table(lines, NEEDED)
+    reading = CatalogueContent()
     reader = _RowReader(columns)
     at_name, at_accelerator, at_region = (columns[c] for c in ("InstanceType", "AcceleratorName", "Region"))
     for line, row in rows:
         reading.rows += 1
         if len(row) != len(columns):
-            reading.bad.append(Bad(line, "", CELLS, "", ",".join(row)[:60], ""))
+            reading.bad.append(BadRow(line, "", CELLS, "", ",".join(row)[:60], ""))
             continue
         name, accelerator, region = row[at_name].strip(), row[at_accelerator].strip(), row[at_region].strip()
         if region:
@@ -69,7 +69,7 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
             found = reader.read(line, row)
         except WrongCellError as wrong:
             cell = row[columns[wrong.column]]
-            reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, region))
+            reading.bad.append(BadRow(line, wrong.column, str(wrong), cell, label, region))
             continue
         if isinstance(found, str):
             reading.leave_out(label, found, region)
@@ -83,11 +83,11 @@ class _RowReader:
     """Read rows of one table."""
 
     def __init__(self, columns: dict[str, int]) -> None:
-        self._cells = Cells()
+        self._cells = CellParser()
         self._needed = tuple(columns[name] for name in NEEDED)
         self._optional = tuple(columns.get(name, -1) for name in ("vCPUs", "MemoryGiB", "AvailabilityZone"))
 
-    def read(self, line: int, row: list[str]) -> list[Listing] | str:
+    def read(self, line: int, row: list[str]) -> list[CatalogueListing] | str:
         """Return one listing for each price of the row, or why there is none."""
         name, accelerator, count_text, on_demand, spot, region = (row[at].strip() for at in self._needed)
         vcpus, memory, zone = (row[at].strip() if at >= 0 else "" for at in self._optional)
@@ -107,7 +107,7 @@ class _RowReader:
         if not prices:
             return NOT_SOLD
         sold = [
-            Listing(
+            CatalogueListing(
                 line=line,
                 instance_type=name,
                 location=region,
@@ -126,9 +126,9 @@ class _RowReader:
         return sold or NOT_ABOVE_ZERO
 
 
-def _drop_repeated_spot(reading: Reading) -> list[Listing]:
+def _drop_repeated_spot(reading: CatalogueContent) -> list[CatalogueListing]:
     """Return the listings without a spot column that repeats the on-demand prices in all of ten rows or more."""
-    by_line: dict[int, list[Listing]] = {}
+    by_line: dict[int, list[CatalogueListing]] = {}
     for listing in reading.listings:
         by_line.setdefault(listing.line, []).append(listing)
     pairs = [row for row in by_line.values() if len(row) == 2]
@@ -139,13 +139,13 @@ def _drop_repeated_spot(reading: Reading) -> list[Listing]:
     return [listing for listing in reading.listings if listing.market is Market.ON_DEMAND]
 
 
-def _by_region(listings: list[Listing]) -> list[Listing]:
+def _by_region(listings: list[CatalogueListing]) -> list[CatalogueListing]:
     """Return on-demand prices that are equal in all zones of a region once, without a zone."""
     prices: dict[tuple[str, str], set[UsdPerHour]] = {}
     for listing in listings:
         if listing.market is Market.ON_DEMAND:
             prices.setdefault((listing.instance_type, listing.location), set()).add(listing.usd_per_hour)
-    listed: list[Listing] = []
+    listed: list[CatalogueListing] = []
     for listing in listings:
         place = (listing.instance_type, listing.location)
         if listing.market is not Market.ON_DEMAND or len(prices[place]) > 1:

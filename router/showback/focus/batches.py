@@ -12,7 +12,7 @@ from pricing.problems import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FeedLimits:
     """The most that is read of one file.
 
     ``ratio`` is unpacked bytes for each packed one, checked once ``ratio_from`` bytes are unpacked.
@@ -28,7 +28,7 @@ class Limits:
     batch_bytes: int = 1 << 25
 
 
-LIMITS = Limits()
+LIMITS = FeedLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Feed:
     floats: frozenset[str] = field(default_factory=frozenset)
 
 
-def checked_header(names: Sequence[str], path: PurePath, limits: Limits) -> tuple[str, ...]:
+def check_header(names: Sequence[str], path: PurePath, limits: FeedLimits) -> tuple[str, ...]:
     """Return the names, if they can be a header; InvalidInputError otherwise."""
     repeated = sorted({name for name in names if names.count(name) > 1}) if len(names) <= limits.columns else []
     if len(names) > limits.columns:

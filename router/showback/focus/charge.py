@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
 
-from router.showback.focus.columns import Column, Kind
+from router.showback.focus.columns import FocusColumn, FocusColumnKind
 from router.showback.focus.texts import Json
 from router.showback.focus.versions import NEWEST, written_columns
 
@@ -114,14 +114,14 @@ _COLUMNS = written_columns(NEWEST)
 _VALUES = attrgetter(*(column.field for column in _COLUMNS))
 
 
-def _fault(column: Column, value: object) -> str | None:
-    if column.kind is Kind.DECIMAL:
+def _fault(column: FocusColumn, value: object) -> str | None:
+    if column.kind is FocusColumnKind.DECIMAL:
         valid = isinstance(value, Decimal) and value.is_finite()
         return None if valid else f"is not a finite Decimal: {value!r}"
-    if column.kind is Kind.MOMENT:
+    if column.kind is FocusColumnKind.MOMENT:
         valid = isinstance(value, datetime) and value.utcoffset() == timedelta(0)
         return None if valid else f"is not a moment in UTC: {value!r}"
-    if column.kind is Kind.JSON:
+    if column.kind is FocusColumnKind.JSON:
         return None if isinstance(value, Mapping) else f"is not a mapping: {value!r}"
     if not isinstance(value, str):
         return f"is not text: {value!r}"

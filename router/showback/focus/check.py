@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from router.showback.focus.batches import LIMITS, Limits
-from router.showback.focus.counts import Finding, Tally
+from router.showback.focus.batches import LIMITS, FeedLimits
+from router.showback.focus.counts import FindingTally, FocusFinding
 from router.showback.focus.feed import open_feed
-from router.showback.focus.survey import recognised, survey
+from router.showback.focus.survey import recognise_layout, survey_feed
 
 # The most findings listed of each rule in each column; the others are counted.
-KEPT = 20
+MAX_FINDINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class FocusCheck:
     """The result of a check.
 
     ``findings`` are in the order of rows, the file's own first; ``counts`` is how many there are by rule and column.
@@ -26,7 +26,7 @@ class Checked:
     form: str
     version: str
     rows: int
-    findings: tuple[Finding, ...]
+    findings: tuple[FocusFinding, ...]
     counts: dict[tuple[str, str], int]
 
     @property
@@ -36,17 +36,17 @@ class Checked:
 
 
 def check_file(
-    path: Path, closed_until: datetime | None = None, *, keep: int = KEPT, limits: Limits = LIMITS
-) -> Checked:
+    path: Path, closed_until: datetime | None = None, *, keep: int = MAX_FINDINGS, limits: FeedLimits = LIMITS
+) -> FocusCheck:
     """Check the file in one pass, a batch at a time.
 
     ``closed_until``: corrections from then on are wrong. InvalidInputError for a file that is no FOCUS Cost and Usage
     at all.
     """
-    tally, rows = Tally(keep), 0
+    tally, rows = FindingTally(keep), 0
     with open_feed(path, limits) as feed:
-        opened = recognised(feed, str(path))
-        for batch, _ in survey(feed, opened, tally, closed_until):
+        opened = recognise_layout(feed, str(path))
+        for batch, _ in survey_feed(feed, opened, tally, closed_until):
             rows += batch.rows
     findings = sorted(tally.findings, key=lambda each: each.row or 0)
-    return Checked(path.name, feed.form, opened.version, rows, tuple(findings), tally.counts)
+    return FocusCheck(path.name, feed.form, opened.version, rows, tuple(findings), tally.counts)

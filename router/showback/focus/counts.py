@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from router.showback.focus.batches import Batch
-from router.showback.focus.rules import RULES, Mark
+from router.showback.focus.rules import RULES, RuleViolation
 
 _SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FocusFinding:
     """One rule that is broken in one column.
 
     ``row`` counts from 1, ``line`` is that of a text file. ``value`` is the cell's text, short and without control
@@ -43,19 +43,19 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Tally:
+class FindingTally:
     """Counts by rule and column; of each pair the first ``keep`` findings are listed."""
 
     keep: int
     counts: dict[tuple[str, str], int] = field(default_factory=dict)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[FocusFinding] = field(default_factory=list)
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: FocusFinding) -> None:
         """Add one finding."""
         if self._count(finding.rule, finding.column, 1) > 0:
             self.findings.append(finding)
 
-    def add_mark(self, mark: Mark, batch: Batch, sources: Mapping[str, str]) -> None:
+    def add_mark(self, mark: RuleViolation, batch: Batch, sources: Mapping[str, str]) -> None:
         """Add all rows of a violation.
 
         ``sources`` gives a column of the newest version the name that the file has for it.
@@ -66,7 +66,7 @@ class Tally:
             text = batch.columns[column][index].as_py() if column in batch.columns else None
             line = batch.lines[index] if batch.lines is not None else None
             self.findings.append(
-                Finding(mark.rule, column, batch.first + index, line, "" if text is None else shown(text))
+                FocusFinding(mark.rule, column, batch.first + index, line, "" if text is None else quote_cell(text))
             )
 
     def _count(self, rule: str, column: str, more: int) -> int:
@@ -75,6 +75,6 @@ class Tally:
         return self.keep - before
 
 
-def shown(text: str) -> str:
+def quote_cell(text: str) -> str:
     """Return the text in quotes, cut to 60 characters, and with nothing in it that a terminal would obey."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import Batch, Feed, Limits, checked_header
+from router.showback.focus.batches import Batch, Feed, FeedLimits, check_header
 
 
 @contextmanager
-def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> Iterator[Feed]:
+def csv_feed(path: Path, stream: IO[bytes], limits: FeedLimits, *, packed: bool) -> Iterator[Feed]:
     """Yield the feed of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
     unpacked: Any = gzip.GzipFile(fileobj=stream) if packed else stream
     with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as text:
@@ -28,14 +28,14 @@ def csv_feed(path: Path, stream: IO[bytes], limits: Limits, *, packed: bool) -> 
         first = next(rows, None)
         if first is None:
             raise InvalidInputError.single("is empty", where=str(path))
-        header = checked_header(first, path, limits)
+        header = check_header(first, path, limits)
         yield Feed(path.name, "csv.gz" if packed else "csv", header, _batches(header, rows, lines, limits))
 
 
 class _Lines:
     """Iterate the lines of a text, refusing a line, or a whole, that is beyond the limits."""
 
-    def __init__(self, path: Path, text: io.TextIOWrapper, raw: IO[bytes], limits: Limits, *, packed: bool) -> None:
+    def __init__(self, path: Path, text: io.TextIOWrapper, raw: IO[bytes], limits: FeedLimits, *, packed: bool) -> None:
         self.path, self.number, self.read = path, 0, 0
         self._text, self._raw, self._limits, self._packed = text, raw, limits, packed
 
@@ -79,7 +79,7 @@ def _rows(lines: _Lines) -> Iterator[list[str]]:
             yield row
 
 
-def _batches(header: tuple[str, ...], rows: Iterator[list[str]], lines: _Lines, limits: Limits) -> Iterator[Batch]:
+def _batches(header: tuple[str, ...], rows: Iterator[list[str]], lines: _Lines, limits: FeedLimits) -> Iterator[Batch]:
     first, waiting, ends, start = 1, [], [], lines.read
     for row in rows:
         if len(row) != len(header):

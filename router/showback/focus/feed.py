@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import LIMITS, Feed, Limits
+from router.showback.focus.batches import LIMITS, Feed, FeedLimits
 from router.showback.focus.csv_feed import csv_feed
 from router.showback.focus.parquet_feed import parquet_feed
 
@@ -22,7 +22,7 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @contextmanager
-def open_feed(path: Path, limits: Limits = LIMITS) -> Iterator[Feed]:
+def open_feed(path: Path, limits: FeedLimits = LIMITS) -> Iterator[Feed]:
     """Open a file as a feed.
 
     InvalidInputError, also while the batches are read: no such file, no regular file, a form that is not read, damaged,

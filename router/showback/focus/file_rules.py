@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from router.showback.focus.batches import Batch
-from router.showback.focus.counts import Finding, shown
+from router.showback.focus.counts import FocusFinding, quote_cell
 from router.showback.focus.texts import read_json
-from router.showback.focus.typed_rows import Typed, indices
+from router.showback.focus.typed_rows import TypedBatch, true_indices
 
 # One resource may be billed for one moment by several meters, at several prices, and partly by a commitment.
 _METER = (
@@ -53,7 +53,7 @@ _ORIGIN = (
 _BY_TIME = "(?i)(second|minute|hour|day|week|month|year)s?$"
 
 
-class Overlaps:
+class OverlapCheck:
     """Find usage of one resource, on one meter and price, that is billed twice for a moment.
 
     Only usage metered by time is checked: two transfers may well run at once.
@@ -62,7 +62,7 @@ class Overlaps:
     def __init__(self) -> None:
         self._seen: list[pd.DataFrame] = []
 
-    def add(self, batch: Batch, rows: Typed) -> None:
+    def add(self, batch: Batch, rows: TypedBatch) -> None:
         """Add the rows of a batch. Corrections and parts of a split charge may share a moment."""
         start, end = rows.column("ChargePeriodStart"), rows.column("ChargePeriodEnd")
         metered = pc.and_(pc.equal(rows.column("ChargeCategory"), "Usage"), pc.less(start, end))
@@ -70,7 +70,7 @@ class Overlaps:
             metered = pc.and_(metered, pc.is_null(rows.column(name)))
         by_time = pc.match_substring_regex(rows.column("PricingUnit"), _BY_TIME)
         metered = pc.and_(metered, pc.fill_null(by_time, True))
-        at = indices(pc.and_(metered, rows.column("ResourceId").is_valid()))
+        at = true_indices(pc.and_(metered, rows.column("ResourceId").is_valid()))
         if not len(at):
             return
         where = pa.array(at)
@@ -89,7 +89,7 @@ class Overlaps:
             )
         )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FocusFinding]:
         """Yield a finding for each row that begins before an earlier one of its meter has ended."""
         if not self._seen:
             return
@@ -99,7 +99,7 @@ class Overlaps:
         end_before = longest.shift().where(usage["key"] == usage["key"].shift())
         overlapping = usage.assign(other=blocking_row)[usage["start"] < end_before].sort_values("row")
         for row, line, other in zip(overlapping["row"], overlapping["line"], overlapping["other"], strict=True):
-            yield Finding("overlap", "ResourceId", int(row), int(line) or None, f"row {int(other)}")
+            yield FocusFinding("overlap", "ResourceId", int(row), int(line) or None, f"row {int(other)}")
 
 
 _WIDE = Context(prec=100)
@@ -116,7 +116,7 @@ class _Split:
     whole: bool = True
 
 
-class Splits:
+class SplitCheck:
     """Sum the ratios and the costs of split charges, by what they were split from.
 
     That is x_SplitOriginId or, where a file has none, what the parts share.
@@ -125,10 +125,10 @@ class Splits:
     def __init__(self) -> None:
         self._groups: dict[tuple[Any, ...], _Split] = {}
 
-    def add(self, batch: Batch, rows: Typed) -> None:
+    def add(self, batch: Batch, rows: TypedBatch) -> None:
         """Add the parts among the rows of a batch; corrections, which have ratios of their own, are left out."""
         part = pc.and_(rows.column("AllocatedMethodId").is_valid(), pc.is_null(rows.column("ChargeClass")))
-        at = indices(part)
+        at = true_indices(part)
         if not len(at):
             return
         where = pa.array(at)
@@ -143,7 +143,7 @@ class Splits:
             if group is None:
                 line = None if batch.lines is None else batch.lines[index]
                 resource = keys[_ORIGIN.index("ResourceId")][i]
-                group = self._groups[key] = _Split(shown(names[i] or resource or ""), batch.first + index, line)
+                group = self._groups[key] = _Split(quote_cell(names[i] or resource or ""), batch.first + index, line)
             ratio = _ratio(ratios[i])
             group.whole = group.whole and ratio is not None and costs[i] is not None
             # The usual context of decimals keeps 28 digits, of which 24 are behind the point.
@@ -151,16 +151,16 @@ class Splits:
             group.cost = _WIDE.add(group.cost, costs[i] or 0)
             group.origin = origins[i] if group.origin is None else group.origin
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[FocusFinding]:
         """Yield a finding at the first part of each charge whose parts are not the whole.
 
         Where a part is incomplete, another rule reports it.
         """
         for group in self._groups.values():
             if group.whole and group.ratio != 1:
-                yield Finding("split-ratio", "AllocatedMethodDetails", group.row, group.line, group.name)
+                yield FocusFinding("split-ratio", "AllocatedMethodDetails", group.row, group.line, group.name)
             if group.whole and group.origin is not None and group.cost != group.origin:
-                yield Finding("split-sum", "BilledCost", group.row, group.line, group.name)
+                yield FocusFinding("split-sum", "BilledCost", group.row, group.line, group.name)
 
 
 def _ratio(text: str | None) -> Decimal | None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import Batch, Feed, Limits, checked_header
+from router.showback.focus.batches import Batch, Feed, FeedLimits, check_header
 from router.showback.focus.texts import json_text
 
 # Limits of the footer, which is read before anything is known of the file.
@@ -20,7 +20,7 @@ _FOOTER_TEXT = 1 << 26
 _FOOTER_LIST = 1 << 22
 
 
-def parquet_feed(path: Path, stream: IO[bytes], limits: Limits) -> Feed:
+def parquet_feed(path: Path, stream: IO[bytes], limits: FeedLimits) -> Feed:
     """Return the feed of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
     options: dict[str, Any] = {
         "thrift_string_size_limit": _FOOTER_TEXT,
@@ -30,7 +30,7 @@ def parquet_feed(path: Path, stream: IO[bytes], limits: Limits) -> Feed:
     try:
         plain = pq.ParquetFile(stream, **options)
         schema, footer = plain.schema_arrow, plain.metadata
-        header = checked_header(schema.names, path, limits)
+        header = check_header(schema.names, path, limits)
         unpacked = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
         if footer.num_rows > limits.rows or unpacked > limits.bytes:
             raise _refused(path, f"says it has {footer.num_rows:,} rows and {unpacked:,} bytes: more than is read")
@@ -45,7 +45,7 @@ def parquet_feed(path: Path, stream: IO[bytes], limits: Limits) -> Feed:
     return Feed(path.name, "parquet", header, _batches(path, file, limits), floats)
 
 
-def _batches(path: Path, file: pq.ParquetFile, limits: Limits) -> Iterator[Batch]:
+def _batches(path: Path, file: pq.ParquetFile, limits: FeedLimits) -> Iterator[Batch]:
     first = 1
     try:
         for record in file.iter_batches(batch_size=limits.batch_rows):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from router.showback.focus import words
 from router.showback.focus.columns import COSTS, UNIT_OF
-from router.showback.focus.rules import Mark
+from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import read_json
-from router.showback.focus.typed_rows import Typed
+from router.showback.focus.typed_rows import TypedBatch
 
 # Of a cost (at least of 1): the tolerance of the official validator, for prices on a bill are rounded.
 _TOLERANCE = Decimal("1e-9")
@@ -30,7 +30,7 @@ _CHILDREN = pa.array(list(words.CATEGORY_OF))
 Mask = NDArray[np.bool_]
 
 
-def row_marks(rows: Typed, closed_until: datetime | None) -> Iterator[Mark]:
+def find_row_violations(rows: TypedBatch, closed_until: datetime | None) -> Iterator[RuleViolation]:
     """Yield the violations of all rules below, columns by their name in the newest version.
 
     ``closed_until`` is the end of the closed periods; None where it is not known, and corrections are not checked.
@@ -38,16 +38,16 @@ def row_marks(rows: Typed, closed_until: datetime | None) -> Iterator[Mark]:
     for rule in _RULES:
         for name, column, mask in rule(rows):
             if mask.any():
-                yield Mark(name, column, np.flatnonzero(mask))
+                yield RuleViolation(name, column, np.flatnonzero(mask))
     if closed_until is not None:
         late = _is_one_of(rows, "ChargeClass", "Correction") & _to_mask(
             pc.greater_equal(rows.column("ChargePeriodStart"), closed_until)
         )
         if late.any():
-            yield Mark("open-correction", "ChargeClass", np.flatnonzero(late))
+            yield RuleViolation("open-correction", "ChargeClass", np.flatnonzero(late))
 
 
-Marked = Iterator[tuple[str, str, Mask]]
+RuleMasks = Iterator[tuple[str, str, Mask]]
 
 
 def _to_mask(mask: pa.Array) -> Mask:
@@ -55,19 +55,19 @@ def _to_mask(mask: pa.Array) -> Mask:
     return filled
 
 
-def _is_given(rows: Typed, name: str) -> Mask:
+def _is_given(rows: TypedBatch, name: str) -> Mask:
     return _to_mask(rows.column(name).is_valid())
 
 
-def _is_one_of(rows: Typed, name: str, *known: str) -> Mask:
+def _is_one_of(rows: TypedBatch, name: str, *known: str) -> Mask:
     return _to_mask(pc.is_in(rows.column(name), pa.array(known)))
 
 
-def _correction(rows: Typed) -> Mask:
+def _correction(rows: TypedBatch) -> Mask:
     return _is_one_of(rows, "ChargeClass", "Correction")
 
 
-def _products(rows: Typed) -> Marked:
+def _products(rows: TypedBatch) -> RuleMasks:
     quantity = rows.column("PricingQuantity")
     for rule, cost_name, price_name in _PRODUCTS:
         cost, price = rows.column(cost_name), rows.column(price_name)
@@ -92,14 +92,14 @@ def _floats(amounts: pa.Array) -> NDArray[np.float64]:
     return filled
 
 
-def _prices_missing(rows: Typed) -> Marked:
+def _prices_missing(rows: TypedBatch) -> RuleMasks:
     priced = _is_given(rows, "SkuPriceId") & ~_correction(rows) & ~_is_one_of(rows, "ChargeCategory", "Tax")
     for name in ("ListUnitPrice", "ContractedUnitPrice"):
         if name in rows.columns:
             yield "price-missing", name, priced & ~_is_given(rows, name)
 
 
-def _pairs(rows: Typed) -> Marked:
+def _pairs(rows: TypedBatch) -> RuleMasks:
     for quantity, unit in UNIT_OF.items():
         has_quantity, has_unit = _is_given(rows, quantity), _is_given(rows, unit)
         yield "unit-alone", unit, has_unit & ~has_quantity
@@ -107,23 +107,23 @@ def _pairs(rows: Typed) -> Marked:
             yield "quantity-alone", quantity, has_quantity & ~has_unit
 
 
-def _sku_details(rows: Typed) -> Marked:
+def _sku_details(rows: TypedBatch) -> RuleMasks:
     yield "sku-details", "SkuPriceDetails", _is_given(rows, "SkuPriceDetails") & ~_is_given(rows, "SkuPriceId")
     yield "sku-meter", "SkuMeter", _is_given(rows, "SkuMeter") & ~_is_given(rows, "SkuId")
 
 
-def _subcategories(rows: Typed) -> Marked:
+def _subcategories(rows: TypedBatch) -> RuleMasks:
     parents = _PARENTS.take(pc.index_in(rows.column("ServiceSubcategory"), _CHILDREN))
     yield "subcategory", "ServiceSubcategory", _to_mask(pc.not_equal(parents, rows.column("ServiceCategory")))
 
 
-def _taxes(rows: Typed) -> Marked:
+def _taxes(rows: TypedBatch) -> RuleMasks:
     tax = _is_one_of(rows, "ChargeCategory", "Tax")
     for name in _TAXLESS if tax.any() else ():
         yield "tax-price", name, tax & _is_given(rows, name)
 
 
-def _equal_costs(rows: Typed) -> Marked:
+def _equal_costs(rows: TypedBatch) -> RuleMasks:
     """Yield costs that differ.
 
     A tax may be computed on list prices too, so that only its effective cost is compared.
@@ -139,17 +139,17 @@ def _equal_costs(rows: Typed) -> Marked:
             yield "costs-differ", name, concerned & _to_mask(pc.not_equal(rows.column(name), rows.column(COSTS[0])))
 
 
-def _purchases(rows: Typed) -> Marked:
+def _purchases(rows: TypedBatch) -> RuleMasks:
     wrong = _is_one_of(rows, "ChargeCategory", "Purchase") & _is_one_of(rows, "ChargeFrequency", "Usage-Based")
     yield "purchase-frequency", "ChargeFrequency", wrong
 
 
-def _statuses(rows: Typed) -> Marked:
+def _statuses(rows: TypedBatch) -> RuleMasks:
     for status, identity in _STATUS_OF.items():
         yield "status-alone", status, _is_given(rows, status) & ~_is_given(rows, identity)
 
 
-def _periods(rows: Typed) -> Marked:
+def _periods(rows: TypedBatch) -> RuleMasks:
     start, end = rows.column("ChargePeriodStart"), rows.column("ChargePeriodEnd")
     opens, closes = rows.column("BillingPeriodStart"), rows.column("BillingPeriodEnd")
     yield "charge-period", "ChargePeriodEnd", _to_mask(pc.less_equal(end, start))
@@ -160,7 +160,7 @@ def _periods(rows: Typed) -> Marked:
     yield "outside-period", "ChargePeriodEnd", inside & _to_mask(pc.greater(end, closes))
 
 
-def _split_parts(rows: Typed) -> Marked:
+def _split_parts(rows: TypedBatch) -> RuleMasks:
     split = _is_given(rows, "AllocatedMethodId") | _is_given(rows, "AllocatedResourceId")
     if not split.any():
         return
@@ -180,7 +180,7 @@ def _covers(allocated: str | None, tags: str) -> bool:
         return True  # Not JSON, or not flat: another rule reports that.
 
 
-_RULES: tuple[Callable[[Typed], Marked], ...] = (
+_RULES: tuple[Callable[[TypedBatch], RuleMasks], ...] = (
     _products,
     _prices_missing,
     _pairs,

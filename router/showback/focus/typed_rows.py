@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from router.showback.focus import words
 from router.showback.focus.arrow_types import MOMENT, arrow_type
 from router.showback.focus.batches import Batch
-from router.showback.focus.columns import BY_NAME, Column, Kind
-from router.showback.focus.rules import Mark
+from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
+from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, read_json
 
@@ -33,16 +33,16 @@ _FREE_TEXT = frozenset({"ChargeDescription"})
 _LENIENT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(E[+-]?\d{1,3})?\s*", re.ASCII | re.IGNORECASE)
 _WIDE = Context(prec=200)
 _CACHED = 1 << 16
-Found = tuple[pa.Array, list[Mark]]
+TypedColumn = tuple[pa.Array, list[RuleViolation]]
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
+class TypedBatch:
     """A batch with types: ``columns`` by the name in the newest version; ``marks`` by the name in the file."""
 
     rows: int
     columns: Mapping[str, pa.Array]
-    marks: tuple[Mark, ...]
+    marks: tuple[RuleViolation, ...]
 
     def column(self, name: str) -> pa.Array:
         """Return the column; nulls where the file has no such column."""
@@ -50,7 +50,7 @@ class Typed:
         return pa.nulls(self.rows, arrow_type(BY_NAME[name])) if column is None else column
 
 
-def typed(batch: Batch, sources: Mapping[str, str]) -> Typed:
+def convert_batch(batch: Batch, sources: Mapping[str, str]) -> TypedBatch:
     """Convert a batch.
 
     ``sources`` names, for each column of the newest version, the column of the batch that fills it.
@@ -63,26 +63,26 @@ def typed(batch: Batch, sources: Mapping[str, str]) -> Typed:
         marks += [*word_marks, *cell_marks]
         if not delivered.nullable and text.null_count:
             marks.append(_mark("null", source, pc.is_null(text)))
-    return Typed(batch.rows, columns, tuple(marks))
+    return TypedBatch(batch.rows, columns, tuple(marks))
 
 
-def indices(mask: pa.Array) -> NDArray[np.intp]:
+def true_indices(mask: pa.Array) -> NDArray[np.intp]:
     """Return the indices where a mask is true; null is not."""
     return np.flatnonzero(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False))
 
 
-def _mark(rule: str, column: str, mask: pa.Array) -> Mark:
-    return Mark(rule, column, indices(mask))
+def _mark(rule: str, column: str, mask: pa.Array) -> RuleViolation:
+    return RuleViolation(rule, column, true_indices(mask))
 
 
-def _nonempty(*marks: Mark) -> list[Mark]:
+def _nonempty(*marks: RuleViolation) -> list[RuleViolation]:
     return [mark for mark in marks if len(mark.rows)]
 
 
-def _blank_words(text: pa.StringArray, column: Column) -> Found:
+def _blank_words(text: pa.StringArray, column: FocusColumn) -> TypedColumn:
     marks = []
     groups = [("null-word", NULL_WORDS)]
-    if column.kind is Kind.TEXT and column.name not in _FREE_TEXT:
+    if column.kind is FocusColumnKind.TEXT and column.name not in _FREE_TEXT:
         groups.append(("missing-word", MISSING_WORDS))
     for rule, known in groups:
         mask = pc.is_in(text, pa.array(known))
@@ -92,12 +92,14 @@ def _blank_words(text: pa.StringArray, column: Column) -> Found:
     return text, marks
 
 
-def _as_text(text: pa.StringArray, column: Column, target: Column) -> Found:  # noqa: ARG001
+def _as_text(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
     return text, []
 
 
-def _word_reader(rule: str, is_bad: Callable[[str, Column], bool]) -> Callable[[pa.StringArray, Column, Column], Found]:
-    def read(text: pa.StringArray, column: Column, target: Column) -> Found:  # noqa: ARG001
+def _word_reader(
+    rule: str, is_bad: Callable[[str, FocusColumn], bool]
+) -> Callable[[pa.StringArray, FocusColumn, FocusColumn], TypedColumn]:
+    def read(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
         refused = [each for each in _distinct(text) if is_bad(each, column)]
         return text, _nonempty(
             _mark(rule, column.name, pc.is_in(text, pa.array(refused, pa.string())))
@@ -110,7 +112,7 @@ def _distinct(text: pa.StringArray) -> Iterator[str]:
     return (each for each in pc.unique(text).to_pylist() if each is not None)
 
 
-def _as_json(text: pa.StringArray, column: Column, target: Column) -> Found:  # noqa: ARG001
+def _as_json(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
     faults = {each: _json_fault(each, column.name) for each in _distinct(text)}
     marks = []
     for rule in ("json", "json-key"):
@@ -144,7 +146,7 @@ def _has_own_keys(content: Mapping[str, object], known: frozenset[str]) -> bool:
     return any(key not in known and not key.startswith("x_") for key in content)
 
 
-def _as_decimal(text: pa.StringArray, column: Column, target: Column) -> Found:
+def _as_decimal(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:
     kind = arrow_type(target)
     strict = pc.match_substring_regex(text, f"^{NUMBER}$")
     marks = _nonempty(_mark("number", column.name, pc.invert(strict)))
@@ -158,11 +160,11 @@ def _as_decimal(text: pa.StringArray, column: Column, target: Column) -> Found:
     amounts = pa.array([each[0] if each else None for each in parsed], kind)
     for rule in ("rounded", "unreadable"):
         rows = np.flatnonzero([each is not None and each[1] == rule for each in parsed])
-        marks += _nonempty(Mark(rule, column.name, rows))
+        marks += _nonempty(RuleViolation(rule, column.name, rows))
     return amounts, [*marks, *_prices(amounts, column)]
 
 
-def _prices(amounts: pa.Array, column: Column) -> list[Mark]:
+def _prices(amounts: pa.Array, column: FocusColumn) -> list[RuleViolation]:
     if column.negative or amounts.null_count == len(amounts):
         return []
     return _nonempty(_mark("negative-price", column.name, pc.less(amounts, pa.scalar(Decimal(0), amounts.type))))
@@ -181,7 +183,7 @@ def _amount(text: str, places: int, digits: int) -> tuple[Decimal | None, str]:
         return stored, "" if stored == value else "rounded"
 
 
-def _as_moment(text: pa.StringArray, column: Column, target: Column) -> Found:  # noqa: ARG001
+def _as_moment(text: pa.StringArray, column: FocusColumn, target: FocusColumn) -> TypedColumn:  # noqa: ARG001
     encoded = text.dictionary_encode()
     moments = [_read_moment(each) for each in encoded.dictionary.to_pylist()]
     column_of_moments = pa.array([moment for moment, _ in moments], MOMENT).take(encoded.indices)
@@ -203,15 +205,15 @@ def _read_moment(text: str) -> tuple[datetime | None, str]:
     return moment, "" if re.fullmatch(MOMENT_PATTERN, text, re.ASCII) else "time"
 
 
-def _is_no_unit(text: str, column: Column) -> bool:  # noqa: ARG001
+def _is_no_unit(text: str, column: FocusColumn) -> bool:  # noqa: ARG001
     return text != text.strip() or _LENIENT.fullmatch(text) is not None
 
 
-_READERS: dict[Kind, Callable[[pa.StringArray, Column, Column], Found]] = {
-    Kind.DECIMAL: _as_decimal,
-    Kind.MOMENT: _as_moment,
-    Kind.JSON: _as_json,
-    Kind.WORD: _word_reader("word", lambda text, column: text not in column.words),
-    Kind.CURRENCY: _word_reader("currency", lambda text, _: text not in words.CURRENCIES),
-    Kind.UNIT: _word_reader("unit", _is_no_unit),
+_READERS: dict[FocusColumnKind, Callable[[pa.StringArray, FocusColumn, FocusColumn], TypedColumn]] = {
+    FocusColumnKind.DECIMAL: _as_decimal,
+    FocusColumnKind.MOMENT: _as_moment,
+    FocusColumnKind.JSON: _as_json,
+    FocusColumnKind.WORD: _word_reader("word", lambda text, column: text not in column.words),
+    FocusColumnKind.CURRENCY: _word_reader("currency", lambda text, _: text not in words.CURRENCIES),
+    FocusColumnKind.UNIT: _word_reader("unit", _is_no_unit),
 }

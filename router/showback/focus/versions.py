@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Column
+from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, FocusColumn
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NEWEST = "1.4"
 # Versions that are written: the newest, and the one that most tools and the official validator read.
-WRITTEN = ("1.2", NEWEST)
-RENAMED = {"ProviderName": "ServiceProviderName", "PublisherName": "HostProviderName"}
+WRITTEN_VERSIONS = ("1.2", NEWEST)
+RENAMED_COLUMNS = {"ProviderName": "ServiceProviderName", "PublisherName": "HostProviderName"}
 
 # Without these a file is not Cost and Usage; no other FOCUS data set has them.
 _REQUIRED = frozenset({"BilledCost", "EffectiveCost", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"})
@@ -27,7 +27,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 @cache
-def columns_of(version: str) -> tuple[Column, ...]:
+def columns_of(version: str) -> tuple[FocusColumn, ...]:
     """Return the columns of FOCUS ``version`` in their written order; KeyError for an unknown version."""
     if version not in VERSIONS:
         raise KeyError(version)
@@ -40,12 +40,12 @@ def columns_of(version: str) -> tuple[Column, ...]:
 
 
 @cache
-def written_columns(version: str) -> tuple[Column, ...]:
+def written_columns(version: str) -> tuple[FocusColumn, ...]:
     """Return the columns of a file of ours of that version: all columns of FOCUS, then ours."""
     return (*columns_of(version), *OWN_COLUMNS)
 
 
-def detect(header: Collection[str]) -> str | None:
+def detect_version(header: Collection[str]) -> str | None:
     """Return the oldest version that has the newest FOCUS column of a header; None for no Cost and Usage file.
 
     A header without ProviderName and PublisherName that has what replaced them is 1.4, even with no column that is new
@@ -56,14 +56,14 @@ def detect(header: Collection[str]) -> str | None:
         return None
     known = [column for column in FOCUS_COLUMNS if column.name in names and column.removed is None]
     version = max((column.since for column in known), key=_number)
-    return NEWEST if version == "1.3" and not names & RENAMED.keys() else version
+    return NEWEST if version == "1.3" and not names & RENAMED_COLUMNS.keys() else version
 
 
-def sources(header: Collection[str]) -> dict[str, str]:
+def match_columns(header: Collection[str]) -> dict[str, str]:
     """Map each column of the newest version, and ours, that a header can fill to the column of the header."""
     names = frozenset(header)
     filled = {column.name: column.name for column in written_columns(NEWEST) if column.name in names}
-    for old, new in RENAMED.items():
+    for old, new in RENAMED_COLUMNS.items():
         if old in names:
             filled.setdefault(new, old)
     return filled

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from router.showback.focus.arrow_types import arrow_schema
-from router.showback.focus.cells import cells, header, values
+from router.showback.focus.cells import cell_texts, cell_values, header_names
 from router.showback.focus.charge import Charge
 from router.showback.focus.versions import NEWEST, written_columns
 
@@ -27,7 +27,7 @@ _ROWS_AT_ONCE = 16_384
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a stream beside ``path`` that replaces it, synced, when the block succeeds, and is removed otherwise."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -47,14 +47,14 @@ def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> i
     ValueError for a charge that it cannot hold; no file is left then.
     """
     count = 0
-    with whole_file(path) as stream:
+    with replace_file(path) as stream:
         text = _Encoded(stream)
         writer = csv.writer(text, lineterminator="\n")
         # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
         quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
-        writer.writerow(header(version))
+        writer.writerow(header_names(version))
         for charge in charges:
-            row = cells(charge, version)
+            row = cell_texts(charge, version)
             (quoting_writer if any("\r" in cell for cell in row) else writer).writerow(row)
             count += 1
     return count
@@ -67,9 +67,9 @@ def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) 
     ValueError for an amount with more digits than fit; no file is left then.
     """
     schema, count = arrow_schema(written_columns(version)), 0
-    with whole_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+    with replace_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for chunk in _chunks(charges):
-            rows = [values(charge, version) for charge in chunk]
+            rows = [cell_values(charge, version) for charge in chunk]
             arrays = [_array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), schema, strict=True)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             count += len(rows)

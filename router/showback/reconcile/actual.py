@@ -128,7 +128,7 @@ WHERE r.source = 'added' OR (r.source = 'metered' AND r."end" <= r."start")
 """
 
 
-def assemble(connection: duckdb.DuckDBPyConnection, facts: str, into: str) -> None:
+def assemble_actual(connection: duckdb.DuckDBPyConnection, facts: str, into: str) -> None:
     """Create the table ``into``: facts (:data:`router.showback.facts.COLUMNS`) of what counts as spent."""
     connection.execute(_OWNERS.format(facts=facts))
     connection.execute(_ACTUAL.format(facts=facts, into=into))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import duckdb
 
 
-class Basis(StrEnum):
+class ReconcileBasis(StrEnum):
     """Which money is compared: what invoices charge, or with commitments spread over what they cover."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-class Side(StrEnum):
+class FactSide(StrEnum):
     """The facts that an aggregate sums."""
 
     PLANNED = "planned"
@@ -35,14 +35,14 @@ class Side(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grain:
+class FactAggregate:
     """The sum of ``rows`` facts that have the same words but for their time.
 
     ``money`` is None where no price is known, ``hours`` and ``gpu_hours`` where none of them has any; ``start`` is the
     earliest. Names are as in :data:`router.showback.facts.COLUMNS`; ``corrected``: they correct something.
     """
 
-    side: Side
+    side: FactSide
     currency: str
     money: Decimal | None
     hours: Decimal | None = None
@@ -65,7 +65,7 @@ class Grain:
     rows: int = 1
 
 
-WORDS: Final = (
+GROUPING_WORDS: Final = (
     "team",
     "project",
     "cost_center",
@@ -77,7 +77,7 @@ WORDS: Final = (
     "market",
     "accelerator",
 )
-_GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *WORDS)
+_GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *GROUPING_WORDS)
 _GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
 
 # The part of planned facts that lies in the window, by time.
@@ -102,16 +102,16 @@ FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY 
 """
 
 
-def grains(
+def aggregate_facts(
     connection: duckdb.DuckDBPyConnection,
-    basis: Basis,
+    basis: ReconcileBasis,
     *,
     month: str | None = None,
     since: datetime,
     until: datetime,
     facts: str = "facts",
     actual: str = "actual",
-) -> tuple[Grain, ...]:
+) -> tuple[FactAggregate, ...]:
     """Return the aggregates of ``facts`` and of ``actual``, both on one basis.
 
     :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``. Facts count that are in the
@@ -125,7 +125,7 @@ def grains(
     )
     parameters: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
     rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), parameters)
-    return tuple(Grain(**{**row, "side": Side(row["side"])}) for row in rows)
+    return tuple(FactAggregate(**{**row, "side": FactSide(row["side"])}) for row in rows)
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
-from router.showback.reconcile.aggregates import Grain
-from router.showback.reconcile.rounding import rounded
+from router.showback.reconcile.aggregates import FactAggregate
+from router.showback.reconcile.rounding import round_fraction
 
 _PLACES = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class ExchangeRate:
     """A rate of exchange: one unit of a currency is ``rate`` of ``into``.
 
     Reports have to name its day and its source.
@@ -30,13 +30,17 @@ class Rate:
     source: str
 
 
-def converted(aggregates: Iterable[Grain], rates: Mapping[str, Rate]) -> tuple[Grain, ...]:
+def convert_currencies(
+    aggregates: Iterable[FactAggregate], rates: Mapping[str, ExchangeRate]
+) -> tuple[FactAggregate, ...]:
     """Convert the aggregates of the currencies that ``rates`` has, rounded at the 24th digit; the others stay."""
     return tuple(_convert(aggregate, rates.get(aggregate.currency)) for aggregate in aggregates)
 
 
-def _convert(aggregate: Grain, rate: Rate | None) -> Grain:
+def _convert(aggregate: FactAggregate, rate: ExchangeRate | None) -> FactAggregate:
     if rate is None:
         return aggregate
-    money = None if aggregate.money is None else rounded(Fraction(aggregate.money) * Fraction(rate.rate), _PLACES)
+    money = (
+        None if aggregate.money is None else round_fraction(Fraction(aggregate.money) * Fraction(rate.rate), _PLACES)
+    )
     return replace(aggregate, currency=rate.into, money=money)

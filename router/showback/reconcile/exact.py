@@ -38,7 +38,7 @@ CREATE OR REPLACE TEMP MACRO rc_between(v, a, b, s, e) AS
 """
 
 
-def define(connection: duckdb.DuckDBPyConnection) -> None:
+def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the macros in the connection.
 
     ``rc_money_units(x)``, ``rc_amount_units(x)``: whole numbers of the 24th, of the 18th digit; ``rc_money(u)``,

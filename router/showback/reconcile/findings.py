@@ -11,13 +11,13 @@ from fractions import Fraction
 from typing import Final
 
 from router.showback.apportion import exact_sum
-from router.showback.reconcile.outcome import Alone, Outcome
-from router.showback.reconcile.variance import Bucket, Variance
+from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
 
 _MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """The kind of a finding."""
 
     PLAN = "plan"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
+class ReconcileTolerance:
     """The limits of a finding: ``share`` of what was expected, and ``amount`` in its currency."""
 
     share: Fraction = Fraction(1, 100)
@@ -48,13 +48,13 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ReconcileFinding:
     """One finding.
 
     ``where`` is the group, or the cloud and account; ``difference`` is in ``currency``, None where it is no amount.
     """
 
-    kind: Kind
+    kind: FindingKind
     where: str
     currency: str
     difference: Decimal | None
@@ -62,7 +62,9 @@ class Finding:
     why: str
 
 
-def findings(variances: Iterable[Variance], outcome: Outcome, tolerance: Tolerance) -> tuple[Finding, ...]:
+def collect_findings(
+    variances: Iterable[VarianceBridge], outcome: MatchOutcome, tolerance: ReconcileTolerance
+) -> tuple[ReconcileFinding, ...]:
     """Return all findings, by kind, the largest first."""
     overdue = [each for each in outcome.unbilled if each.due]
     # Credits and taxes are in a bucket of their own, and would hide what was charged behind them.
@@ -70,10 +72,12 @@ def findings(variances: Iterable[Variance], outcome: Outcome, tolerance: Toleran
     all_findings = [
         *_plan_findings(variances, tolerance),
         *_price_findings(outcome, tolerance),
-        *_alone_findings(Kind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"),
-        *_alone_findings(Kind.UNBILLED, overdue, tolerance, "metered, and on no bill of that time"),
+        *_alone_findings(
+            FindingKind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"
+        ),
+        *_alone_findings(FindingKind.UNBILLED, overdue, tolerance, "metered, and on no bill of that time"),
     ]
-    order = list(Kind)
+    order = list(FindingKind)
     return tuple(
         sorted(
             all_findings, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where)
@@ -81,19 +85,23 @@ def findings(variances: Iterable[Variance], outcome: Outcome, tolerance: Toleran
     )
 
 
-def _plan_findings(variances: Iterable[Variance], tolerance: Tolerance) -> Iterator[Finding]:
+def _plan_findings(variances: Iterable[VarianceBridge], tolerance: ReconcileTolerance) -> Iterator[ReconcileFinding]:
     for each in variances:
         difference = exact_sum([each.actual, each.planned.copy_negate()])
         if (each.planned or each.metered) and tolerance.exceeded(difference, each.planned):
-            yield Finding(Kind.PLAN, _joined_words(each.group), each.currency, difference, each.planned, _largest(each))
+            yield ReconcileFinding(
+                FindingKind.PLAN, _joined_words(each.group), each.currency, difference, each.planned, _largest(each)
+            )
         if each.unpriced:
             why = f"{each.unpriced} without a known price, in no sum"
-            yield Finding(Kind.UNPRICED, _joined_words(each.group), each.currency, None, None, why)
+            yield ReconcileFinding(FindingKind.UNPRICED, _joined_words(each.group), each.currency, None, None, why)
 
 
-def _largest(variance: Variance) -> str:
+def _largest(variance: VarianceBridge) -> str:
     """Return the largest bucket, and the largest kind in it."""
-    amounts = {bucket: each for bucket, each in variance.buckets.items() if bucket is not Bucket.TIMING and each}
+    amounts = {
+        bucket: each for bucket, each in variance.buckets.items() if bucket is not VarianceBucket.TIMING and each
+    }
     if not amounts:
         return ""
     bucket = max(amounts, key=lambda name: (abs(Fraction(amounts[name])), name))
@@ -102,27 +110,29 @@ def _largest(variance: Variance) -> str:
     return f"mostly {bucket.value}{f' ({most})' if most else ''}"
 
 
-def _price_findings(outcome: Outcome, tolerance: Tolerance) -> Iterator[Finding]:
+def _price_findings(outcome: MatchOutcome, tolerance: ReconcileTolerance) -> Iterator[ReconcileFinding]:
     for each in outcome.compared:
         where = _joined_words((each.team, each.job))
         if each.currency != each.metered_currency:
             why = f"billed in {each.currency}, reckoned in {each.metered_currency}; name a rate to compare"
-            yield Finding(Kind.CURRENCY, where, each.currency, None, None, why)
+            yield ReconcileFinding(FindingKind.CURRENCY, where, each.currency, None, None, why)
             continue
         difference = exact_sum([each.invoiced, each.metered.copy_negate()])
         if tolerance.exceeded(difference, each.metered):
             why = "bills differ from the meter's price of the same time"
-            yield Finding(Kind.PRICE, where, each.currency, difference, each.metered, why)
+            yield ReconcileFinding(FindingKind.PRICE, where, each.currency, difference, each.metered, why)
 
 
-def _alone_findings(kind: Kind, items: Sequence[Alone], tolerance: Tolerance, why: str) -> Iterator[Finding]:
-    groups: defaultdict[tuple[str, str], list[Alone]] = defaultdict(list)
+def _alone_findings(
+    kind: FindingKind, items: Sequence[UnmatchedItem], tolerance: ReconcileTolerance, why: str
+) -> Iterator[ReconcileFinding]:
+    groups: defaultdict[tuple[str, str], list[UnmatchedItem]] = defaultdict(list)
     for each in items:
         groups[_joined_words((each.cloud, each.account, each.what)), each.currency].append(each)
     for (where, currency), group in groups.items():
         amount = exact_sum(each.amount for each in group if each.amount is not None)
         if tolerance.exceeded(amount, Decimal(0)):
-            yield Finding(kind, where, currency, amount, None, f"{len(group)} {why}")
+            yield ReconcileFinding(kind, where, currency, amount, None, f"{len(group)} {why}")
 
 
 def _joined_words(words: Sequence[str | None]) -> str:

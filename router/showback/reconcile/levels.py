@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-class Level(StrEnum):
+class MatchLevel(StrEnum):
     """The level at which a row was matched, the surest first."""
 
     RESOURCE = "resource"
@@ -158,8 +158,8 @@ SELECT row_number() OVER (ORDER BY m, s) AS f, m, s, e FROM gaps
 _LEVELS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_level AS
 SELECT r.b, CASE WHEN p.level IS NOT NULL THEN p.level
-                 WHEN g.b IS NOT NULL AND NOT (r.is_usage AND r.what = 'machine') THEN '{Level.TAGS}'
-                 ELSE '{Level.NONE}' END AS level
+                 WHEN g.b IS NOT NULL AND NOT (r.is_usage AND r.what = 'machine') THEN '{MatchLevel.TAGS}'
+                 ELSE '{MatchLevel.NONE}' END AS level
 FROM rc_row r LEFT JOIN (SELECT b, any_value(level) AS level FROM rc_pair GROUP BY b) p ON p.b = r.b
 LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
                SELECT 'attempt ' || attempt AS k FROM rc_stretch UNION SELECT 'job ' || job FROM rc_stretch) USING (k)
@@ -167,7 +167,7 @@ LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
 """
 
 
-def match(connection: duckdb.DuckDBPyConnection) -> None:
+def match_rows(connection: duckdb.DuckDBPyConnection) -> None:
     """Match ``rc_row`` with ``rc_stretch``.
 
     Creates ``rc_pair`` (which row lies on which stretch, and which time it is the first to cover), ``rc_free`` (metered
@@ -183,19 +183,19 @@ def match(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(_KEYS.format(table="rc_row", id="b", store=_STORE))
     connection.execute(_KEYS.format(table="rc_stretch", id="m", store=_STORE))
-    _apply_level(connection, Level.RESOURCE, _BY_RESOURCE)
+    _apply_level(connection, MatchLevel.RESOURCE, _BY_RESOURCE)
     connection.execute(_KNOWN)
     connection.execute(_SURE)
     connection.execute(_TAGS)
-    _apply_level(connection, Level.TAGS, _BY_TAGS)
-    _apply_level(connection, Level.DAY, _BY_DAY.format(**_AT_THE_TIME))
-    _apply_level(connection, Level.DAY, _BY_DAY.format(**_THAT_DAY))
+    _apply_level(connection, MatchLevel.TAGS, _BY_TAGS)
+    _apply_level(connection, MatchLevel.DAY, _BY_DAY.format(**_AT_THE_TIME))
+    _apply_level(connection, MatchLevel.DAY, _BY_DAY.format(**_THAT_DAY))
     connection.execute(_LEVELS)
     for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found", "rc_sure"):
         connection.execute(f"DROP TABLE {table}")
 
 
-def _apply_level(connection: duckdb.DuckDBPyConnection, level: Level, finding: str) -> None:
+def _apply_level(connection: duckdb.DuckDBPyConnection, level: MatchLevel, finding: str) -> None:
     connection.execute(finding)
     connection.execute(_INSERT_PAIRS.format(level=level.value))
     connection.execute(_UNCOVERED)

@@ -33,7 +33,7 @@ GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1
 """
 
 
-def take_in(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
+def load_match_inputs(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
     """Create the tables ``rc_stretch`` (m) and ``rc_row`` (b) from the relation ``facts``.
 
     Times are whole microseconds. ValueError where two facts of a source have one origin and row: money would be there

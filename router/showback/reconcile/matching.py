@@ -27,8 +27,8 @@ def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "ac
     origin and row.
     """
     connection.execute("SET TimeZone = 'UTC'")
-    exact.define(connection)
-    match_inputs.take_in(connection, facts)
-    levels.match(connection)
-    spread.spread(connection, facts)
-    actual.assemble(connection, facts, into)
+    exact.define_macros(connection)
+    match_inputs.load_match_inputs(connection, facts)
+    levels.match_rows(connection)
+    spread.spread_rows(connection, facts)
+    actual.assemble_actual(connection, facts, into)

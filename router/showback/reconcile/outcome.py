@@ -8,20 +8,20 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from router.ledger.entry import Use
+from router.ledger.entry import MachineUse
 from router.showback.apportion import exact_sum
-from router.showback.reconcile.aggregates import Basis, rows_of
-from router.showback.reconcile.levels import Level
+from router.showback.reconcile.aggregates import ReconcileBasis, rows_of
+from router.showback.reconcile.levels import MatchLevel
 
 if TYPE_CHECKING:
     import duckdb
 
 
 @dataclass(frozen=True, slots=True)
-class LevelSum:
+class MatchLevelSum:
     """Rows of bills that were matched at a level. ``unknown`` of them have no such amount."""
 
-    level: Level
+    level: MatchLevel
     currency: str
     rows: int
     amount: Decimal
@@ -29,7 +29,7 @@ class LevelSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
+class UnmatchedItem:
     """An item without a counterpart.
 
     Of a bill it is a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or commitment is none,
@@ -58,7 +58,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class BillReach:
     """Until when the bills of an account have usage (``through``), by rows in the books of the month."""
 
     cloud: str | None
@@ -68,7 +68,7 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class PriceComparison:
     """The billed and the metered money of the same time.
 
     ``invoiced`` is in ``currency``; ``metered`` is at our prices, in ``metered_currency``.
@@ -83,23 +83,23 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class MatchOutcome:
     """The outcome for a month (None: for all).
 
     ``estimated`` is the part of what was spent that is on no bill, by currency; None where nothing was spent.
     """
 
     month: str | None
-    levels: tuple[LevelSum, ...]
-    unmatched: tuple[Alone, ...]
-    unbilled: tuple[Alone, ...]
-    reaches: tuple[Reach, ...]
-    compared: tuple[Compared, ...]
+    levels: tuple[MatchLevelSum, ...]
+    unmatched: tuple[UnmatchedItem, ...]
+    unbilled: tuple[UnmatchedItem, ...]
+    reaches: tuple[BillReach, ...]
+    compared: tuple[PriceComparison, ...]
     estimated: dict[str, Fraction | None]
 
 
 _ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, category, currency"
-_UNUSED: Final = f"'{Use.COMMITMENT_UNUSED}', '{Use.RESERVATION_UNUSED}'"
+_UNUSED: Final = f"'{MachineUse.COMMITMENT_UNUSED}', '{MachineUse.RESERVATION_UNUSED}'"
 _DAY_US: Final = 24 * 3600 * 10**6
 _IN: Final = "($month IS NULL OR {0}month = $month)"
 
@@ -115,7 +115,7 @@ SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for
        a.{{basis}} AS amount, false AS due
 FROM rc_level l JOIN rc_row r USING (b)
 JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
-WHERE l.level = '{Level.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
+WHERE l.level = '{MatchLevel.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
 ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
 """
 # A bill that names no account may be any account's, and so may metering that names none.
@@ -157,14 +157,14 @@ GROUP BY 1 ORDER BY 1
 """
 
 
-def outcome(
+def read_outcome(
     connection: duckdb.DuckDBPyConnection,
-    basis: Basis,
+    basis: ReconcileBasis,
     month: str | None = None,
     *,
     facts: str = "facts",
     actual: str = "actual",
-) -> Outcome:
+) -> MatchOutcome:
     """Return the outcome for the books of ``month``.
 
     Call it after :func:`router.showback.reconcile.matching.reconcile`, with the same connection.
@@ -174,13 +174,13 @@ def outcome(
         relations = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
         return rows_of(connection, query.format(**relations), {"month": month})
 
-    return Outcome(
+    return MatchOutcome(
         month=month,
-        levels=tuple(LevelSum(**{**row, "level": Level(row["level"])}) for row in query_rows(_LEVEL_SUMS)),
-        unmatched=tuple(Alone(**row) for row in query_rows(_UNMATCHED)),
-        unbilled=tuple(Alone(**{**row, "due": bool(row["due"])}) for row in query_rows(_UNBILLED)),
-        reaches=tuple(Reach(**row) for row in query_rows(f"{_REACH} ORDER BY ALL")),
-        compared=tuple(Compared(**row) for row in query_rows(_COMPARED)),
+        levels=tuple(MatchLevelSum(**{**row, "level": MatchLevel(row["level"])}) for row in query_rows(_LEVEL_SUMS)),
+        unmatched=tuple(UnmatchedItem(**row) for row in query_rows(_UNMATCHED)),
+        unbilled=tuple(UnmatchedItem(**{**row, "due": bool(row["due"])}) for row in query_rows(_UNBILLED)),
+        reaches=tuple(BillReach(**row) for row in query_rows(f"{_REACH} ORDER BY ALL")),
+        compared=tuple(PriceComparison(**row) for row in query_rows(_COMPARED)),
         estimated={row["currency"]: _share(row["part"], row["whole"]) for row in query_rows(_ESTIMATED)},
     )
 
@@ -189,6 +189,6 @@ def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
 
 
-def total(items: tuple[Alone, ...], currency: str) -> Decimal:
+def sum_items(items: tuple[UnmatchedItem, ...], currency: str) -> Decimal:
     """Return the sum of the items whose price is known."""
     return exact_sum(each.amount for each in items if each.currency == currency and each.amount is not None)

@@ -11,6 +11,6 @@ from pricing.money import divide_half_even
 _WIDE: Final = Context(prec=400)
 
 
-def rounded(value: Fraction, places: int) -> Decimal:
+def round_fraction(value: Fraction, places: int) -> Decimal:
     """Round to N places, half to even."""
     return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _WIDE)

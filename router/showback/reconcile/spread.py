@@ -56,7 +56,7 @@ GROUP BY b, m, os
 """
 
 
-def spread(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
+def spread_rows(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
     """Create the table ``rc_part``: the part of each stretch (m, os) in each row on several (b), in whole units.
 
     The parts of a row add up to it; each is less than a last digit away from its exact share.

@@ -35,9 +35,9 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.apportion import exact_sum, split
-from router.showback.reconcile.aggregates import WORDS, Grain, Side
-from router.showback.reconcile.rounding import rounded
+from router.showback.apportion import exact_sum, split_amount
+from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide
+from router.showback.reconcile.rounding import round_fraction
 
 _ZERO: Final = Decimal(0)
 _PLACES: Final = 24
@@ -45,7 +45,7 @@ _SHARED_PLACES: Final = 12
 _CREDITS: Final = {"Credit": "credit", "Tax": "tax", "Adjustment": "adjustment"}
 
 
-class Bucket(StrEnum):
+class VarianceBucket(StrEnum):
     """A reason of a difference, in the order of the bridge."""
 
     PRICE = "price"
@@ -58,7 +58,7 @@ class Bucket(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variance:
+class VarianceBridge:
     """The bridge of a group in a currency.
 
     ``group`` has its words, in the order asked for. ``kinds`` are the parts of a bucket that has several, which add up
@@ -69,46 +69,48 @@ class Variance:
     currency: str
     planned: Decimal = _ZERO
     metered: Decimal = _ZERO
-    buckets: Mapping[Bucket, Decimal] = field(default_factory=dict)
-    kinds: Mapping[tuple[Bucket, str], Decimal] = field(default_factory=dict)
+    buckets: Mapping[VarianceBucket, Decimal] = field(default_factory=dict)
+    kinds: Mapping[tuple[VarianceBucket, str], Decimal] = field(default_factory=dict)
     unpriced: int = 0
 
     @property
     def actual(self) -> Decimal:
         """The money spent: bills, what is on none yet, and what people added."""
-        return exact_sum([self.planned, *(each for name, each in self.buckets.items() if name is not Bucket.TIMING)])
+        return exact_sum(
+            [self.planned, *(each for name, each in self.buckets.items() if name is not VarianceBucket.TIMING)]
+        )
 
     @property
     def invoiced(self) -> Decimal:
         """The money on bills by now, provisional ones too."""
-        return exact_sum([self.actual, self.buckets.get(Bucket.TIMING, _ZERO)])
+        return exact_sum([self.actual, self.buckets.get(VarianceBucket.TIMING, _ZERO)])
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """An amount of a bucket, and the aggregate whose words it has."""
 
-    aggregate: Grain
+    aggregate: FactAggregate
     currency: str
-    bucket: Bucket
+    bucket: VarianceBucket
     kind: str
     amount: Decimal
 
 
-Place = tuple[str | None, ...]
+RatePlace = tuple[str | None, ...]
 
 
-def variances(aggregates: Iterable[Grain], by: Sequence[str] = ("job",)) -> tuple[Variance, ...]:
+def compute_variances(aggregates: Iterable[FactAggregate], by: Sequence[str] = ("job",)) -> tuple[VarianceBridge, ...]:
     """Return the bridge of each group and currency, groups in order, unknown first.
 
     Jobs are taken apart first, so that the bridges of any grouping add up to those of any coarser one exactly. With
     ``attempt`` among the words a plan's hours are used up by the attempts in the order in which they began; the last
-    takes the rest. ValueError for a word that is none of :data:`router.showback.reconcile.aggregates.WORDS`.
+    takes the rest. ValueError for a word that is none of :data:`router.showback.reconcile.aggregates.GROUPING_WORDS`.
     """
-    unknown = sorted(set(by) - set(WORDS))
+    unknown = sorted(set(by) - set(GROUPING_WORDS))
     if unknown:
-        raise ValueError(f"a difference cannot be told by {', '.join(unknown)}; by {', '.join(WORDS)} it can")
-    jobs: defaultdict[tuple[str | None, str | None], list[Grain]] = defaultdict(list)
+        raise ValueError(f"a difference cannot be told by {', '.join(unknown)}; by {', '.join(GROUPING_WORDS)} it can")
+    jobs: defaultdict[tuple[str | None, str | None], list[FactAggregate]] = defaultdict(list)
     for aggregate in aggregates:
         jobs[aggregate.team, aggregate.job].append(aggregate)
     sums: dict[tuple[tuple[str | None, ...], str], _Sum] = {}
@@ -128,24 +130,26 @@ class _Sum:
     def __init__(self) -> None:
         self.planned: list[Decimal] = []
         self.metered: list[Decimal] = []
-        self.kinds: defaultdict[tuple[Bucket, str], list[Decimal]] = defaultdict(list)
+        self.kinds: defaultdict[tuple[VarianceBucket, str], list[Decimal]] = defaultdict(list)
         self.unpriced = 0
 
-    def aggregate(self, aggregate: Grain) -> None:
+    def aggregate(self, aggregate: FactAggregate) -> None:
         if aggregate.money is None:
-            self.unpriced += aggregate.rows if aggregate.side is not Side.METER else 0
-        elif aggregate.side is Side.PLANNED:
+            self.unpriced += aggregate.rows if aggregate.side is not FactSide.METER else 0
+        elif aggregate.side is FactSide.PLANNED:
             self.planned.append(aggregate.money)
-        elif aggregate.side is Side.METER:
+        elif aggregate.side is FactSide.METER:
             self.metered.append(aggregate.money)
 
     def part(self, part: _Part) -> None:
         self.kinds[part.bucket, part.kind].append(part.amount)
 
-    def variance(self, group: tuple[str | None, ...], currency: str) -> Variance:
+    def variance(self, group: tuple[str | None, ...], currency: str) -> VarianceBridge:
         kinds = {key: total for key in sorted(self.kinds) if (total := exact_sum(self.kinds[key]))}
-        buckets = {bucket: exact_sum(amount for (of, _), amount in kinds.items() if of is bucket) for bucket in Bucket}
-        return Variance(
+        buckets = {
+            bucket: exact_sum(amount for (of, _), amount in kinds.items() if of is bucket) for bucket in VarianceBucket
+        }
+        return VarianceBridge(
             group=group,
             currency=currency,
             planned=exact_sum(self.planned),
@@ -157,81 +161,89 @@ class _Sum:
 
 
 def _sum(
-    sums: dict[tuple[tuple[str | None, ...], str], _Sum], by: Sequence[str], aggregate: Grain, currency: str
+    sums: dict[tuple[tuple[str | None, ...], str], _Sum], by: Sequence[str], aggregate: FactAggregate, currency: str
 ) -> _Sum:
     return sums.setdefault((tuple(getattr(aggregate, word) for word in by), currency), _Sum())
 
 
-def _parts(aggregates: Sequence[Grain]) -> Iterator[_Part]:
+def _parts(aggregates: Sequence[FactAggregate]) -> Iterator[_Part]:
     """Yield all amounts of a job's bridges; those of a currency add up to its invoiced money less its planned."""
     plans = {
         aggregate.currency
         for aggregate in aggregates
-        if aggregate.side is Side.PLANNED and _is_machine_usage(aggregate)
+        if aggregate.side is FactSide.PLANNED and _is_machine_usage(aggregate)
     }
     rates = {currency: _Rates(aggregates, currency) for currency in sorted(plans)}
     for aggregate in aggregates:
-        if aggregate.money is None or aggregate.side is Side.METER:
+        if aggregate.money is None or aggregate.side is FactSide.METER:
             continue
-        if aggregate.side is Side.PLANNED:
-            bucket, kind = (Bucket.QUANTITY, "") if _is_machine_usage(aggregate) else (Bucket.UNPLANNED, aggregate.what)
+        if aggregate.side is FactSide.PLANNED:
+            bucket, kind = (
+                (VarianceBucket.QUANTITY, "")
+                if _is_machine_usage(aggregate)
+                else (VarianceBucket.UNPLANNED, aggregate.what)
+            )
             yield _Part(aggregate, aggregate.currency, bucket, kind, aggregate.money.copy_negate())
             continue
         yield from _parts_of_actual(aggregate, aggregate.money, rates)
-        if aggregate.side is not Side.BILLED:
+        if aggregate.side is not FactSide.BILLED:
             yield _Part(
-                aggregate, aggregate.currency, Bucket.TIMING, aggregate.side.value, aggregate.money.copy_negate()
+                aggregate,
+                aggregate.currency,
+                VarianceBucket.TIMING,
+                aggregate.side.value,
+                aggregate.money.copy_negate(),
             )
 
 
-def _parts_of_actual(aggregate: Grain, money: Decimal, rates: Mapping[str, _Rates]) -> Iterator[_Part]:
+def _parts_of_actual(aggregate: FactAggregate, money: Decimal, rates: Mapping[str, _Rates]) -> Iterator[_Part]:
     why = _planless_bucket(aggregate)
     if why is not None:
         yield _Part(aggregate, aggregate.currency, *why, money)
     elif aggregate.currency in rates:
         yield from rates[aggregate.currency].parts(aggregate, money)
     elif rates:
-        yield _Part(aggregate, aggregate.currency, Bucket.CREDIT, "currency", money)
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.CREDIT, "currency", money)
         currency, plan = next(iter(rates.items()))
         ran = plan.ran(aggregate)
-        yield _Part(aggregate, currency, Bucket.QUANTITY, "", ran)
-        yield _Part(aggregate, currency, Bucket.CREDIT, "currency", ran.copy_negate())
+        yield _Part(aggregate, currency, VarianceBucket.QUANTITY, "", ran)
+        yield _Part(aggregate, currency, VarianceBucket.CREDIT, "currency", ran.copy_negate())
     else:
-        yield _Part(aggregate, aggregate.currency, Bucket.UNPLANNED, aggregate.what, money)
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.UNPLANNED, aggregate.what, money)
 
 
-def _planless_bucket(aggregate: Grain) -> tuple[Bucket, str] | None:
+def _planless_bucket(aggregate: FactAggregate) -> tuple[VarianceBucket, str] | None:
     """Return the bucket and kind of what needs no plan; None for a machine's hours that were of use."""
     if aggregate.category in _CREDITS:
-        return Bucket.CREDIT, _CREDITS[aggregate.category]
+        return VarianceBucket.CREDIT, _CREDITS[aggregate.category]
     if aggregate.corrected:
-        return Bucket.CREDIT, "correction"
+        return VarianceBucket.CREDIT, "correction"
     if aggregate.use not in (None, "work"):
-        return Bucket.WASTE, str(aggregate.use)
-    return None if _is_machine_usage(aggregate) else (Bucket.UNPLANNED, aggregate.what)
+        return VarianceBucket.WASTE, str(aggregate.use)
+    return None if _is_machine_usage(aggregate) else (VarianceBucket.UNPLANNED, aggregate.what)
 
 
-def _is_machine_usage(aggregate: Grain) -> bool:
+def _is_machine_usage(aggregate: FactAggregate) -> bool:
     return aggregate.what == "machine" and aggregate.category == "Usage"
 
 
 class _Rates:
     """The plan's price of an hour for one job, at each place and on average."""
 
-    def __init__(self, aggregates: Sequence[Grain], currency: str) -> None:
+    def __init__(self, aggregates: Sequence[FactAggregate], currency: str) -> None:
         plan = [
             g
             for g in aggregates
-            if g.side is Side.PLANNED and _is_machine_usage(g) and g.currency == currency and g.money is not None
+            if g.side is FactSide.PLANNED and _is_machine_usage(g) and g.currency == currency and g.money is not None
         ]
         actual = [
             g
             for g in aggregates
-            if g.side not in (Side.PLANNED, Side.METER) and _planless_bucket(g) is None and g.hours
+            if g.side not in (FactSide.PLANNED, FactSide.METER) and _planless_bucket(g) is None and g.hours
         ]
         self._in_gpus = bool(plan) and all(g.gpu_hours for g in (*plan, *actual))
-        money: defaultdict[Place, Fraction] = defaultdict(Fraction)
-        hours: defaultdict[Place, Fraction] = defaultdict(Fraction)
+        money: defaultdict[RatePlace, Fraction] = defaultdict(Fraction)
+        hours: defaultdict[RatePlace, Fraction] = defaultdict(Fraction)
         for aggregate in plan:
             money[_place(aggregate)] += Fraction(aggregate.money or 0)
             hours[_place(aggregate)] += self._hours(aggregate)
@@ -239,37 +251,37 @@ class _Rates:
         self._average = sum(money.values()) / whole if whole else Fraction(0)
         self._at = {place: money[place] / hours[place] for place in money if hours[place]}
 
-    def parts(self, aggregate: Grain, money: Decimal) -> Iterator[_Part]:
+    def parts(self, aggregate: FactAggregate, money: Decimal) -> Iterator[_Part]:
         """Yield price, quantity and mix; they add up to the money."""
         at, ran = self._at.get(_place(aggregate)), self.ran(aggregate)
-        planned = money if at is None else rounded(self._hours(aggregate) * at, _PLACES)
-        yield _Part(aggregate, aggregate.currency, Bucket.PRICE, "", exact_sum([money, planned.copy_negate()]))
-        yield _Part(aggregate, aggregate.currency, Bucket.QUANTITY, "", ran)
-        yield _Part(aggregate, aggregate.currency, Bucket.MIX, "", exact_sum([planned, ran.copy_negate()]))
+        planned = money if at is None else round_fraction(self._hours(aggregate) * at, _PLACES)
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.PRICE, "", exact_sum([money, planned.copy_negate()]))
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.QUANTITY, "", ran)
+        yield _Part(aggregate, aggregate.currency, VarianceBucket.MIX, "", exact_sum([planned, ran.copy_negate()]))
 
-    def ran(self, aggregate: Grain) -> Decimal:
+    def ran(self, aggregate: FactAggregate) -> Decimal:
         """Return its hours at the plan's average rate."""
-        return rounded(self._hours(aggregate) * self._average, _PLACES)
+        return round_fraction(self._hours(aggregate) * self._average, _PLACES)
 
-    def _hours(self, aggregate: Grain) -> Fraction:
+    def _hours(self, aggregate: FactAggregate) -> Fraction:
         return Fraction((aggregate.gpu_hours if self._in_gpus else aggregate.hours) or 0)
 
 
-def _place(aggregate: Grain) -> Place:
+def _place(aggregate: FactAggregate) -> RatePlace:
     return (aggregate.cloud, aggregate.region, aggregate.instance_type, aggregate.market)
 
 
-def _assign_plan_to_attempts(aggregates: Sequence[Grain]) -> list[Grain]:
+def _assign_plan_to_attempts(aggregates: Sequence[FactAggregate]) -> list[FactAggregate]:
     """Return the aggregates, with the plan's handed to the attempts that used its hours up."""
     actual_hours: defaultdict[str | None, Fraction] = defaultdict(Fraction)
     for aggregate in sorted(aggregates, key=lambda each: (each.start, each.attempt or "")):
         if (
-            aggregate.side in (Side.METERED, Side.BILLED)
+            aggregate.side in (FactSide.METERED, FactSide.BILLED)
             and _planless_bucket(aggregate) is None
             and aggregate.attempt is not None
         ):
             actual_hours[aggregate.attempt] += Fraction(aggregate.hours or 0)
-    plan = [aggregate for aggregate in aggregates if aggregate.side is Side.PLANNED and aggregate.attempt is None]
+    plan = [aggregate for aggregate in aggregates if aggregate.side is FactSide.PLANNED and aggregate.attempt is None]
     if not actual_hours or not plan:
         return list(aggregates)
     unused_hours = sum((Fraction(aggregate.hours or 0) for aggregate in plan), Fraction(0))
@@ -285,8 +297,8 @@ def _assign_plan_to_attempts(aggregates: Sequence[Grain]) -> list[Grain]:
 
 
 def _split_plan(
-    plan: Sequence[Grain], attempts: Sequence[str | None], used_hours: Sequence[Fraction]
-) -> Iterator[Grain]:
+    plan: Sequence[FactAggregate], attempts: Sequence[str | None], used_hours: Sequence[Fraction]
+) -> Iterator[FactAggregate]:
     for aggregate in plan:
         money, hours, gpu_hours = (
             _split_or_none(each, used_hours) for each in (aggregate.money, aggregate.hours, aggregate.gpu_hours)
@@ -296,4 +308,4 @@ def _split_plan(
 
 
 def _split_or_none(whole: Decimal | None, weights: Sequence[Fraction]) -> Sequence[Decimal | None]:
-    return [None] * len(weights) if whole is None else split(whole, weights, _SHARED_PLACES)
+    return [None] * len(weights) if whole is None else split_amount(whole, weights, _SHARED_PLACES)

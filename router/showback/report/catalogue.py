@@ -7,20 +7,20 @@ from typing import Final
 
 from router.showback.report import anomalies, change, daily, groups, jobs, outcomes, spending, totals
 from router.showback.report.query import GROUPS
-from router.showback.report.values import Column
+from router.showback.report.values import ReportColumn
 
 # Of its first columns, `groups` has those that the query names.
-SECTIONS: Final[Mapping[str, tuple[Column, ...]]] = {
+SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     "head": totals.HEAD,
     "totals": totals.TOTALS,
     "budgets": outcomes.BUDGETS,
     "change": change.COLUMNS,
-    "groups": (*(Column(name, groups.TITLES[name], rank=0) for name in GROUPS), *groups.AMOUNTS),
+    "groups": (*(ReportColumn(name, groups.TITLES[name], rank=0) for name in GROUPS), *groups.AMOUNTS),
     "jobs": jobs.JOBS,
     "unit_costs": jobs.BY_MARKET,
     "savings": jobs.BY_CURRENCY,
-    "waste": spending.WASTED,
-    "movement": spending.MOVED,
+    "waste": spending.WASTE_COLUMNS,
+    "movement": spending.MOVEMENT_COLUMNS,
     "shared": groups.SHARED,
     "coverage": spending.COVERAGE,
     "anomalies": anomalies.COLUMNS,
@@ -32,9 +32,9 @@ SECTIONS: Final[Mapping[str, tuple[Column, ...]]] = {
 }
 
 
-def every_column() -> dict[str, Column]:
+def collect_columns() -> dict[str, ReportColumn]:
     """Return all columns of all sections by name, in their first order; one name is of one kind everywhere."""
-    columns_by_name: dict[str, Column] = {}
+    columns_by_name: dict[str, ReportColumn] = {}
     for columns in SECTIONS.values():
         for column in columns:
             if columns_by_name.setdefault(column.name, column).kind is not column.kind:

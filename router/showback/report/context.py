@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from router.ledger.entry import Use
-from router.showback.report.query import Asked, Beside
-from router.showback.report.rollup_tables import Cubes
+from router.ledger.entry import MachineUse
+from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import RollupTables
 
-WASTE: Final = tuple(use.value for use in Use if use.is_waste)
+WASTE: Final = tuple(use.value for use in MachineUse if use.is_waste)
 # Uses of an interrupted run that an uninterrupted one would not have had.
-RESTART: Final = (Use.RESTART_LOST_WORK.value, Use.FAILED_LAUNCH.value)
-STARTUP: Final = Use.STARTUP.value
+RESTART: Final = (MachineUse.RESTART_LOST_WORK.value, MachineUse.FAILED_LAUNCH.value)
+STARTUP: Final = MachineUse.STARTUP.value
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ReportContext:
     """The rollups, and the query that the report answers."""
 
-    cubes: Cubes
-    asked: Asked
-    beside: Beside
+    cubes: RollupTables
+    asked: ReportQuery
+    beside: ReportInputs
 
     @property
     def cost(self) -> str:
@@ -49,6 +49,6 @@ class Setting:
         return f"month = '{self.month}' AND source = 'planned'"
 
 
-def words(values: tuple[str, ...]) -> str:
+def sql_list(values: tuple[str, ...]) -> str:
     """Return the SQL list of the values, for IN."""
     return "(" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + ")"

@@ -6,21 +6,28 @@ import json
 from typing import Any
 
 from router.showback.report.catalogue import SECTIONS
-from router.showback.report.text import exact
-from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Report, Section
+from router.showback.report.text import exact_text
+from router.showback.report.values import (
+    SCHEMA_VERSION,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    ShowbackReport,
+)
 
-_JSON_KINDS = frozenset({Kind.COUNT, Kind.FLAG})
+_JSON_KINDS = frozenset({CellKind.COUNT, CellKind.FLAG})
 _DECIMAL = r"^-?\d+(\.\d+)?$"
-_TYPES: dict[Kind, dict[str, Any]] = {
-    Kind.TEXT: {"type": ["string", "null"]},
-    Kind.COUNT: {"type": ["integer", "null"]},
-    Kind.FLAG: {"type": ["boolean", "null"]},
-    Kind.DAY: {"type": ["string", "null"], "format": "date"},
-    Kind.MOMENT: {"type": ["string", "null"], "format": "date-time"},
+_TYPES: dict[CellKind, dict[str, Any]] = {
+    CellKind.TEXT: {"type": ["string", "null"]},
+    CellKind.COUNT: {"type": ["integer", "null"]},
+    CellKind.FLAG: {"type": ["boolean", "null"]},
+    CellKind.DAY: {"type": ["string", "null"], "format": "date"},
+    CellKind.MOMENT: {"type": ["string", "null"], "format": "date-time"},
 }
 
 
-def as_json(report: Report) -> str:
+def report_to_json(report: ShowbackReport) -> str:
     """Return ``sections`` by name, each with its title, its notes, its columns, and its rows by column."""
     content = {
         "schema_version": SCHEMA_VERSION,
@@ -30,7 +37,7 @@ def as_json(report: Report) -> str:
     return json.dumps(content, indent=2, ensure_ascii=False)
 
 
-def _section(section: Section) -> dict[str, Any]:
+def _section(section: ReportSection) -> dict[str, Any]:
     kinds = {column.name: column.kind for column in section.columns}
     return {
         "title": section.title,
@@ -40,8 +47,8 @@ def _section(section: Section) -> dict[str, Any]:
     }
 
 
-def _value(cell: Cell, kind: Kind) -> Any:
-    return cell if cell is None or kind in _JSON_KINDS else exact(cell)
+def _value(cell: CellValue, kind: CellKind) -> Any:
+    return cell if cell is None or kind in _JSON_KINDS else exact_text(cell)
 
 
 def report_schema() -> dict[str, Any]:
@@ -72,7 +79,7 @@ def report_schema_text() -> str:
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _schema_of(columns: tuple[Column, ...]) -> dict[str, Any]:
+def _schema_of(columns: tuple[ReportColumn, ...]) -> dict[str, Any]:
     column = {
         "type": "object",
         "required": ["name", "title", "kind"],
@@ -80,7 +87,7 @@ def _schema_of(columns: tuple[Column, ...]) -> dict[str, Any]:
         "properties": {
             "name": {"enum": [column.name for column in columns]},
             "title": {"type": "string"},
-            "kind": {"enum": sorted(kind.value for kind in Kind)},
+            "kind": {"enum": sorted(kind.value for kind in CellKind)},
         },
     }
     properties = {

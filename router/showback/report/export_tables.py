@@ -14,31 +14,31 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from router.showback.report.catalogue import every_column
-from router.showback.report.text import exact, harmless
-from router.showback.report.values import NUMBERS, Cell, Column, Kind, Report, Section
+from router.showback.report.catalogue import collect_columns
+from router.showback.report.text import escape_formula, exact_text
+from router.showback.report.values import NUMBERS, CellKind, CellValue, ReportColumn, ReportSection, ShowbackReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SECTION, NOTES = "section", "notes"
 _FORMATS = {
-    Kind.MONEY: "#,##0.00",
-    Kind.RATE: "#,##0.00####",
-    Kind.AMOUNT: "#,##0.##",
-    Kind.SHARE: "0.0%",
-    Kind.COUNT: "#,##0",
-    Kind.DAY: "yyyy-mm-dd",
-    Kind.MOMENT: "yyyy-mm-dd hh:mm:ss",
+    CellKind.MONEY: "#,##0.00",
+    CellKind.RATE: "#,##0.00####",
+    CellKind.AMOUNT: "#,##0.##",
+    CellKind.SHARE: "0.0%",
+    CellKind.COUNT: "#,##0",
+    CellKind.DAY: "yyyy-mm-dd",
+    CellKind.MOMENT: "yyyy-mm-dd hh:mm:ss",
 }
 _WIDEST, _NARROWEST = 48, 9
 # The longest name of a sheet.
 _SHEET = 31
 
 
-def as_csv(report: Report) -> str:
+def report_to_csv(report: ShowbackReport) -> str:
     """Return CSV: numbers with all digits and no separators, moments in UTC; the same columns in every report."""
-    columns = every_column()
+    columns = collect_columns()
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
@@ -50,12 +50,12 @@ def as_csv(report: Report) -> str:
     return text.getvalue()
 
 
-def as_parquet(report: Report) -> bytes:
+def report_to_parquet(report: ShowbackReport) -> bytes:
     """Return Parquet: money is decimal128 with 24 places, quantities have 18, quotients 9."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns, rows = every_column(), list(_rows(report))
+    columns, rows = collect_columns(), list(_rows(report))
     arrays = [pa.array([name for name, _ in rows], pa.string())]
     arrays += [pa.array([row.get(name) for _, row in rows], _arrow(column.kind)) for name, column in columns.items()]
     sink = pa.BufferOutputStream()
@@ -64,7 +64,7 @@ def as_parquet(report: Report) -> bytes:
     return content
 
 
-def as_workbook(report: Report, now: datetime) -> bytes:
+def report_to_workbook(report: ShowbackReport, now: datetime) -> bytes:
     """Return a workbook, created at ``now`` as it says. Of its numbers a spreadsheet keeps fifteen digits."""
     import xlsxwriter
 
@@ -80,12 +80,12 @@ def as_workbook(report: Report, now: datetime) -> bytes:
         notes.write_row(0, 0, ["Section", "Note"], bold)
         for number, (title, note) in enumerate(_notes(report), 1):
             notes.write_string(number, 0, title)
-            notes.write_string(number, 1, harmless(note))
+            notes.write_string(number, 1, escape_formula(note))
         notes.set_column(0, 0, _WIDEST // 2)
     return content.getvalue()
 
 
-def _rows(report: Report) -> Iterator[tuple[str, dict[str, Cell]]]:
+def _rows(report: ShowbackReport) -> Iterator[tuple[str, dict[str, CellValue]]]:
     for section in report.sections:
         for row in section.records():
             yield section.name, row
@@ -94,31 +94,31 @@ def _rows(report: Report) -> Iterator[tuple[str, dict[str, Cell]]]:
             yield NOTES, {"name": section.name, "value": note}
 
 
-def _notes(report: Report) -> Iterator[tuple[str, str]]:
+def _notes(report: ShowbackReport) -> Iterator[tuple[str, str]]:
     return ((section.title, note) for section in report.sections for note in section.notes)
 
 
-def _safe_text(cell: Cell, column: Column) -> str:
-    return exact(cell) if column.kind is not Kind.TEXT else harmless(exact(cell))
+def _safe_text(cell: CellValue, column: ReportColumn) -> str:
+    return exact_text(cell) if column.kind is not CellKind.TEXT else escape_formula(exact_text(cell))
 
 
-def _arrow(kind: Kind) -> pa.DataType:
+def _arrow(kind: CellKind) -> pa.DataType:
     import pyarrow as pa
 
     return {
-        Kind.TEXT: pa.string(),
-        Kind.MONEY: pa.decimal128(38, 24),
-        Kind.AMOUNT: pa.decimal128(38, 18),
-        Kind.RATE: pa.decimal128(38, 9),
-        Kind.SHARE: pa.decimal128(38, 9),
-        Kind.COUNT: pa.int64(),
-        Kind.FLAG: pa.bool_(),
-        Kind.DAY: pa.date32(),
-        Kind.MOMENT: pa.timestamp("us", tz="UTC"),
+        CellKind.TEXT: pa.string(),
+        CellKind.MONEY: pa.decimal128(38, 24),
+        CellKind.AMOUNT: pa.decimal128(38, 18),
+        CellKind.RATE: pa.decimal128(38, 9),
+        CellKind.SHARE: pa.decimal128(38, 9),
+        CellKind.COUNT: pa.int64(),
+        CellKind.FLAG: pa.bool_(),
+        CellKind.DAY: pa.date32(),
+        CellKind.MOMENT: pa.timestamp("us", tz="UTC"),
     }[kind]
 
 
-def _sheet(sheet: Any, section: Section, formats: dict[Kind, Any], bold: Any) -> None:
+def _sheet(sheet: Any, section: ReportSection, formats: dict[CellKind, Any], bold: Any) -> None:
     sheet.write_row(0, 0, [column.title or column.name for column in section.columns], bold)
     sheet.freeze_panes(1, 0)
     for place, column in enumerate(section.columns):
@@ -133,7 +133,7 @@ def _sheet(sheet: Any, section: Section, formats: dict[Kind, Any], bold: Any) ->
     sheet.fit_to_pages(1, 0)
 
 
-def _put(sheet: Any, row: int, place: int, cell: Cell, kind: Kind, style: Any) -> str:
+def _put(sheet: Any, row: int, place: int, cell: CellValue, kind: CellKind, style: Any) -> str:
     """Write a cell, and return text about as wide as it."""
     if cell is None:
         return ""
@@ -147,5 +147,5 @@ def _put(sheet: Any, row: int, place: int, cell: Cell, kind: Kind, style: Any) -
     elif isinstance(cell, date):
         sheet.write_datetime(row, place, datetime(cell.year, cell.month, cell.day), style)  # noqa: DTZ001
     else:
-        sheet.write_string(row, place, harmless(exact(cell)))
-    return exact(cell)
+        sheet.write_string(row, place, escape_formula(exact_text(cell)))
+    return exact_text(cell)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal
 
 from router.ledger.month import Month
-from router.showback.report.context import Setting
+from router.showback.report.context import ReportContext
 from router.showback.report.rollup_tables import day_number
 
 # The most and the fewest days that are used. Four of five scenarios lie in the range, if days vary as they did.
@@ -20,7 +20,7 @@ _CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class CostForecast:
     """A range of costs; all None where there is none."""
 
     low: Decimal | None
@@ -28,7 +28,9 @@ class Forecast:
     high: Decimal | None
 
 
-def forecasts(context: Setting, booked: Mapping[str, Decimal | None]) -> tuple[dict[str, Forecast], str]:
+def forecast_currencies(
+    context: ReportContext, booked: Mapping[str, Decimal | None]
+) -> tuple[dict[str, CostForecast], str]:
     """Return the forecasts by currency, and how they were made, or why there are none."""
     now, month = context.asked.now, context.asked.month
     if now >= month.ends:
@@ -46,14 +48,16 @@ def forecasts(context: Setting, booked: Mapping[str, Decimal | None]) -> tuple[d
     for currency, booked_cost in booked.items():
         costs = {row["day"]: row["cost"] or Decimal(0) for row in rows if row["currency"] == currency}
         if booked_cost is not None and costs:
-            forecast_of[currency] = forecast(booked_cost, every_day(costs, today), now, month)
+            forecast_of[currency] = forecast_month_end(booked_cost, fill_days(costs, today), now, month)
     return forecast_of, (
         f"Forecast: what is booked, and for the rest of the month the daily mean of usage on up to {_DAYS} days before "
         f"{now:%Y-%m-%d}; four of five courses lie in the range if days vary as they did."
     )
 
 
-def daily_by_owner(context: Setting, currency: str) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
+def query_daily_costs(
+    context: ReportContext, currency: str
+) -> tuple[dict[tuple[str, str | None], dict[int, Decimal]], int]:
     """Return the daily usage that forecasts use, by team and project, and the number of the day of ``now``.
 
     Team is "" where nobody is named. Days are those before ``now``; there are none where no forecast is made.
@@ -73,18 +77,18 @@ def daily_by_owner(context: Setting, currency: str) -> tuple[dict[tuple[str, str
     return costs, today
 
 
-def every_day(costs: Mapping[int, Decimal], today: int) -> list[Decimal]:
+def fill_days(costs: Mapping[int, Decimal], today: int) -> list[Decimal]:
     """Return the cost of each day from the first that has any until before today."""
     return [costs.get(day, Decimal(0)) for day in range(min(costs, default=today), today)]
 
 
-def forecast(booked: Decimal, daily: Sequence[Decimal], now: datetime, month: Month) -> Forecast:
+def forecast_month_end(booked: Decimal, daily: Sequence[Decimal], now: datetime, month: Month) -> CostForecast:
     """Return the forecast of the month's end.
 
     ``daily`` is the usage of whole days before ``now``. None for fewer than four days: that is no rate.
     """
     if len(daily) < _LEAST:
-        return Forecast(None, None, None)
+        return CostForecast(None, None, None)
     context = _CONTEXT
     remaining_days = context.divide(
         Decimal((month.ends - now) // timedelta(seconds=1)), Decimal(_DAY // timedelta(seconds=1))
@@ -95,4 +99,4 @@ def forecast(booked: Decimal, daily: Sequence[Decimal], now: datetime, month: Mo
     expected, deviation = context.multiply(mean, remaining_days), context.multiply(_SURE, spread)
     ends = (max(expected - deviation, Decimal(0)), expected, expected + deviation)
     low, middle, high = ((booked + each).quantize(_CENT, context=context) for each in ends)
-    return Forecast(low, middle, high)
+    return CostForecast(low, middle, high)

@@ -9,8 +9,8 @@ from decimal import Decimal
 from enum import StrEnum
 
 from router.ledger.month import Month
-from router.showback.report.values import added, ratio
-from router.showback.shared_costs import Group, Method
+from router.showback.report.values import divide_known, sum_known
+from router.showback.shared_costs import Group, SharingMethod
 
 # A report can be grouped by these columns of facts.
 GROUPS = (
@@ -35,7 +35,7 @@ GROUPS = (
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 
 
-class Basis(StrEnum):
+class CostBasis(StrEnum):
     """The cost that sums, unit costs and waste are computed from; groups always show both."""
 
     BILLED = "billed"  # cash: what invoices charge
@@ -43,7 +43,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReportQuery:
     """A query for a month of the books as of ``now`` (UTC).
 
     ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
@@ -54,8 +54,8 @@ class Asked:
     now: datetime
     as_of: datetime | None = None
     by: tuple[str, ...] = ("team",)
-    basis: Basis = Basis.EFFECTIVE
-    share: Method = Method.NONE
+    basis: CostBasis = CostBasis.EFFECTIVE
+    share: SharingMethod = SharingMethod.NONE
     fixed: Mapping[Group, Decimal] | None = None
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Asked:
         if unknown or not self.by or len(set(self.by)) < len(self.by):
             wrong = f"{unknown[0]!r} is no group" if unknown else "one group at least, each once"
             raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}")
-        if (self.share is Method.FIXED) != (self.fixed is not None):
+        if (self.share is SharingMethod.FIXED) != (self.fixed is not None):
             raise ValueError("fixed shares are for the method fixed, which needs them")
 
     @property
@@ -74,7 +74,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budgeted:
+class BudgetUse:
     """A budget of the month and what counts towards it.
 
     ``scope`` is as people write it (``team research``); ``spent``, ``running`` (of machines that no entry has yet) and
@@ -92,11 +92,11 @@ class Budgeted:
     @property
     def used(self) -> Decimal | None:
         """The sum of what is spent and what runs, as a share of the budget."""
-        return None if self.spent is None else ratio(added((self.spent, self.running)), self.budget)
+        return None if self.spent is None else divide_known(sum_known((self.spent, self.running)), self.budget)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Due:
+class JobDue:
     """The deadline of a job, and when it was done.
 
     ``done_at`` None: it was not done, or nobody knows (``known`` False).
@@ -116,7 +116,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quoted:
+class QuoteResult:
     """An accepted quote whose job is over: dollars of machines and the end, as promised and as they were.
 
     ``p50`` and ``p90`` are what half and nine of ten scenarios cost at most. ``done_at`` None: given up.
@@ -135,7 +135,7 @@ class Quoted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variance:
+class JobVariance:
     """The reasons why the invoiced cost of a job is not the planned one.
 
     The buckets add up to ``invoiced`` - ``planned``. ``credit``: credits, taxes, corrections and other currencies.
@@ -156,7 +156,7 @@ class Variance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ReportInputs:
     """Inputs of a report beside the facts.
 
     ``origin`` tells people what the facts were made from; ``input_hash`` names it exactly. ``bills_through``: until
@@ -170,8 +170,8 @@ class Beside:
     past: bool = False
     bills_through: datetime | None = None
     closed: bool | None = None
-    budgets: tuple[Budgeted, ...] | None = None
-    dues: Mapping[str, Due] = field(default_factory=dict)
-    quotes: tuple[Quoted, ...] | None = None
-    variance: tuple[Variance, ...] | None = None
+    budgets: tuple[BudgetUse, ...] | None = None
+    dues: Mapping[str, JobDue] = field(default_factory=dict)
+    quotes: tuple[QuoteResult, ...] | None = None
+    variance: tuple[JobVariance, ...] | None = None
     warnings: tuple[str, ...] = ()

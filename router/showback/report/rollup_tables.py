@@ -8,10 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router.config.duckdb_session import parquet, rows_of
+from router.config.duckdb_session import parquet_relation, rows_of
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.extract_parts import Manifest
+from router.showback.extract_parts import ExtractManifest
 from router.showback.reconcile import exact
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 # How many weeks back days are compared with the same days of the week.
 WEEKS = 9
 _EPOCH = date(1970, 1, 1)
-Found = dict[str, Any]
+RollupRow = dict[str, Any]
 
 
-class Cubes:
+class RollupTables:
     """Query the tables ``sums``, ``days`` and ``corrections`` of a connection.
 
     Amounts come as Decimal, exact; null is None.
@@ -32,14 +32,18 @@ class Cubes:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def ask(self, sql: str) -> list[Found]:
+    def ask(self, sql: str) -> list[RollupRow]:
         """Return the rows of a query by name."""
         return rows_of(self._connection.sql(sql))
 
 
-def of_extract(
-    connection: duckdb.DuckDBPyConnection, folder: Path, manifest: Manifest, months: Sequence[Month], now: datetime
-) -> Cubes:
+def rollups_of_extract(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    manifest: ExtractManifest,
+    months: Sequence[Month],
+    now: datetime,
+) -> RollupTables:
     """Return the rollup tables of an extract (:meth:`~router.showback.ledger_extract.LedgerExtract.current`).
 
     ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
@@ -47,36 +51,38 @@ def of_extract(
     """
     parts = manifest.of_months(str(month) for month in months)
     if not parts:
-        return of_facts(connection, _empty_facts(connection), months, now)
+        return rollups_of_facts(connection, _empty_facts(connection), months, now)
     near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
-    sums = parquet([part.path(folder, "sums") for part in near]) if near else None
-    days = parquet([part.path(folder, "days") for part in parts])
+    sums = parquet_relation([part.path(folder, "sums") for part in near]) if near else None
+    days = parquet_relation([part.path(folder, "days") for part in parts])
     if sums is None:
-        _put(connection, "sums", f"{rollups.sums_of(_empty_facts(connection))}")
+        _put(connection, "sums", f"{rollups.sums_sql(_empty_facts(connection))}")
     else:
-        all_facts = parquet([part.path(folder, "facts") for part in parts])
-        spent = rollups.sums_again(f"(FROM {sums} WHERE source <> 'planned')")
-        planned = rollups.sums_of(planned_in(connection, all_facts, months[:2], now))
+        all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
+        spent = rollups.sums_again_sql(f"(FROM {sums} WHERE source <> 'planned')")
+        planned = rollups.sums_sql(planned_relation(connection, all_facts, months[:2], now))
         _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
-    _put(connection, "days", rollups.days_again(days))
+    _put(connection, "days", rollups.days_again_sql(days))
     fact_files = [part.path(folder, "facts") for part in near]
-    _corrections(connection, parquet(fact_files) if fact_files else _empty_facts(connection), months[0])
-    return Cubes(connection)
+    _corrections(connection, parquet_relation(fact_files) if fact_files else _empty_facts(connection), months[0])
+    return RollupTables(connection)
 
 
-def of_facts(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> Cubes:
+def rollups_of_facts(
+    connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime
+) -> RollupTables:
     """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
     near = ", ".join(f"'{month}'" for month in months[:2])
     all_months = ", ".join(f"'{month}'" for month in months)
     spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
-    planned = planned_in(connection, facts, months[:2], now)
-    _put(connection, "sums", rollups.sums_of(f"({spent} UNION ALL BY NAME FROM {planned})"))
-    _put(connection, "days", rollups.days_of(f"(FROM {facts} WHERE month IN ({all_months}))"))
+    planned = planned_relation(connection, facts, months[:2], now)
+    _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
+    _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN ({all_months}))"))
     _corrections(connection, facts, months[0])
-    return Cubes(connection)
+    return RollupTables(connection)
 
 
-def months_of(month: Month) -> tuple[Month, ...]:
+def report_months(month: Month) -> tuple[Month, ...]:
     """Return the month and those before it that a report looks at, the newest first."""
     months, first = [month], month.begins - timedelta(weeks=WEEKS)
     while months[-1].begins > first:
@@ -89,12 +95,12 @@ def day_number(day: date) -> int:
     return (day - _EPOCH).days
 
 
-def day_of(number: int) -> date:
+def date_of_day(number: int) -> date:
     """Return the day of a number: the inverse of :func:`day_number`."""
     return _EPOCH + timedelta(days=number)
 
 
-def zero(amount: Decimal | None) -> Decimal:
+def zero_if_unknown(amount: Decimal | None) -> Decimal:
     """Return the amount, or 0 for None, for a sum over nothing counts as 0 in a total."""
     return Decimal(0) if amount is None else amount
 
@@ -103,15 +109,15 @@ def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
 
 
-def planned_in(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
+def planned_relation(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
     """Return what was planned for each month until ``now``, as a relation with the columns of facts.
 
     A line over a month's end counts in each month by time, as reconciliation has it; ``months`` are any.
     """
-    exact.define(connection)
+    exact.define_macros(connection)
     ends = [(month, max(min(month.ends, now), month.begins)) for month in months]
     windows = ", ".join(f"('{month}', {_micros(month.begins)}, {_micros(end)})" for month, end in ends)
-    return f"({rollups.planned_of(facts, windows)})"
+    return f"({rollups.planned_sql(facts, windows)})"
 
 
 def _micros(moment: datetime) -> int:

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.context import Setting
-from router.showback.report.forecast import Forecast, forecasts
-from router.showback.report.query import Basis
-from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, added, less, ratio, section
+from router.showback.report.context import ReportContext
+from router.showback.report.forecast import CostForecast, forecast_currencies
+from router.showback.report.query import CostBasis
+from router.showback.report.values import (
+    SCHEMA_VERSION,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    divide_known,
+    subtract_known,
+    sum_known,
+)
 
-HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))
+HEAD = (ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
 TOTALS = (
-    Column("currency", "Currency", rank=0),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 0),
-    Column("list", "At list price", Kind.MONEY, 4),
-    Column("estimated_share", "Estimated", Kind.SHARE, 1),
-    Column("running", "Running", Kind.MONEY, 4),
-    Column("budget", "Budget", Kind.MONEY, 2),
-    Column("budget_used", "Used", Kind.SHARE, 2),
-    Column("last_month", "Last month", Kind.MONEY, 1),
-    Column("change", "Change", Kind.MONEY, 1),
-    Column("forecast_low", "Forecast from", Kind.MONEY, 3),
-    Column("forecast", "Forecast", Kind.MONEY, 3),
-    Column("forecast_high", "Forecast to", Kind.MONEY, 3),
-    Column("facts", "Rows", Kind.COUNT, 4),
-    Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
+    ReportColumn("list", "At list price", CellKind.MONEY, 4),
+    ReportColumn("estimated_share", "Estimated", CellKind.SHARE, 1),
+    ReportColumn("running", "Running", CellKind.MONEY, 4),
+    ReportColumn("budget", "Budget", CellKind.MONEY, 2),
+    ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
+    ReportColumn("last_month", "Last month", CellKind.MONEY, 1),
+    ReportColumn("change", "Change", CellKind.MONEY, 1),
+    ReportColumn("forecast_low", "Forecast from", CellKind.MONEY, 3),
+    ReportColumn("forecast", "Forecast", CellKind.MONEY, 3),
+    ReportColumn("forecast_high", "Forecast to", CellKind.MONEY, 3),
+    ReportColumn("facts", "Rows", CellKind.COUNT, 4),
+    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
 )
 # Every page that names the cost of a month means this.
 COUNTED = "invoiced where a bill stands, metered elsewhere; what people added"
-_BASES = {Basis.BILLED: "billed (cash)", Basis.EFFECTIVE: "effective (accrual)"}
+_BASES = {CostBasis.BILLED: "billed (cash)", CostBasis.EFFECTIVE: "effective (accrual)"}
 
 
-def head(context: Setting) -> Section:
+def build_head(context: ReportContext) -> ReportSection:
     """Return the subject of the report, what it was made from, and how far that reaches."""
     query, inputs = context.asked, context.beside
     summary = context.cubes.ask(
@@ -42,7 +52,7 @@ def head(context: Setting) -> Section:
     )[0]
     through, recorded = summary["through"], summary["recorded"]
     closed = {True: "closed", False: "open", None: "not known"}[inputs.closed]
-    rows: list[tuple[str, Cell]] = [
+    rows: list[tuple[str, CellValue]] = [
         ("schema_version", str(SCHEMA_VERSION)),
         ("month", context.month),
         ("books", closed),
@@ -62,10 +72,10 @@ def head(context: Setting) -> Section:
         ("unpriced_rows", f"{summary['unpriced'] or 0}"),
         ("utilisation", "not measured"),
     ]
-    return section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in rows), *inputs.warnings)
+    return build_section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in rows), *inputs.warnings)
 
 
-def totals(context: Setting) -> Section:
+def build_totals(context: ReportContext) -> ReportSection:
     """Return a row for each currency of the month."""
     cost = context.cost
     rows = context.cubes.ask(
@@ -78,26 +88,26 @@ def totals(context: Setting) -> Section:
     budgets = {each.currency: each for each in context.beside.budgets or () if each.scope == "all"}
     running = {currency: each.running for currency, each in budgets.items()}
     booked = {
-        row["currency"]: added((row[cost], running.get(row["currency"])))
+        row["currency"]: sum_known((row[cost], running.get(row["currency"])))
         for row in rows
         if row["month"] == context.month
     }
-    forecast_of, forecast_note = forecasts(context, booked)
+    forecast_of, forecast_note = forecast_currencies(context, booked)
     table = []
     for row in rows:
         if row["month"] != context.month:
             continue
         currency = row["currency"]
-        forecast, budget = forecast_of.get(currency, Forecast(None, None, None)), budgets.get(currency)
+        forecast, budget = forecast_of.get(currency, CostForecast(None, None, None)), budgets.get(currency)
         table.append(
             {
                 **{name: row[name] for name in ("currency", "billed", "effective", "list", "facts", "unpriced")},
-                "estimated_share": ratio(row["estimated"] or Decimal(0), row[cost]),
+                "estimated_share": divide_known(row["estimated"] or Decimal(0), row[cost]),
                 "running": running.get(currency),
                 "budget": None if budget is None else budget.budget,
-                "budget_used": None if budget is None else ratio(booked[currency], budget.budget),
+                "budget_used": None if budget is None else divide_known(booked[currency], budget.budget),
                 "last_month": before.get(currency),
-                "change": less(row[cost], before.get(currency)),
+                "change": subtract_known(row[cost], before.get(currency)),
                 "forecast_low": forecast.low,
                 "forecast": forecast.middle,
                 "forecast_high": forecast.high,
@@ -108,7 +118,7 @@ def totals(context: Setting) -> Section:
         if any(row["unpriced"] for row in table)
         else [forecast_note]
     )
-    return section("totals", "Totals", TOTALS, table, *notes)
+    return build_section("totals", "Totals", TOTALS, table, *notes)
 
 
 def _moment(moment: object) -> str:

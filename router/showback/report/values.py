@@ -11,7 +11,7 @@ from datetime import date, datetime
 from decimal import Context, Decimal
 from enum import StrEnum
 
-Cell = str | Decimal | int | bool | date | datetime | None
+CellValue = str | Decimal | int | bool | date | datetime | None
 
 SCHEMA_VERSION = 1
 # Places of quotients: unit costs, shares. Sums are never rounded.
@@ -21,7 +21,7 @@ HIDDEN = 9
 _WIDE = Context(prec=100)
 
 
-class Kind(StrEnum):
+class CellKind(StrEnum):
     """The kind of value in a column. None of any kind is "not known", never zero."""
 
     TEXT = "text"
@@ -35,11 +35,11 @@ class Kind(StrEnum):
     MOMENT = "moment"  # UTC
 
 
-NUMBERS = frozenset({Kind.MONEY, Kind.RATE, Kind.AMOUNT, Kind.SHARE, Kind.COUNT})
+NUMBERS = frozenset({CellKind.MONEY, CellKind.RATE, CellKind.AMOUNT, CellKind.SHARE, CellKind.COUNT})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReportColumn:
     """A column: ``name`` for machines, ``title`` for people.
 
     ``rank`` orders what is dropped from a narrow page; 0 is dropped last.
@@ -47,34 +47,34 @@ class Column:
 
     name: str
     title: str
-    kind: Kind = Kind.TEXT
+    kind: CellKind = CellKind.TEXT
     rank: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ReportSection:
     """A section of rows; ``notes`` tell how the rows were found, and what is not known."""
 
     name: str
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[ReportColumn, ...]
+    rows: tuple[tuple[CellValue, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def records(self) -> Iterator[dict[str, Cell]]:
+    def records(self) -> Iterator[dict[str, CellValue]]:
         """Yield each row by the names of the columns."""
         names = [column.name for column in self.columns]
         return (dict(zip(names, row, strict=True)) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ShowbackReport:
     """The sections in their order, all there, also those without rows; names are unique."""
 
     title: str
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
-    def section(self, name: str) -> Section:
+    def section(self, name: str) -> ReportSection:
         """Return the section of that name; KeyError for none."""
         for section in self.sections:
             if section.name == name:
@@ -82,9 +82,9 @@ class Report:
         raise KeyError(name)
 
 
-def section(
-    name: str, title: str, columns: tuple[Column, ...], rows: Iterable[dict[str, Cell]], *notes: str
-) -> Section:
+def build_section(
+    name: str, title: str, columns: tuple[ReportColumn, ...], rows: Iterable[dict[str, CellValue]], *notes: str
+) -> ReportSection:
     """Return a section of rows by name; a cell that a row lacks is None. KeyError for a name that is no column."""
     names = [column.name for column in columns]
     table = []
@@ -93,10 +93,10 @@ def section(
         if unknown:
             raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
         table.append(tuple(row.get(column) for column in names))
-    return Section(name, title, columns, tuple(table), notes)
+    return ReportSection(name, title, columns, tuple(table), notes)
 
 
-def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
+def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
     """Return ``times`` x part / whole to nine places, half to even.
 
     None where one of them is unknown, or the whole is 0.
@@ -108,7 +108,7 @@ def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> 
     )
 
 
-def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
+def sum_known(amounts: Iterable[Decimal | None]) -> Decimal | None:
     """Return the sum of the known amounts, with all digits; None where none is known."""
     total: Decimal | None = None
     for amount in amounts:
@@ -117,12 +117,12 @@ def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
     return total
 
 
-def less(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
+def subtract_known(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
     """Return the difference, with all digits; None where one of them is unknown."""
     return None if whole is None or part is None else _WIDE.subtract(whole, part)
 
 
-def plain(value: Decimal) -> Decimal:
+def strip_zeros(value: Decimal) -> Decimal:
     """Return the same amount without zeros at its end: two facts with other scales give one text."""
     if not value:
         return Decimal(0)

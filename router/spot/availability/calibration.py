@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.bootstrap import Interval, interval
+from router.spot.simulator.bootstrap import Interval, bootstrap_interval
 from router.spot.simulator.traces import Floats, Ints
 
 LEVELS: Final = (0.5, 0.8, 0.95)
@@ -22,7 +22,7 @@ _NEAR: Final = 1e-9  # share of the value that counts as a tie: dollars are sums
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Places:
+class PitIntervals:
     """The probability integral transforms of outcomes, one entry each.
 
     ``below`` is the share of the quoted values below the outcome, ``up_to`` the share up to it, ties included. Raise
@@ -39,7 +39,7 @@ class Places:
             raise ValueError("a share must lie between 0 and 1")
 
     @classmethod
-    def of(cls, quoted: Floats, outcomes: Floats) -> Places:
+    def of(cls, quoted: Floats, outcomes: Floats) -> PitIntervals:
         """Return the transforms of these outcomes in their quotes.
 
         ``quoted`` is [value], the same for all ``outcomes``, or [outcome, value]. An outcome beyond all n values counts
@@ -56,7 +56,7 @@ class Places:
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Places]) -> Places:
+    def joined(cls, parts: Sequence[PitIntervals]) -> PitIntervals:
         """Return the transforms of all parts as one."""
         return cls(np.concatenate([p.below for p in parts]), np.concatenate([p.up_to for p in parts]))
 
@@ -75,7 +75,7 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class LevelCoverage:
     """The share of outcomes that held at a promised ``level``, with its 90 % interval and the number of outcomes."""
 
     level: float
@@ -93,18 +93,18 @@ class Covered:
         return self.held.low <= self.level <= self.held.high
 
 
-Reliability = tuple[Covered, ...]
+Reliability = tuple[LevelCoverage, ...]
 
 
-def coverage(places: Places, groups: Ints, levels: Sequence[float] = LEVELS) -> Reliability:
+def measure_coverage(places: PitIntervals, groups: Ints, levels: Sequence[float] = LEVELS) -> Reliability:
     """Return the coverage at each level.
 
     ``groups`` marks outcomes that depend on each other (see :mod:`router.spot.simulator.bootstrap`).
     """
-    return tuple(Covered(p, interval(places.within(p), groups), places.below.size) for p in levels)
+    return tuple(LevelCoverage(p, bootstrap_interval(places.within(p), groups), places.below.size) for p in levels)
 
 
-def width(quoted: Floats, level: float = 0.8) -> Floats:
+def interval_widths(quoted: Floats, level: float = 0.8) -> Floats:
     """Return by [quote] the width of the middle ``level`` of the values [quote, value]."""
     low, high = np.quantile(quoted, [(1 - level) / 2, (1 + level) / 2], axis=1)
     widths: Floats = high - low
@@ -127,7 +127,7 @@ CURVE: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CalibrationReport:
     """The calibration of quotes of one kind against their outcomes.
 
     ``plain`` is, at each level, the share at or below the value quoted for it, ties in full. ``curve`` is the share
@@ -146,24 +146,24 @@ class Judged:
     loss: float
 
 
-def judge(name: str, what: str, quoted: Floats, outcomes: Floats, groups: Ints) -> Judged:
+def assess_calibration(name: str, what: str, quoted: Floats, outcomes: Floats, groups: Ints) -> CalibrationReport:
     """Return the calibration of quotes [outcome, equally likely value].
 
     Raise ValueError without any, or where lengths differ.
     """
     if quoted.ndim != 2 or not len(quoted) or not len(quoted) == outcomes.size == groups.size:
         raise ValueError("as many quotes as outcomes and groups, at least one")
-    places, mean = Places.of(quoted, outcomes), float(outcomes.mean())
+    places, mean = PitIntervals.of(quoted, outcomes), float(outcomes.mean())
     slack = _NEAR * np.maximum(np.abs(outcomes), 1.0)
     limits = np.quantile(quoted, LEVELS, axis=1, method="inverted_cdf")
-    return Judged(
+    return CalibrationReport(
         name,
         what,
         outcomes.size,
-        coverage(places, groups),
+        measure_coverage(places, groups),
         tuple(float((outcomes <= limit + slack).mean()) for limit in limits),
         tuple(float(places.within(level).mean()) for level in CURVE),
         tuple(places.histogram().tolist()),
-        float(np.median(width(quoted))) / mean,
+        float(np.median(interval_widths(quoted))) / mean,
         float(sharpness_loss(quoted, outcomes).mean()) / mean,
     )

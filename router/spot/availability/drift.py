@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, Outlook, age_class, ages_h, pooled
+from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, HazardModel, age_class, ages_h, pool_hazards
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
@@ -25,7 +25,7 @@ _X: Final = np.linspace(-5.0, 5.0, 101)
 _TINY: Final = 1e-300
 
 
-class Setting(NamedTuple):
+class DriftSetting(NamedTuple):
     """One setting of the drift grid.
 
     ``size`` is the standard deviation of x, ``common`` the part of its variance that all zones share.
@@ -35,11 +35,11 @@ class Setting(NamedTuple):
     common: float
 
 
-GRID: Final = tuple(Setting(*one) for one in product((0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), (0.1, 0.4, 0.7, 0.9)))
+GRID: Final = tuple(DriftSetting(*one) for one in product((0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0), (0.1, 0.4, 0.7, 0.9)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Drifting(Outlook):
+class DriftingHazardModel(HazardModel):
     """A hazard model whose drift is uncertain.
 
     ``likely`` is the posterior probability of each setting of the grid, for the return of spot and for its loss.
@@ -57,18 +57,20 @@ class Drifting(Outlook):
         return np.asarray(sure * np.exp(x)[..., None])
 
 
-def drifting(up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf) -> Drifting:
+def learn_drift(
+    up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf
+) -> DriftingHazardModel:
     """Return the hazard model learned from [zone, tick], with the posterior of its drift.
 
     Rates are as in :meth:`HazardModel.seen`. A past too short to tell of drift leaves all settings equally likely.
     """
-    fit = Outlook.seen(up, tick_s, pool_events=pool_events, forget_h=forget_h)
+    fit = HazardModel.seen(up, tick_s, pool_events=pool_events, forget_h=forget_h)
     scored = _log_likelihood(_Steps.of(up, tick_s), forget_h, pool_events)
     weight = np.exp(scored - scored.max(axis=1, keepdims=True))
     likely = weight / weight.sum(axis=1, keepdims=True)
     mean = float((likely @ np.array([s.size for s in GRID])).mean())
     back, lost = (tuple(p.tolist()) for p in likely)
-    return Drifting(fit.events, fit.hours, mean, (back, lost))
+    return DriftingHazardModel(fit.events, fit.hours, mean, (back, lost))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -106,7 +108,7 @@ def _expected_hazards(steps: _Steps, until: int, memory_h: float, pool_events: f
     """
     weight = np.exp(-np.arange(until)[::-1] * STEP_H / memory_h)[:, None, None, None]
     events, hours = (weight * steps.events[:until]).sum(axis=0), (weight * steps.hours[:until]).sum(axis=0)
-    return pooled(events, hours, pool_events)
+    return pool_hazards(events, hours, pool_events)
 
 
 def _log_likelihood(steps: _Steps, memory_h: float, pool_events: float) -> Floats:

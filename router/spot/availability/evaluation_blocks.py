@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 
 from router.spot.availability.forecast import PAST_H
-from router.spot.availability.hazard_model import Sky, ages_h
-from router.spot.availability.resampling import resampled
-from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways
+from router.spot.availability.hazard_model import ZoneStates, ages_h
+from router.spot.availability.resampling import resample_ticks
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
 
 BLOCKS: Final = 6
@@ -21,7 +21,7 @@ PIECE_H: Final = 12.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Ground:
+class EvaluationTraces:
     """A series with the jobs that are quoted on it.
 
     ``parts`` is the zones of each job. ``up``, ``ages`` and ``usd`` are by [zone, tick].
@@ -30,13 +30,15 @@ class Ground:
     series: Series
     tasks: tuple[Task, ...]
     parts: tuple[Ints, ...]
-    ways: Ways
+    ways: ZoneMoveCosts
     up: Bools
     ages: Floats
     usd: Floats
 
     @classmethod
-    def of(cls, series: Series, tasks: tuple[Task, ...], parts: tuple[Ints, ...], ways: Ways) -> Ground:
+    def of(
+        cls, series: Series, tasks: tuple[Task, ...], parts: tuple[Ints, ...], ways: ZoneMoveCosts
+    ) -> EvaluationTraces:
         """Return the series with its availability, ages and prices."""
         up = series.up()
         return cls(series, tasks, parts, ways, up, ages_h(up, series.tick_s), series.spot_usd())
@@ -50,35 +52,35 @@ class Ground:
         edges = self.edges()
         return np.linspace(edges[block], edges[block + 1], count, endpoint=False).astype(np.int64) - 1
 
-    def state(self, zones: Ints, at: Ints) -> Sky:
+    def state(self, zones: Ints, at: Ints) -> ZoneStates:
         """Return the states by [window, zone] at these ticks."""
-        return Sky(self.up[zones][:, at].T, self.ages[zones][:, at].T)
+        return ZoneStates(self.up[zones][:, at].T, self.ages[zones][:, at].T)
 
-    def scene(self, zones: Ints, job: Task, which: Ints) -> Scene:
+    def scene(self, zones: Ints, job: Task, which: Ints) -> SimulationInputs:
         """Return windows of the ticks [window, tick], of which ``PAST_H`` hours lie before each begins."""
         past, flat = self.past, which.ravel()
         zone_series = tuple(
             ZoneSeries(z.zone, z.region, self.up[i][flat].astype(np.int64), self.usd[i][flat], z.on_demand_usd_per_hour)
             for i, z in ((i, self.series.zones[i]) for i in zones)
         )
-        ways = Ways(self.ways.egress_usd[np.ix_(zones, zones)], self.ways.transfer_s[np.ix_(zones, zones)])
+        ways = ZoneMoveCosts(self.ways.egress_usd[np.ix_(zones, zones)], self.ways.transfer_s[np.ix_(zones, zones)])
         starts = past + which.shape[1] * np.arange(len(which))
-        return Scene.of(job, Series(self.series.tick_s, zone_series), starts, ways)
+        return SimulationInputs.of(job, Series(self.series.tick_s, zone_series), starts, ways)
 
     @property
     def past(self) -> int:
         """The number of ticks shown before a window."""
         return PAST_H * HOUR_S // self.series.tick_s
 
-    def real(self, zones: Ints, job: Task, at: Ints) -> Scene:
+    def real(self, zones: Ints, job: Task, at: Ints) -> SimulationInputs:
         """Return what followed each of these ticks; raise ValueError where the series ends before."""
         ticks = job.ticks(self.series.tick_s)
         return self.scene(zones, job, np.maximum(at[:, None] + np.arange(1 - self.past, ticks + 1), 0))
 
-    def made(self, zones: Ints, job: Task, at: Ints, block: int, rng: np.random.Generator) -> Scene:
+    def made(self, zones: Ints, job: Task, at: Ints, block: int, rng: np.random.Generator) -> SimulationInputs:
         """Return what might have followed each of these ticks in this block: pieces of its real availability."""
         edges, tick_s = self.edges(), self.series.tick_s
-        following = resampled(
+        following = resample_ticks(
             self.up[zones],
             self.ages[zones],
             range(edges[block], edges[block + 1]),

@@ -8,17 +8,17 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from router.spot.availability.drift import GRID
-from router.spot.availability.drift import Drifting as _Drifting
-from router.spot.availability.hazard_model import Outlook
-from router.spot.availability.recalibration import Calibrating
+from router.spot.availability.drift import DriftingHazardModel as _Drifting
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.recalibration import Recalibration
 
 FORMAT: Final = 1
-FRESH: Final = timedelta(days=31)  # after its last look: availability changes
+FRESH_FOR: Final = timedelta(days=31)  # after its last look: availability changes
 _SURE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class WeatherFit:
+class AvailabilityFit:
     """The drift and the recalibration learned from the recorded past.
 
     ``since`` and ``until`` are the first and last look at the ``pools`` that it was learned from; ``watched`` is the
@@ -32,8 +32,8 @@ class WeatherFit:
     pools: int
     watched: float
     likely: tuple[tuple[float, ...], tuple[float, ...]]
-    cost: Calibrating
-    finish: Calibrating
+    cost: Recalibration
+    finish: Recalibration
     outcomes: int
 
     def __post_init__(self) -> None:
@@ -43,15 +43,15 @@ class WeatherFit:
 
     def is_fresh(self, now: datetime) -> bool:
         """Return whether quotes may still use the fit."""
-        return self.since <= now and now - self.until <= FRESH
+        return self.since <= now and now - self.until <= FRESH_FOR
 
-    def drifting(self, hazard_model: Outlook) -> Outlook:
+    def drifting(self, hazard_model: HazardModel) -> HazardModel:
         """Return a hazard model of the same rates, with the learned drift."""
         sizes = [sum(p * s.size for p, s in zip(shares, GRID, strict=True)) for shares in self.likely]
         return _Drifting(hazard_model.events, hazard_model.hours, sum(sizes) / len(sizes), self.likely)
 
 
-def fit_to_json(fit: WeatherFit) -> str:
+def fit_to_json(fit: AvailabilityFit) -> str:
     """Return the fit as it is stored."""
     return json.dumps(
         {
@@ -69,7 +69,7 @@ def fit_to_json(fit: WeatherFit) -> str:
     )
 
 
-def fit_from_json(text: str) -> WeatherFit:
+def fit_from_json(text: str) -> AvailabilityFit:
     """Return the stored fit; raise ValueError, TypeError or KeyError where the text is not one."""
     content: dict[str, Any] = json.loads(text)
     if content["format"] != FORMAT:
@@ -78,8 +78,8 @@ def fit_from_json(text: str) -> WeatherFit:
     if since.utcoffset() is None or until.utcoffset() is None:
         raise ValueError("has times without a time zone")
     back, lost = (tuple(float(p) for p in shares) for shares in content["likely"])
-    cost, finish = (Calibrating(tuple(float(p) for p in content[name])) for name in ("cost", "finish"))
-    return WeatherFit(
+    cost, finish = (Recalibration(tuple(float(p) for p in content[name])) for name in ("cost", "finish"))
+    return AvailabilityFit(
         since,
         until,
         int(content["pools"]),

@@ -7,16 +7,16 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import Outlook, Sky, Swings, play
-from router.spot.simulator.inputs import HOUR_S, Scene
-from router.spot.simulator.simulation import Net, VectorPolicy, simulate
+from router.spot.availability.hazard_model import HazardModel, ScarcityProcess, ZoneStates, simulate_availability
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 PAST_H: Final = 24
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Forecast:
+class JobForecast:
     """A forecast, one entry a draw.
 
     ``usd`` is the whole cost, ``egress_usd`` included. ``finish_s`` is from now to the end of the last billed tick. A
@@ -37,7 +37,9 @@ class Forecast:
         return float(1 - self.late.mean())
 
 
-def windows(hazard_model: Outlook, state: Sky | None, like: Scene, draws: int, rng: np.random.Generator) -> Scene:
+def simulate_windows(
+    hazard_model: HazardModel, state: ZoneStates | None, like: SimulationInputs, draws: int, rng: np.random.Generator
+) -> SimulationInputs:
     """Return ``draws`` simulated windows with the task, moves and last prices of ``like``, joined in one series.
 
     Each draws hazards of its own. Of several zones those of one region change scarcity together. ``state`` is by
@@ -52,30 +54,32 @@ def windows(hazard_model: Outlook, state: Sky | None, like: Scene, draws: int, r
     hazards, past = hazard_model.draw(draws, rng), PAST_H * HOUR_S // tick_s
     swings = _scarcity(like, draws, rng)
     if state is None:
-        up = play(hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings)
+        up = simulate_availability(
+            hazards, hazard_model.usual(draws, rng, hazards), past + like.ticks, tick_s, rng, swings
+        )
     else:
-        now = Sky(np.broadcast_to(state.up, (draws, zones)), np.broadcast_to(state.age_h, (draws, zones)))
+        now = ZoneStates(np.broadcast_to(state.up, (draws, zones)), np.broadcast_to(state.age_h, (draws, zones)))
         before, after = (
             _simulate_before(hazards, now, past, tick_s, rng),
-            play(hazards, now, like.ticks, tick_s, rng, swings),
+            simulate_availability(hazards, now, like.ticks, tick_s, rng, swings),
         )
         up = np.concatenate([before, after], axis=2)
     return _join_windows(up, like, past)
 
 
-def forecast(
-    hazard_model: Outlook,
-    state: Sky | None,
-    like: Scene,
-    policy: VectorPolicy,
+def forecast_job(
+    hazard_model: HazardModel,
+    state: ZoneStates | None,
+    like: SimulationInputs,
+    policy: FullInfoPolicy,
     draws: int,
     rng: np.random.Generator,
-    net: Net = Net.EXACT,
-) -> Forecast:
+    net: GuardMode = GuardMode.EXACT,
+) -> JobForecast:
     """Return what ``policy`` makes of simulated windows; see :func:`simulate_windows`."""
-    scene = windows(hazard_model, state, like, draws, rng)
+    scene = simulate_windows(hazard_model, state, like, draws, rng)
     got = simulate(scene, policy, net)
-    return Forecast(
+    return JobForecast(
         usd=got.usd,
         finish_s=(got.finish_tick * like.tick_s).astype(np.float64),
         late=got.late,
@@ -86,7 +90,7 @@ def forecast(
     )
 
 
-def _scarcity(like: Scene, draws: int, rng: np.random.Generator) -> Swings | None:
+def _scarcity(like: SimulationInputs, draws: int, rng: np.random.Generator) -> ScarcityProcess | None:
     """Return the scarcity process of these zones; None for one zone.
 
     The wandering of a single zone is in its drift, and there is no other zone that it could go with.
@@ -94,10 +98,10 @@ def _scarcity(like: Scene, draws: int, rng: np.random.Generator) -> Swings | Non
     if len(like.series.zones) < 2:
         return None
     names = list(dict.fromkeys(like.series.regions))
-    return Swings.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
+    return ScarcityProcess.begin(np.array([names.index(name) for name in like.series.regions]), draws, rng)
 
 
-def _simulate_before(hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
+def _simulate_before(hazards: Floats, state: ZoneStates, ticks: int, tick_s: int, rng: np.random.Generator) -> Bools:
     """Return by [draw, zone, tick] availability that ends in ``state``.
 
     Up and down times that follow each other independently are the same backwards: before the present one lies a whole
@@ -105,7 +109,9 @@ def _simulate_before(hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: 
     """
     step = tick_s / HOUR_S
     other = ~state.up
-    older = play(hazards, Sky(other, np.full(other.shape, step)), max(ticks - 1, 0), tick_s, rng)
+    older = simulate_availability(
+        hazards, ZoneStates(other, np.full(other.shape, step)), max(ticks - 1, 0), tick_s, rng
+    )
     older = np.concatenate([other[..., None], older], axis=2)
     lasted = np.maximum(np.rint(state.age_h / step), 1).astype(np.int64)[..., None]
     ago = np.arange(ticks)[None, None]
@@ -116,7 +122,7 @@ def _simulate_before(hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: 
     return forwards
 
 
-def _join_windows(up: Bools, like: Scene, past: int) -> Scene:
+def _join_windows(up: Bools, like: SimulationInputs, past: int) -> SimulationInputs:
     draws, zones, length = up.shape
     joined = np.ascontiguousarray(up.transpose(1, 0, 2)).reshape(zones, draws * length)
     usd = np.array([z.spot_usd_per_hour[-1] for z in like.series.zones])[:, None]

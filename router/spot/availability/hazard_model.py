@@ -27,7 +27,7 @@ _NEVER_PER_HOUR: Final = 1e-5
 
 
 @dataclass(eq=False, slots=True)
-class Sky:
+class ZoneStates:
     """The state of zones at one moment, any shape.
 
     ``up`` says whether spot is there, ``age_h`` for how many hours that has been so.
@@ -36,9 +36,9 @@ class Sky:
     up: Bools
     age_h: Floats
 
-    def copy(self) -> Sky:
+    def copy(self) -> ZoneStates:
         """Return a copy that can be changed."""
-        return Sky(self.up.copy(), self.age_h.copy())
+        return ZoneStates(self.up.copy(), self.age_h.copy())
 
     def pass_on(self, up: Bools, hours: float) -> None:
         """Advance the state by ``hours``, after which it is ``up``."""
@@ -63,7 +63,7 @@ def ages_h(up: Bools, tick_s: int) -> Floats:
     return np.asarray(lasted * (tick_s / HOUR_S), dtype=np.float64)
 
 
-def pooled(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
+def pool_hazards(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, Floats]:
     """Return events and hours of the gamma posteriors, from the events and hours of each zone [zone, up, class].
 
     The rate of all zones together counts for ``pool_events`` more.
@@ -73,7 +73,7 @@ def pooled(events: Floats, hours: Floats, pool_events: float) -> tuple[Floats, F
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outlook:
+class HazardModel:
     """Hazards of several zones with their uncertainty.
 
     ``events`` and ``hours`` are by [zone, up, class of age], of the gamma distributions of the hazards an hour.
@@ -85,14 +85,14 @@ class Outlook:
     drift: float = DRIFT
 
     @classmethod
-    def of(cls, past: Series, size: int = 1) -> Outlook:
+    def of(cls, past: Series, size: int = 1) -> HazardModel:
         """Return the model learned from a series, for a gang of ``size``."""
         return cls.seen(past.up(size), past.tick_s)
 
     @classmethod
     def seen(
         cls, up: Bools, tick_s: int, *, pool_events: float = POOL_EVENTS, forget_h: float = np.inf, drift: float = DRIFT
-    ) -> Outlook:
+    ) -> HazardModel:
         """Return the model learned from availability by [zone, tick].
 
         What was ``forget_h`` ago counts for 1/e. ``pool_events`` is what the rate of all zones together counts for.
@@ -106,10 +106,10 @@ class Outlook:
         shape = (zones, 2, CLASSES)
         hours = np.asarray(np.bincount(at, weight.ravel() * step, count), dtype=np.float64).reshape(shape)
         events = np.asarray(np.bincount(at, weight.ravel() * changed, count), dtype=np.float64).reshape(shape)
-        return cls(*pooled(events, hours, pool_events), drift)
+        return cls(*pool_hazards(events, hours, pool_events), drift)
 
     @classmethod
-    def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> Outlook:
+    def prior(cls, lost_per_hour: Floats, back_per_hour: Floats, hours: float, drift: float = DRIFT) -> HazardModel:
         """Return the model of [zone] rates that are known as well as from ``hours`` of observation.
 
         Age has no influence.
@@ -122,7 +122,7 @@ class Outlook:
         """The number of zones."""
         return len(self.events)
 
-    def only(self, which: Ints) -> Outlook:
+    def only(self, which: Ints) -> HazardModel:
         """Return the model of these zones."""
         return replace(self, events=self.events[which], hours=self.hours[which])
 
@@ -141,17 +141,19 @@ class Outlook:
         own = rng.normal(0, half, (draws, self.zones, 2, 1)) + rng.normal(0, half, (draws, 1, 2, 1))
         return np.asarray(sure * np.exp(own))
 
-    def usual(self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0) -> Sky:
+    def usual(
+        self, draws: int, rng: np.random.Generator, hazards: Floats | None = None, hours: float = 96.0
+    ) -> ZoneStates:
         """Return by [draw, zone] states after a long while."""
         rates = self.mean()[None].repeat(draws, 0) if hazards is None else hazards
-        state = Sky(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
+        state = ZoneStates(rng.random((draws, self.zones)) < 0.5, np.ones((draws, self.zones)))
         for _ in range(int(hours)):
-            run(rates, state, 1.0, rng)
+            advance_states(rates, state, 1.0, rng)
         return state
 
 
 @dataclass(eq=False, slots=True)
-class Swings:
+class ScarcityProcess:
     """Current scarcity of spot by draw and region, an Ornstein-Uhlenbeck process (Physical Review 1930).
 
     It has the standard deviation ``SWING`` and forgets in ``SWING_H``. Scarcity a makes losses exp(a) times as
@@ -162,7 +164,7 @@ class Swings:
     regions: Ints
 
     @classmethod
-    def begin(cls, regions: Ints, draws: int, rng: np.random.Generator) -> Swings:
+    def begin(cls, regions: Ints, draws: int, rng: np.random.Generator) -> ScarcityProcess:
         """Return a process in its stationary state; ``regions`` is by [zone] the number of its region."""
         return cls(rng.normal(0, SWING, (draws, int(regions.max()) + 1)), regions)
 
@@ -173,8 +175,13 @@ class Swings:
         return self.now[:, self.regions]
 
 
-def play(
-    hazards: Floats, state: Sky, ticks: int, tick_s: int, rng: np.random.Generator, swings: Swings | None = None
+def simulate_availability(
+    hazards: Floats,
+    state: ZoneStates,
+    ticks: int,
+    tick_s: int,
+    rng: np.random.Generator,
+    swings: ScarcityProcess | None = None,
 ) -> Bools:
     """Return by [draw, zone, tick] availability simulated from these hazards after ``state``, which is not changed.
 
@@ -183,12 +190,14 @@ def play(
     now, hours = state.copy(), tick_s / HOUR_S
     up = np.empty((*state.up.shape, ticks), dtype=bool)
     for i in range(ticks):
-        run(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
+        advance_states(hazards, now, hours, rng, None if swings is None else swings.step(hours, rng))
         up[..., i] = now.up
     return up
 
 
-def run(hazards: Floats, state: Sky, hours: float, rng: np.random.Generator, scarcity: Floats | None = None) -> None:
+def advance_states(
+    hazards: Floats, state: ZoneStates, hours: float, rng: np.random.Generator, scarcity: Floats | None = None
+) -> None:
     """Advance ``state`` by ``hours`` in place."""
     draws, zones = state.up.shape
     at = (np.arange(draws)[:, None], np.arange(zones)[None], state.up.astype(np.int64), age_class(state.age_h))

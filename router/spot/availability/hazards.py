@@ -26,7 +26,7 @@ _WIDEST = 8.0  # log odds
 
 
 @dataclass(eq=False, slots=True)
-class Signals:
+class AvailabilitySignals:
     """The signals of many zones at once, any shape, as of the last tick that was seen."""
 
     up: Bools
@@ -35,7 +35,7 @@ class Signals:
     slow: Floats
 
     @classmethod
-    def unseen(cls, shape: tuple[int, ...], mean: float = _PRIOR) -> Signals:
+    def unseen(cls, shape: tuple[int, ...], mean: float = _PRIOR) -> AvailabilitySignals:
         """Return the signals before anything was seen: as available as ``mean``."""
         some = np.full(shape, mean)
         return cls(np.zeros(shape, dtype=bool), np.zeros(shape), some, some.copy())
@@ -51,15 +51,15 @@ class Signals:
         self.up = np.where(known, up, self.up)
 
 
-def history(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[Signals, Bools]]:
+def iterate_signals(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[AvailabilitySignals, Bools]]:
     """Yield the signals after each tick of [zone, tick] but the last, and the availability of the next tick."""
-    seen = Signals.unseen(up.shape[:1], mean)
+    seen = AvailabilitySignals.unseen(up.shape[:1], mean)
     for i in range(up.shape[1] - 1):
         seen.see(up[:, i], tick_s)
         yield seen, up[:, i + 1]
 
 
-def design(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
+def design_matrix(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
     """Return the design matrix [case, column] of the regression; ages are in hours above zero."""
     age = np.log(age_h)
     columns = np.stack([np.ones_like(age), age, 2 * fast - 1, 2 * slow - 1], axis=-1)
@@ -67,7 +67,7 @@ def design(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Fit:
+class LogisticFit:
     """One logistic regression: ``weights`` with their ``covariance``."""
 
     weights: Floats
@@ -75,7 +75,7 @@ class Fit:
     cases: int
 
     @classmethod
-    def of(cls, x: Floats, happened: Bools) -> Fit:
+    def of(cls, x: Floats, happened: Bools) -> LogisticFit:
         """Return the ridge-penalised fit; without cases it gives even odds at every tick, and is very unsure."""
         columns = x.shape[1]
         penalty = np.diag([_RIDGE * 0.01] + [_SLOPES_RIDGE] * (columns - 1))
@@ -85,7 +85,7 @@ class Fit:
         centre = w.copy()
         hessian = penalty
         for _ in range(_ROUNDS):
-            p = odds(x, w)
+            p = change_probabilities(x, w)
             hessian = (x * (p * (1 - p))[:, None]).T @ x + penalty
             step = np.linalg.solve(hessian, x.T @ (happened - p) - penalty @ (w - centre))
             w = w + step
@@ -94,43 +94,45 @@ class Fit:
         return cls(w, np.linalg.inv(hessian), int(happened.size))
 
 
-def odds(x: Floats, weights: Floats) -> Floats:
+def change_probabilities(x: Floats, weights: Floats) -> Floats:
     """Return the probabilities of a change."""
     share: Floats = 1 / (1 + np.exp(-np.clip(x @ weights, -_WIDEST, _WIDEST)))
     return share
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Weather:
+class LogisticHazards:
     """Hazards per tick of ``tick_s``: ``fall`` of spot that is there, ``rise`` of spot that is not."""
 
     tick_s: int
-    fall: Fit
-    rise: Fit
+    fall: LogisticFit
+    rise: LogisticFit
     mean: float
 
     @classmethod
-    def of(cls, parts: Iterable[Bools], tick_s: int) -> Weather:
+    def of(cls, parts: Iterable[Bools], tick_s: int) -> LogisticHazards:
         """Return the model learned from [zone, tick] arrays of availability at this tick."""
         parts = [p for p in parts if p.size]
         mean = (sum(float(p.sum()) for p in parts) + 1) / (sum(p.size for p in parts) + 2)
         rows: list[tuple[Bools, Floats, Bools]] = []
         for part in parts:
-            for seen, then in history(part, tick_s, mean):
-                rows.append((seen.up, design(seen.age_h, seen.fast, seen.slow), then != seen.up))
+            for seen, then in iterate_signals(part, tick_s, mean):
+                rows.append((seen.up, design_matrix(seen.age_h, seen.fast, seen.slow), then != seen.up))
         if not rows:
             rows = [(np.zeros(0, dtype=bool), np.zeros((0, 4)), np.zeros(0, dtype=bool))]
         up, x, change = (np.concatenate(c) for c in zip(*rows, strict=True))
-        return cls(tick_s, Fit.of(x[up], change[up]), Fit.of(x[~up], change[~up]), mean)
+        return cls(tick_s, LogisticFit.of(x[up], change[up]), LogisticFit.of(x[~up], change[~up]), mean)
 
     def changes(self, up: Bools, age_h: Floats, fast: Floats, slow: Floats) -> Floats:
         """Return the probability that the next tick is not like this one."""
-        x = design(age_h, fast, slow)
-        return np.where(up.ravel(), odds(x, self.fall.weights), odds(x, self.rise.weights)).reshape(up.shape)
+        x = design_matrix(age_h, fast, slow)
+        return np.where(
+            up.ravel(), change_probabilities(x, self.fall.weights), change_probabilities(x, self.rise.weights)
+        ).reshape(up.shape)
 
-    def simulate(self, seen: Signals, ticks: int, rng: np.random.Generator) -> Bools:
+    def simulate(self, seen: AvailabilitySignals, ticks: int, rng: np.random.Generator) -> Bools:
         """Return by [..., tick] availability simulated after ``seen``, which is not changed."""
-        now = Signals(seen.up.copy(), seen.age_h.copy(), seen.fast.copy(), seen.slow.copy())
+        now = AvailabilitySignals(seen.up.copy(), seen.age_h.copy(), seen.fast.copy(), seen.slow.copy())
         simulated = np.empty((*seen.up.shape, ticks), dtype=bool)
         for i in range(ticks):
             age = np.maximum(now.age_h, self.tick_s / HOUR_S)

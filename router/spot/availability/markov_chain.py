@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.availability.hazards import FAST_H, Signals, Weather
+from router.spot.availability.hazards import FAST_H, AvailabilitySignals, LogisticHazards
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Floats, Ints
 
@@ -15,7 +15,7 @@ Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Shape:
+class ChainShape:
     """The states of a chain: values of the signals that it tells apart.
 
     ``ages`` are in ticks, from 1 on; ``levels`` are of the fast signal and ``classes`` of the slow one, from 0 to 1.
@@ -27,23 +27,23 @@ class Shape:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Chain:
+class AvailabilityChain:
     """A Markov chain of availability; ``change`` [class, up, age, level] is the probability that the next tick differs.
 
     A class, a value of the slow signal, is taken as lasting. The fast signal and the age move at random to one of the
     two grid values that they would lie between, right on average.
     """
 
-    hazards: Weather
-    shape: Shape
+    hazards: LogisticHazards
+    shape: ChainShape
     change: Singles
     low: Ints
     high: Singles
 
     @classmethod
-    def of(cls, hazards: Weather, shape: Shape | None = None) -> Chain:
+    def of(cls, hazards: LogisticHazards, shape: ChainShape | None = None) -> AvailabilityChain:
         """Return the chain whose changes have the probabilities that ``hazards`` gives in each state."""
-        shape = shape or Shape()
+        shape = shape or ChainShape()
         hours = hazards.tick_s / HOUR_S
         grid = np.meshgrid(shape.classes, [0.0, 1.0], np.array(shape.ages) * hours, shape.levels, indexing="ij")
         change = hazards.changes(grid[1] > 0, grid[2], grid[3], grid[0])
@@ -81,7 +81,7 @@ class Chain:
         means: Singles = stays + change * (changes - stays)
         return means
 
-    def corners(self, seen: Signals) -> tuple[Ints, Ints, Ints, Ints, Floats]:
+    def corners(self, seen: AvailabilitySignals) -> tuple[Ints, Ints, Ints, Ints, Floats]:
         """Return by [corner, ...] the states between which the signals lie, and their weights.
 
         The states are class, up, age and level.

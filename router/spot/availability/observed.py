@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.fit import WeatherFit
-from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, Outlook, Sky, age_class
+from router.spot.availability.fit import AvailabilityFit
+from router.spot.availability.hazard_model import CLASSES, POOL_EVENTS, HazardModel, ZoneStates, age_class
 from router.spot.simulator.traces import Floats
-from router.spot.venues import Venue
+from router.spot.venues import QuoteOption
 
 # A prior counts as this many events: its hazards are known to about 70 %.
 PRIOR_EVENTS: Final = 2.0
@@ -23,7 +23,7 @@ _OBSERVED: Final = "observed"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sighting:
+class PoolObservation:
     """Observations of one pool.
 
     ``events`` and ``hours`` are by [up, class of age], of the time that was watched. ``up`` is its last state,
@@ -43,7 +43,9 @@ class Sighting:
         return float(self.hours.sum())
 
 
-def sighting(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Sighting | None:
+def summarise_observations(
+    observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta
+) -> PoolObservation | None:
     """Return the observations of one pool, seen at strictly increasing moments; None where nothing was watched.
 
     An observation holds until the next one; after a gap longer than ``longest_gap`` nothing is known of the time
@@ -68,11 +70,11 @@ def sighting(observations: Iterable[tuple[datetime, bool]], longest_gap: timedel
         last = (at, up)
     if last is None or born is None or first is None or not hours.any():
         return None
-    return Sighting(events, hours, last[1], max((last[0] - born) / timedelta(hours=1), 1e-3), first, last[0])
+    return PoolObservation(events, hours, last[1], max((last[0] - born) / timedelta(hours=1), 1e-3), first, last[0])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Weather:
+class OptionAvailability:
     """Expected availability of the options of a quote.
 
     ``hazard_model`` is by [option]. ``state`` is the present state, where it is known of all options that may be lost.
@@ -80,8 +82,8 @@ class Weather:
     it shares.
     """
 
-    hazard_model: Outlook
-    state: Sky | None
+    hazard_model: HazardModel
+    state: ZoneStates | None
     basis: tuple[str, ...]
     pool: tuple[int, ...]
 
@@ -91,16 +93,19 @@ class Weather:
         return any(word.startswith(_OBSERVED) for word in self.basis)
 
 
-def weather_of(
-    venues: Sequence[Venue], seen: Mapping[str, Sighting], now: datetime, fit: WeatherFit | None = None
-) -> Weather:
+def estimate_availability(
+    venues: Sequence[QuoteOption],
+    seen: Mapping[str, PoolObservation],
+    now: datetime,
+    fit: AvailabilityFit | None = None,
+) -> OptionAvailability:
     """Return the expected availability of these options; ``seen`` is by pool.
 
     The rates of a prior are the candidate's: interruptions of the gang, and the wait for a new one. ``fit`` is the
     learned drift, for options of which anything was observed.
     """
     known = [None if v.sure or len(v.pool) != 1 else seen.get(v.pool[0]) for v in venues]
-    hazard_model = Outlook(*known_hazards(np.array([_hazard_rates(v) for v in venues]), known))
+    hazard_model = HazardModel(*posterior_hazards(np.array([_hazard_rates(v) for v in venues]), known))
     basis, states = [], []
     for v, own in zip(venues, known, strict=True):
         if v.sure:
@@ -114,10 +119,10 @@ def weather_of(
         states.append((own.up, own.age_h) if own is not None and recent else None)
     if fit is not None and any(word.startswith(_OBSERVED) for word in basis):
         hazard_model = fit.drifting(hazard_model)
-    return Weather(hazard_model, _current_states(venues, states), tuple(basis), _shared_pools(venues))
+    return OptionAvailability(hazard_model, _current_states(venues, states), tuple(basis), _shared_pools(venues))
 
 
-def known_hazards(rates: Floats, seen: Sequence[Sighting | None]) -> tuple[Floats, Floats]:
+def posterior_hazards(rates: Floats, seen: Sequence[PoolObservation | None]) -> tuple[Floats, Floats]:
     """Return events and hours [place, up, class of age] of the posterior of each place's hazards.
 
     ``rates`` [place, up] are the priors, an hour. A place that was not observed keeps its prior alone, worth two events
@@ -140,13 +145,13 @@ def known_hazards(rates: Floats, seen: Sequence[Sighting | None]) -> tuple[Float
     return events, hours
 
 
-def _hazard_rates(v: Venue) -> tuple[float, float]:
+def _hazard_rates(v: QuoteOption) -> tuple[float, float]:
     """Return the hazards an hour: return and loss."""
     risk = v.candidate.risk
-    return hazards_of(None if v.sure else (risk.recovery_hours, risk.interruptions_per_hour))
+    return prior_hazards(None if v.sure else (risk.recovery_hours, risk.interruptions_per_hour))
 
 
-def hazards_of(prior: tuple[float, float] | None) -> tuple[float, float]:
+def prior_hazards(prior: tuple[float, float] | None) -> tuple[float, float]:
     """Return the hazards an hour, return and loss, of a prior.
 
     ``prior`` is the hours until spot is back, and the losses an hour. None: no spot, ever.
@@ -156,14 +161,14 @@ def hazards_of(prior: tuple[float, float] | None) -> tuple[float, float]:
     return 1 / max(prior[0], _LEAST_WAIT_HOURS), max(prior[1], _NEVER_PER_HOUR)
 
 
-def _current_states(venues: Sequence[Venue], states: Sequence[tuple[bool, float] | None]) -> Sky | None:
+def _current_states(venues: Sequence[QuoteOption], states: Sequence[tuple[bool, float] | None]) -> ZoneStates | None:
     known = [(False, 1.0) if v.sure else state for v, state in zip(venues, states, strict=True)]
     if any(state is None for state in known) or all(v.sure for v in venues):
         return None
-    return Sky(np.array([s[0] for s in known if s]), np.array([s[1] for s in known if s]))
+    return ZoneStates(np.array([s[0] for s in known if s]), np.array([s[1] for s in known if s]))
 
 
-def _shared_pools(venues: Sequence[Venue]) -> tuple[int, ...]:
+def _shared_pools(venues: Sequence[QuoteOption]) -> tuple[int, ...]:
     """Return for each option the one of its pool with the most interruptions."""
     shared = []
     for v in venues:

@@ -12,8 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.calibration import Places
-from router.spot.simulator.bootstrap import interval
+from router.spot.availability.calibration import PitIntervals
+from router.spot.simulator.bootstrap import bootstrap_interval
 from router.spot.simulator.traces import Floats, Ints
 
 TRUST: Final = 20.0  # number of outcomes whose weight an unadjusted forecast has
@@ -22,7 +22,7 @@ KNOTS: Final = (*_TAIL, *(round(0.05 * i, 2) for i in range(2, 19)), *(round(1 -
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrating:
+class Recalibration:
     """A map from promised levels to the levels of a forecast to read.
 
     ``held`` is the share of outcomes within each of the levels ``KNOTS`` of their forecasts; it grows. Raise ValueError
@@ -37,7 +37,7 @@ class Calibrating:
             raise ValueError(f"give {len(KNOTS)} shares that grow from 0 to 1")
 
     @classmethod
-    def learned(cls, places: Places, groups: Ints, trust: float = TRUST) -> Calibrating:
+    def learned(cls, places: PitIntervals, groups: Ints, trust: float = TRUST) -> Recalibration:
         """Return the map learned from forecasts that did not see their outcomes.
 
         Outcomes of a group depend on each other: the effective count follows from the interval of the share within the
@@ -46,7 +46,7 @@ class Calibrating:
         if not places.below.size:
             return cls()
         level = np.array(KNOTS)
-        count = min(interval(places.within(0.5), groups).effective, float(np.unique(groups).size))
+        count = min(bootstrap_interval(places.within(0.5), groups).effective, float(np.unique(groups).size))
         seen = np.array([float(places.within(p).mean()) for p in KNOTS])
         held = (trust * level + count * seen) / (trust + count)
         held[0], held[-1] = 0.0, 1.0

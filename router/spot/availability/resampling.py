@@ -18,7 +18,7 @@ from router.spot.simulator.traces import Bools, Floats, Ints
 _TRIED: Final = 48  # candidate ticks from which a seam takes the most similar one
 
 
-def resampled(
+def resample_ticks(
     up: Bools, ages: Floats, block: range, starts: Ints, ticks: int, piece: float, rng: np.random.Generator
 ) -> Ints:
     """Return by [window, tick] the ticks of ``up`` [zone, tick] that follow each of ``starts``.

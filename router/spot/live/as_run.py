@@ -24,30 +24,36 @@ import numpy as np
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.run_policy import RunPolicy
-from router.spot.availability.observed import Sighting, sighting
-from router.spot.live.foresight_cache import Watched
-from router.spot.live.policy_adapter import Steered
-from router.spot.live.pool_backoff import REMEMBERED, Stretch, is_closed, models_availability, until_left_alone
-from router.spot.live.replay import Kept
-from router.spot.live.selection import policy_of, run_policy
-from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.availability.observed import PoolObservation, summarise_observations
+from router.spot.live.foresight_cache import PoolLookup
+from router.spot.live.policy_adapter import PolicyAdapter
+from router.spot.live.pool_backoff import (
+    BACKOFF_MEMORY,
+    BackoffPeriod,
+    compute_backoff_end,
+    is_backing_off,
+    models_availability,
+)
+from router.spot.live.replay import SessionMemory
+from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.interface import (
     QUOTED_RULE,
-    Answer,
-    Chances,
+    AvailabilityAnswer,
+    AvailabilityEstimate,
+    CurrentPlacement,
     Decision,
-    Event,
-    Here,
-    Life,
-    Move,
+    MoveDecision,
     Observation,
-    Place,
+    PastAttempt,
+    PlacementOption,
     Policy,
-    Pool,
+    PolicyEvent,
+    SpotPoolKey,
 )
-from router.spot.policies.registry import Played
-from router.spot.simulator.blind_policy import Known
-from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.policies.registry import WindowOutcomes
+from router.spot.simulator.blind_policy import BlindView
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
@@ -58,19 +64,19 @@ _REFUSED_FOR: Final = timedelta(hours=1)
 _QUARANTINE: Final = timedelta(minutes=10)
 _OBSERVED_FOR: Final = timedelta(days=31)
 _BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
-Watch = Callable[[Known], None]
-Heard = Callable[[int, int, Observation, Decision], None]
+BlindViewListener = Callable[[BlindView], None]
+DecisionListener = Callable[[int, int, Observation, Decision], None]
 
 
 def play_as_run(
     past: Series | None,
-    scene: Scene,
-    watch: Watch | None = None,
+    scene: SimulationInputs,
+    watch: BlindViewListener | None = None,
     *,
     chosen: RunPolicy | None = None,
     keeps: bool = True,
-    heard: Heard | None = None,
-) -> Played:
+    heard: DecisionListener | None = None,
+) -> WindowOutcomes:
     """Play all windows of ``scene``, in which zones are asked, and return their outcome.
 
     ``past`` is what the price history recorded of the zones before. ``chosen`` is the policy; None: the one that quotes
@@ -84,7 +90,7 @@ def play_as_run(
         raise ValueError("this back-test supports zones of one speed only")
     world = _World(scene)
     lookup = _pool_lookup(past, scene)
-    asked = chosen or run_policy(QUOTED_RULE)
+    asked = chosen or default_run_policy(QUOTED_RULE)
     runs = [_Run(world, row, int(at), _policy(asked, lookup, keeps=keeps)) for row, at in enumerate(scene.starts)]
     for tick in range(int(scene.starts.min()), int(scene.starts.max()) + scene.ticks):
         for run in runs:
@@ -97,35 +103,35 @@ def play_as_run(
     return _outcome(runs, scene)
 
 
-def _policy(chosen: RunPolicy, lookup: Watched, *, keeps: bool) -> Policy:
+def _policy(chosen: RunPolicy, lookup: PoolLookup, *, keeps: bool) -> Policy:
     """Return a policy for one window: its memory is of one job."""
-    policy = policy_of(chosen, watched=lookup)
-    if keeps and isinstance(policy, SafetyNet) and isinstance(policy.inner, Steered):
-        return SafetyNet(replace(policy.inner, memory=Kept()))
+    policy = build_policy(chosen, watched=lookup)
+    if keeps and isinstance(policy, DeadlineGuard) and isinstance(policy.inner, PolicyAdapter):
+        return DeadlineGuard(replace(policy.inner, memory=SessionMemory()))
     return policy
 
 
-def _pool_key(world_zone: str, region: str) -> Pool:
+def _pool_key(world_zone: str, region: str) -> SpotPoolKey:
     return ("traces", region, world_zone, "machine")
 
 
-def _pool_lookup(past: Series | None, scene: Scene) -> Watched:
+def _pool_lookup(past: Series | None, scene: SimulationInputs) -> PoolLookup:
     """Return the observations of pools as the price history has them.
 
     They are one look at each tick of the last 31 days before the windows.
     """
-    known: dict[Pool, Sighting] = {}
+    known: dict[SpotPoolKey, PoolObservation] = {}
     if past is not None:
         zones = {zone.zone: zone for zone in past.zones}
         first = max(0, past.ticks - int(_OBSERVED_FOR.total_seconds()) // past.tick_s)
         times = [_BEGIN + timedelta(seconds=tick * past.tick_s) for tick in range(first, past.ticks)]
         for zone in scene.series.zones:
             up = (zones[zone.zone].counts >= scene.task.size)[first:].tolist() if zone.zone in zones else []
-            observation = sighting(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
+            observation = summarise_observations(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
             if observation is not None:
                 known[_pool_key(zone.zone, zone.region)] = observation
 
-    def lookup(pools: Collection[Pool]) -> Mapping[Pool, Sighting]:
+    def lookup(pools: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
         return {pool: known[pool] for pool in pools if pool in known}
 
     return lookup
@@ -137,7 +143,7 @@ class _World:
     On-demand of one price in a region is one option, as clouds sell it.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: SimulationInputs) -> None:
         self.scene, self.tick = scene, timedelta(seconds=scene.tick_s)
         self.spot_nanos: Ints = np.rint(scene.spot_usd * 1e9).astype(np.int64)
         self.zones = tuple(zone.zone for zone in scene.series.zones)
@@ -161,7 +167,7 @@ class _World:
         same = (self.regions[zone], scene.on_demand_usd[zone]) == (self.regions[other], scene.on_demand_usd[other])
         return same and not apart
 
-    def place(self, key: str, left_s: int, home: int, at: int) -> Place:
+    def place(self, key: str, left_s: int, home: int, at: int) -> PlacementOption:
         """Return the option as it is seen at a tick of the series, with the checkpoint in zone ``home``."""
         scene, hours, spot = self.scene, left_s / HOUR_S, key in self.spot
         z = self.spot[key] if spot else self.demand[key]
@@ -170,8 +176,10 @@ class _World:
             usd, seconds = float(scene.ways.egress_usd[home, z]), int(scene.ways.transfer_s[home, z])
         nanos = int(self.spot_nanos[z, at]) if spot else round(float(scene.on_demand_usd[z]) * 1e9)
         moves = Usd(round(usd * 1e9))
-        chances = Chances(hours, 0.0, self.pools[key], _PRIOR_BACK_H) if spot else Chances(hours)
-        return Place(
+        chances = (
+            AvailabilityEstimate(hours, 0.0, self.pools[key], _PRIOR_BACK_H) if spot else AvailabilityEstimate(hours)
+        )
+        return PlacementOption(
             key=key,
             market=Market.SPOT if spot else Market.ON_DEMAND,
             usd_per_hour=UsdPerHour(nanos),
@@ -208,9 +216,9 @@ class _Run:
     demand_ticks: int = 0
     launches: int = 0
     finish: int = 0
-    lives: list[Life] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    alone: dict[str, list[Stretch]] = field(default_factory=dict)
+    lives: list[PastAttempt] = field(default_factory=list)
+    answers: list[AvailabilityAnswer] = field(default_factory=list)
+    alone: dict[str, list[BackoffPeriod]] = field(default_factory=dict)
     modelled: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -227,26 +235,26 @@ class _Run:
         """The start of the tick."""
         return _BEGIN + (self.start + self.tick) * self.world.tick
 
-    def play(self, tick: int, heard: Heard | None) -> None:
+    def play(self, tick: int, heard: DecisionListener | None) -> None:
         """Play one tick: what is lost, what is decided and tried, and a tick's work."""
         self.tick = tick
-        event = Event.TICK if self.kind != IDLE else Event.ENDED_SHORT
+        event = PolicyEvent.TICK if self.kind != IDLE else PolicyEvent.ENDED_SHORT
         if self.kind == SPOT and not self._is_up(self.zone):
             key = self.key
             self._end_attempt(taken=True)
             self._start_backoff(key)
-            event = Event.LOST
+            event = PolicyEvent.LOST
         while True:
             seen = self._observe(event)
             decision = self.policy.decide(seen)
             if heard is not None:
                 heard(self.row, tick, seen, decision)
-            if not isinstance(decision, Move) or not self._apply(decision):
+            if not isinstance(decision, MoveDecision) or not self._apply(decision):
                 break
-            event = Event.ENDED_SHORT
+            event = PolicyEvent.ENDED_SHORT
         self._work_tick()
 
-    def _apply(self, decision: Move) -> bool:
+    def _apply(self, decision: MoveDecision) -> bool:
         """Apply the decision, and return whether to ask again.
 
         A gang that runs nowhere and was refused is placed again at once.
@@ -267,7 +275,7 @@ class _Run:
         if key in self.world.spot:
             zone = self.world.spot[key]
             up = self._is_up(zone)
-            self.answers.append(Answer(key, self.now, up))
+            self.answers.append(AvailabilityAnswer(key, self.now, up))
             if not up:
                 self.alone.setdefault(key, []).append((self.now, self.now + _REFUSED_FOR))
                 return False
@@ -281,12 +289,12 @@ class _Run:
         return bool(self.world.scene.up[zone, self.start + self.tick])
 
     def _start_backoff(self, key: str) -> None:
-        lately = [one for one in self.alone.get(key, ()) if one[0] >= self.now - REMEMBERED]
-        until = until_left_alone(lately, self.now, _QUARANTINE)
+        lately = [one for one in self.alone.get(key, ()) if one[0] >= self.now - BACKOFF_MEMORY]
+        until = compute_backoff_end(lately, self.now, _QUARANTINE)
         if until is not None:
             self.alone.setdefault(key, []).append((self.now, until))
 
-    def _observe(self, event: Event) -> Observation:
+    def _observe(self, event: PolicyEvent) -> Observation:
         world, at = self.world, self.start + self.tick
         task, lives, answers = world.scene.task, self.lives, self.answers
         if lives and lives[-1].until is None:
@@ -294,13 +302,13 @@ class _Run:
         closed = {
             key
             for key, spans in self.alone.items()
-            if any(is_closed(span, self.now, _QUARANTINE, modelled=self.modelled) for span in spans)
+            if any(is_backing_off(span, self.now, _QUARANTINE, modelled=self.modelled) for span in spans)
         }
-        here, others, shut = None, list[Place](), list[Place]()
+        here, others, shut = None, list[PlacementOption](), list[PlacementOption]()
         for key in (*world.spot, *world.demand):
             place = world.place(key, self.left_s, self.home, at)
             if self.kind != IDLE and key == self.key:
-                here = Here(place, saved=True)
+                here = CurrentPlacement(place, saved=True)
             else:
                 (shut if key in closed else others).append(place)
         return Observation(
@@ -331,7 +339,9 @@ class _Run:
             self.delay_s += int(scene.ways.transfer_s[self.home, zone])
             self.egress_usd += float(scene.ways.egress_usd[self.home, zone])
         share = self.left_s / scene.task.work_s
-        self.lives.append(Life(key, self.now, self.now + timedelta(seconds=self.delay_s), None, False, share, share))
+        self.lives.append(
+            PastAttempt(key, self.now, self.now + timedelta(seconds=self.delay_s), None, False, share, share)
+        )
 
     def _work_tick(self) -> None:
         if self.kind == IDLE:
@@ -363,12 +373,12 @@ class _Run:
         self.run_usd += more * float(scene.on_demand_usd[self.zone]) * scene.tick_s / HOUR_S
         self.left_s, self.finish = 0, scene.ticks + more
 
-    def known(self) -> Known:
+    def known(self) -> BlindView:
         """Return the view for a listener: what ran in the tick, and nothing of the zones."""
         one = np.array([self.row])
         none: Ints = np.zeros((len(self.world.zones), 1), dtype=np.int64)
         at = self.start + self.tick
-        return Known(
+        return BlindView(
             tick=self.tick,
             ticks=self.world.scene.ticks,
             window=one,
@@ -386,7 +396,7 @@ class _Run:
         )
 
 
-def _outcome(runs: list[_Run], scene: Scene) -> Played:
+def _outcome(runs: list[_Run], scene: SimulationInputs) -> WindowOutcomes:
     def floats(values: list[float]) -> Floats:
         return np.array(values)
 
@@ -395,7 +405,7 @@ def _outcome(runs: list[_Run], scene: Scene) -> Played:
 
     finish = ints([run.finish for run in runs])
     late: Bools = finish > scene.ticks
-    return Played(
+    return WindowOutcomes(
         floats([run.run_usd + run.egress_usd for run in runs]),
         floats([run.egress_usd for run in runs]),
         np.zeros(len(runs)),

@@ -15,19 +15,19 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, Outlook
-from router.spot.availability.observed import Sighting, hazards_of, known_hazards
-from router.spot.live.policy_adapter import Site
-from router.spot.policies.foresight import DRAWS, Foresight
-from router.spot.policies.foresight_policies import ForeseenAsking, clock_for
-from router.spot.policies.interface import Pool
-from router.spot.policies.market import SAME, Market
+from router.spot.availability.hazard_model import CLASSES, HazardModel
+from router.spot.availability.observed import PoolObservation, posterior_hazards, prior_hazards
+from router.spot.live.policy_adapter import PolicyZone
+from router.spot.policies.foresight import DRAWS, ForesightModel
+from router.spot.policies.foresight_policies import BlindForesightPolicy, choose_clock_s
+from router.spot.policies.interface import SpotPoolKey
+from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
 from router.spot.policies.uniform_probing import CheapestSpot
-from router.spot.simulator.blind_policy import Explorer, Terms
-from router.spot.simulator.inputs import Ways
+from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.inputs import ZoneMoveCosts
 from router.spot.simulator.traces import Floats, Ints
 
-Watched = Callable[[Collection[Pool]], Mapping[Pool, Sighting]]
+PoolLookup = Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]]
 Numbers = tuple[float, ...]
 _MOST_FITS: Final = 16  # fits of some ten MB each
 MOST_CLOCK_TICKS: Final = 144  # a longer job is solved in longer ticks
@@ -37,25 +37,30 @@ _GROWS: Final = 1.1  # work is rounded down to a power of it
 _LAUNCH_S: Final = 30.0
 
 
-def nothing_watched(_: Collection[Pool]) -> Mapping[Pool, Sighting]:
+def find_no_observations(_: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
     """Return no observations: priors alone are used."""
     return {}
 
 
-def foreseeing(
-    terms: Terms, sites: Sequence[Site], watched: Watched, *, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
-) -> Explorer:
+def fit_foresight(
+    terms: SimulationSpec,
+    sites: Sequence[PolicyZone],
+    watched: PoolLookup,
+    *,
+    draws: int = DRAWS,
+    clock_ticks: int = MOST_CLOCK_TICKS,
+) -> BlindPolicy:
     """Return the fitted policy for this specification, whose zones are ``sites``, at present spot prices.
 
     Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
     first.
     """
-    if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SAME)).any():
+    if not (np.isfinite(terms.on_demand_usd) & (terms.speed >= 1 - SPEED_TOLERANCE)).any():
         return CheapestSpot()
-    return _cached_fit(_fit_key(terms, sites, outlook_of(sites, watched), draws, clock_ticks))
+    return _cached_fit(_fit_key(terms, sites, build_hazard_model(sites, watched), draws, clock_ticks))
 
 
-def outlook_of(sites: Sequence[Site], watched: Watched) -> Outlook:
+def build_hazard_model(sites: Sequence[PolicyZone], watched: PoolLookup) -> HazardModel:
     """Return the hazard model of these zones.
 
     It is as in a quote (:func:`router.spot.availability.observed.estimate_availability`): observations of a pool, added
@@ -65,14 +70,14 @@ def outlook_of(sites: Sequence[Site], watched: Watched) -> Outlook:
     pools = [p[0] if p is not None and len(p) == 1 else None for p in pools_of_zones]
     observations = watched({p for p in pools if p is not None})
     rates = np.array([_hazard_rates(s) for s in sites])
-    return Outlook(*known_hazards(rates, [None if pool is None else observations.get(pool) for pool in pools]))
+    return HazardModel(*posterior_hazards(rates, [None if pool is None else observations.get(pool) for pool in pools]))
 
 
-def _hazard_rates(site: Site) -> tuple[float, float]:
+def _hazard_rates(site: PolicyZone) -> tuple[float, float]:
     if site.spot is None:
-        return hazards_of(None)
+        return prior_hazards(None)
     back = 1.0 if site.spot.chances is None else site.spot.chances.back_hours
-    return hazards_of((back, site.spot.interruptions_per_hour))
+    return prior_hazards((back, site.spot.interruptions_per_hour))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +100,14 @@ class _FitKey:
 
 
 def _fit_key(
-    terms: Terms, sites: Sequence[Site], hazard_model: Outlook, draws: int = DRAWS, clock_ticks: int = MOST_CLOCK_TICKS
+    terms: SimulationSpec,
+    sites: Sequence[PolicyZone],
+    hazard_model: HazardModel,
+    draws: int = DRAWS,
+    clock_ticks: int = MOST_CLOCK_TICKS,
 ) -> _FitKey:
     deadline_s = terms.ticks * terms.tick_s
-    clock = max(clock_for(terms.tick_s), -(-deadline_s // clock_ticks))
+    clock = max(choose_clock_s(terms.tick_s), -(-deadline_s // clock_ticks))
     launch_s = terms.task.changeover_s + terms.launch_s
     return _FitKey(
         zones=len(sites),
@@ -126,12 +135,16 @@ def _rounded_up(seconds: Ints) -> Numbers:
 
 
 @lru_cache(maxsize=_MOST_FITS)
-def _cached_fit(case: _FitKey) -> ForeseenAsking:
+def _cached_fit(case: _FitKey) -> BlindForesightPolicy:
     square, shape = (case.zones, case.zones), (case.zones, 2, CLASSES)
-    ways = Ways(np.array(case.egress_usd).reshape(square), np.array(case.transfer_s, dtype=np.int64).reshape(square))
-    market = Market(
+    ways = ZoneMoveCosts(
+        np.array(case.egress_usd).reshape(square), np.array(case.transfer_s, dtype=np.int64).reshape(square)
+    )
+    market = ZoneMarket(
         np.array(case.spot_usd), np.array(case.on_demand_usd), np.array(case.speed), np.array(case.launch_s), ways
     )
-    hazard_model = Outlook(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
-    model = Foresight.of(hazard_model, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws)
-    return ForeseenAsking(model)
+    hazard_model = HazardModel(np.array(case.events).reshape(shape), np.array(case.hours).reshape(shape))
+    model = ForesightModel.of(
+        hazard_model, market, case.work_s, case.deadline_s, clock_s=case.clock_s, draws=case.draws
+    )
+    return BlindForesightPolicy(model)

@@ -15,40 +15,46 @@ from math import ceil, inf, isfinite
 
 import numpy as np
 
-from router.spot.live.replay import Kept, Retelling, Said, Spell, Story
+from router.spot.live.replay import HistoryReplay, ReplayedHistory, Reply, SessionMemory, Tenure
 from router.spot.policies.interface import (
     Decision,
-    Event,
-    Greedy,
-    Life,
-    Move,
+    GreedyPolicy,
+    MoveDecision,
     Observation,
-    Place,
+    PastAttempt,
+    PlacementOption,
     Policy,
-    Probe,
-    Save,
-    Stay,
-    Wait,
+    PolicyEvent,
+    ProbeDecision,
+    SaveDecision,
+    StayDecision,
+    WaitDecision,
 )
-from router.spot.simulator.blind_policy import Explorer, Known, Terms, Wish, on_demand_place
-from router.spot.simulator.inputs import HOUR_S, Task, Ways
+from router.spot.simulator.blind_policy import (
+    BlindPolicy,
+    BlindView,
+    LaunchRequest,
+    SimulationSpec,
+    find_blind_on_demand_zone,
+)
+from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 
-MOST_SITES = 24
+MOST_ZONES = 24
 MOST_TICKS = 1000
 _SECOND = timedelta(seconds=1)
-_DISTURBED = (Event.INTERRUPTION, Event.REBALANCE, Event.MAINTENANCE, Event.HEALTH)
+_DISTURBED = (PolicyEvent.INTERRUPTION, PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE, PolicyEvent.HEALTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class PolicyZone:
     """A zone of the blind policy; at least one of the two options is there."""
 
-    spot: Place | None
-    demand: Place | None
+    spot: PlacementOption | None
+    demand: PlacementOption | None
 
     @property
-    def first(self) -> Place:
+    def first(self) -> PlacementOption:
         """The option that names the zone."""
         place = self.spot or self.demand
         assert place is not None
@@ -60,11 +66,11 @@ class Site:
         return tuple(place.key for place in (self.spot, self.demand) if place is not None)
 
 
-Making = Callable[[Terms, Sequence[Site]], Explorer]
+BlindPolicyFactory = Callable[[SimulationSpec, Sequence[PolicyZone]], BlindPolicy]
 
 
 @dataclass(frozen=True, slots=True)
-class Steered:
+class PolicyAdapter:
     """A policy that decides as the blind policy that ``factory`` returns, which begins anew for each decision.
 
     A job without a deadline, or past it, and a gang that has notice to leave are decided by ``fallback``: hints make it
@@ -80,13 +86,13 @@ class Steered:
     ``memory``: the memory of a session, for one job that is asked again and again.
     """
 
-    factory: Making
+    factory: BlindPolicyFactory
     replays_past: bool = True
-    fallback: Policy = field(default_factory=Greedy)
-    most_zones: int = MOST_SITES
+    fallback: Policy = field(default_factory=GreedyPolicy)
+    most_zones: int = MOST_ZONES
     most_ticks: int = MOST_TICKS
     models_losses: bool = False
-    memory: Kept | None = None
+    memory: SessionMemory | None = None
 
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.spot.policies.interface.Policy`."""
@@ -95,7 +101,7 @@ class Steered:
             return self.fallback.decide(o)
         if o.here is not None and o.event in _DISTURBED:
             decision_on_notice = self.fallback.decide(o)
-            if isinstance(decision_on_notice, Save | Stay):
+            if isinstance(decision_on_notice, SaveDecision | StayDecision):
                 return decision_on_notice
         sites = _build_zones(o, places, self.most_zones, models_losses=self.models_losses)
         history = _build_history(o, sites, self.most_ticks, models_losses=self.models_losses)
@@ -103,40 +109,42 @@ class Steered:
         if self.replays_past and self.memory is not None:
             replay = self.memory.replay_to(player, history)
         else:
-            replay = Retelling(history)
+            replay = HistoryReplay(history)
             replay.replay_to(player if self.replays_past else None)
-        known = replay.now(launched=o.event is Event.LAUNCHED)
+        known = replay.now(launched=o.event is PolicyEvent.LAUNCHED)
         wish = player.act(known)
-        if o.event is not Event.LAUNCHED:
+        if o.event is not PolicyEvent.LAUNCHED:
             return _to_decision(o, sites, history, known, wish)
         looks = player.look(replay.after(wish))
         spots = [s.spot for s, ask in zip(sites, [] if looks is None else looks[:, 0].tolist(), strict=False) if ask]
         keys = tuple(place.key for place in spots if place is not None)
         if keys:
-            return Probe(keys)
-        return Stay() if o.here is not None else Wait(o.now + o.tick)
+            return ProbeDecision(keys)
+        return StayDecision() if o.here is not None else WaitDecision(o.now + o.tick)
 
 
-def _options_by_key(o: Observation) -> dict[str, Place]:
+def _options_by_key(o: Observation) -> dict[str, PlacementOption]:
     """Return all options that are known, by key."""
     here = () if o.here is None else (o.here.place,)
     return {place.key: place for place in (*o.places, *o.closed, *here)}
 
 
-def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, models_losses: bool) -> list[Site]:
+def _build_zones(
+    o: Observation, places: Mapping[str, PlacementOption], most: int, *, models_losses: bool
+) -> list[PolicyZone]:
     """Return the zones by key, so that a fit does not depend on which of them were available lately.
 
     The order of the options has no influence. On-demand without a zone of its own goes with each spot option of the
     site.
     """
-    groups: dict[str, list[Place]] = {}
+    groups: dict[str, list[PlacementOption]] = {}
     for place in places.values():
         groups.setdefault(place.key if models_losses else place.site or place.key, []).append(place)
-    zones: list[Site] = []
+    zones: list[PolicyZone] = []
     for group in groups.values():
         demand = min((p for p in group if p.sure), key=lambda p: (p.expected_usd, p.key), default=None)
         spots = [p for p in group if not p.sure]
-        zones += [Site(spot, demand) for spot in spots] or [Site(None, demand)]
+        zones += [PolicyZone(spot, demand) for spot in spots] or [PolicyZone(None, demand)]
     zones.sort(key=lambda site: site.first.key)
     if len(zones) <= most:
         return zones
@@ -149,7 +157,7 @@ def _build_zones(o: Observation, places: Mapping[str, Place], most: int, *, mode
     return [zones[i] for i in sorted(first[:most])]
 
 
-def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models_losses: bool) -> Story:
+def _build_history(o: Observation, sites: list[PolicyZone], most_ticks: int, *, models_losses: bool) -> ReplayedHistory:
     began, deadline = o.began or o.now, o.deadline
     assert deadline is not None
     tick_s = max(1, round(o.tick / _SECOND))
@@ -162,7 +170,7 @@ def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models
         max(_startup_hours(p, models_losses=models_losses) for p in (s.spot, s.demand) if p is not None) for s in sites
     ]
     launch_s = np.array([round(hours * HOUR_S) for hours in launch], dtype=np.int64)
-    terms = Terms(
+    terms = SimulationSpec(
         task=Task(work_s, int((deadline - began) / _SECOND), int(launch_s.min())),
         tick_s=tick_s,
         starts=np.zeros(1, dtype=np.int64),
@@ -177,7 +185,7 @@ def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models
     spot = {s.spot.key: i for i, s in enumerate(sites) if s.spot is not None}
     tenures = _tenures(o, sites, spot, began, work_s)
     replies = [
-        Said((a.at - began) / _SECOND, spot[a.key], a.up, a.launch)
+        Reply((a.at - began) / _SECOND, spot[a.key], a.up, a.launch)
         for a in o.answers
         if a.key in spot and began <= a.at <= o.now
     ]
@@ -186,19 +194,19 @@ def _build_history(o: Observation, sites: list[Site], most_ticks: int, *, models
         left_s -= o.here.unsaved_hours / max(o.here.place.hours, o.here.unsaved_hours, 1e-9) * left_s
     now_s = (o.now - began) / _SECOND
     prices = [_price_history(s, began, now_s) for s in sites]
-    return Story(terms, now_s, max(1, round(left_s)), is_there and bool(tenures), tenures, replies, prices)
+    return ReplayedHistory(terms, now_s, max(1, round(left_s)), is_there and bool(tenures), tenures, replies, prices)
 
 
-def _work_hours(place: Place, *, models_losses: bool) -> float:
+def _work_hours(place: PlacementOption, *, models_losses: bool) -> float:
     return place.hours if not models_losses or place.chances is None else place.chances.steady_hours
 
 
-def _startup_hours(place: Place, *, models_losses: bool) -> float:
+def _startup_hours(place: PlacementOption, *, models_losses: bool) -> float:
     lost = 0.0 if not models_losses or place.chances is None else place.chances.lost_hours
     return place.startup_hours + lost
 
 
-def _move_costs(sites: list[Site]) -> Ways:
+def _move_costs(sites: list[PolicyZone]) -> ZoneMoveCosts:
     """Return the costs of moves from the checkpoint's zone as they are known.
 
     Between two other regions it is the dearer and longer of the moves from the checkpoint's to either of them.
@@ -207,13 +215,13 @@ def _move_costs(sites: list[Site]) -> Ways:
     usd = np.array([s.first.moves_usd.dollars() for s in sites])
     seconds = np.array([round(s.first.transfer_hours * HOUR_S) for s in sites], dtype=np.int64)
     different_region = regions[:, None] != regions
-    return Ways(
+    return ZoneMoveCosts(
         np.where(different_region, np.maximum(usd[:, None], usd), 0.0),
         np.where(different_region, np.maximum(seconds[:, None], seconds), 0),
     )
 
 
-def _price_history(site: Site, began: datetime, now_s: float) -> tuple[list[float], list[float]]:
+def _price_history(site: PolicyZone, began: datetime, now_s: float) -> tuple[list[float], list[float]]:
     """Return the times from which prices held, and the prices.
 
     A zone without spot has the on-demand price for spot, and spot there is never available.
@@ -228,7 +236,9 @@ def _price_history(site: Site, began: datetime, now_s: float) -> tuple[list[floa
     return starts, [*(usd.dollars() for _, usd in place.earlier_usd), place.usd_per_hour.dollars()]
 
 
-def _tenures(o: Observation, sites: list[Site], spot: Mapping[str, int], began: datetime, work_s: int) -> list[Spell]:
+def _tenures(
+    o: Observation, sites: list[PolicyZone], spot: Mapping[str, int], began: datetime, work_s: int
+) -> list[Tenure]:
     """Return the tenures of the job in these zones.
 
     Attempts at options that are not known any more are left out. Where the start of the present attempt is not known,
@@ -236,8 +246,8 @@ def _tenures(o: Observation, sites: list[Site], spot: Mapping[str, int], began: 
     """
     lives = list(o.lives)
     if o.here is not None and (not lives or lives[-1].until is not None):
-        lives.append(Life(o.here.place.key, began, began, None, False, 1.0, o.share))
-    tenures: list[Spell] = []
+        lives.append(PastAttempt(o.here.place.key, began, began, None, False, 1.0, o.share))
+    tenures: list[Tenure] = []
     for life in lives:
         kind, zone = SPOT, spot.get(life.key)
         if zone is None:
@@ -250,17 +260,19 @@ def _tenures(o: Observation, sites: list[Site], spot: Mapping[str, int], began: 
         since_s, ready_s = ((at - began) / _SECOND for at in (life.since, life.ready))
         until_s = inf if until is None else (until - began) / _SECOND
         from_s, to_s = life.share_from * work_s, life.share_to * work_s
-        tenures.append(Spell(kind, zone, since_s, ready_s, until_s, taken, from_s, to_s))
+        tenures.append(Tenure(kind, zone, since_s, ready_s, until_s, taken, from_s, to_s))
     return tenures
 
 
-def _demand_zone(key: str, sites: list[Site], before: list[Spell]) -> int | None:
+def _demand_zone(key: str, sites: list[PolicyZone], before: list[Tenure]) -> int | None:
     """Return, of the zones that share an on-demand option, the one where the job was last."""
     zones = [i for i, s in enumerate(sites) if s.demand is not None and s.demand.key == key]
     return next((tenure.zone for tenure in reversed(before) if tenure.zone in zones), zones[0] if zones else None)
 
 
-def _to_decision(o: Observation, sites: list[Site], history: Story, known: Known, wish: Wish) -> Decision:
+def _to_decision(
+    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, known: BlindView, wish: LaunchRequest
+) -> Decision:
     """Return the decision for this request.
 
     Zones that said no in this tick are not tried again in it, closed ones not at all.
@@ -284,16 +296,18 @@ def _to_decision(o: Observation, sites: list[Site], history: Story, known: Known
         to += _on_demand_keys(o, sites, history, known, demand, leave=leave)
     keep = kind != IDLE and not leave
     if to or (kind != IDLE and leave):
-        return Move(tuple(to), "as the policy for its deadline wants", keep=keep, ordered=True)
-    return Stay() if kind != IDLE else Wait(o.now + o.tick, "the policy for its deadline waits for spot")
+        return MoveDecision(tuple(to), "as the policy for its deadline wants", keep=keep, ordered=True)
+    return (
+        StayDecision() if kind != IDLE else WaitDecision(o.now + o.tick, "the policy for its deadline waits for spot")
+    )
 
 
 def _on_demand_keys(
-    o: Observation, sites: list[Site], history: Story, known: Known, zone: int, *, leave: bool
+    o: Observation, sites: list[PolicyZone], history: ReplayedHistory, known: BlindView, zone: int, *, leave: bool
 ) -> list[str]:
     """Return the key of on-demand in the zone or, where it is not sold there, where the rest is cheapest."""
     open_ = {place.key for place in o.places} | ({o.here.place.key} if o.here and not o.must_go else set())
-    for at in (zone, int(on_demand_place(history.terms, known)[0])):
+    for at in (zone, int(find_blind_on_demand_zone(history.terms, known)[0])):
         place = sites[at].demand
         if place is not None and place.key in open_:
             same = known.kind[0] == ON_DEMAND and o.here is not None and o.here.place.key == place.key

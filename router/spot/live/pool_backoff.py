@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from router.spot.live.policy_adapter import Steered
-from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.live.policy_adapter import PolicyAdapter
+from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.interface import Policy
 
-REMEMBERED = timedelta(hours=6)
+BACKOFF_MEMORY = timedelta(hours=6)
 _LONGEST = timedelta(hours=6)
 _MOST_DOUBLINGS = 10
 # A period that ends later by less than this share is not worth storing.
 _MUCH_LONGER = 0.1
-Stretch = tuple[datetime, datetime]
+BackoffPeriod = tuple[datetime, datetime]
 
 
 def models_availability(policy: Policy) -> bool:
     """Return whether the policy models how often pools are lost and return, and so decides about them."""
-    inner = policy.inner if isinstance(policy, SafetyNet) else policy
-    return isinstance(inner, Steered) and inner.models_losses
+    inner = policy.inner if isinstance(policy, DeadlineGuard) else policy
+    return isinstance(inner, PolicyAdapter) and inner.models_losses
 
 
-def is_closed(stretch: Stretch, now: datetime, first: timedelta, *, modelled: bool) -> bool:
+def is_backing_off(stretch: BackoffPeriod, now: datetime, first: timedelta, *, modelled: bool) -> bool:
     """Return whether a pool is avoided ``now``; under a policy that models availability for ``first`` at most."""
     at, until = stretch
     return now < (min(until, at + first) if modelled else until)
 
 
-def until_left_alone(lately: Iterable[Stretch], now: datetime, first: timedelta) -> datetime | None:
+def compute_backoff_end(lately: Iterable[BackoffPeriod], now: datetime, first: timedelta) -> datetime | None:
     """Return until when a pool that was lost ``now`` is avoided; None where it is avoided about as long already.
 
     ``lately`` are the periods, from and until, that began in the last :data:`BACKOFF_MEMORY`; ``first`` is the length
@@ -40,7 +40,7 @@ def until_left_alone(lately: Iterable[Stretch], now: datetime, first: timedelta)
     return now + length if length and now + length - until > length * _MUCH_LONGER else None
 
 
-def _count_periods(lately: Iterable[Stretch], now: datetime) -> tuple[int, datetime]:
+def _count_periods(lately: Iterable[BackoffPeriod], now: datetime) -> tuple[int, datetime]:
     """Return the number of past periods, and until when the present one lasts (now: there is none)."""
     past, until = 0, None
     for at, end in sorted(lately):

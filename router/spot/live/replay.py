@@ -14,12 +14,19 @@ from math import inf, isfinite
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import NEVER, Hearer, Known, Player, Terms, Wish
+from router.spot.simulator.blind_policy import (
+    NEVER,
+    BlindView,
+    LaunchRequest,
+    PolicySession,
+    ReplayableSession,
+    SimulationSpec,
+)
 from router.spot.simulator.simulation import IDLE, NOWHERE, SPOT
 
 
 @dataclass(frozen=True, slots=True)
-class Spell:
+class Tenure:
     """One stay of the job in ``zone`` on ``kind``; times are seconds since the job began.
 
     It lasted from ``since_s``, working from ``ready_s``, until ``until_s`` (infinite: still). ``from_s`` and ``to_s``
@@ -39,7 +46,7 @@ class Spell:
         """Return whether it was there just before ``at_s`` and was not preempted until then."""
         return self.since_s < at_s and (self.until_s > at_s or (self.until_s == at_s and not self.taken))
 
-    def alike(self, other: Spell, until_s: float) -> bool:
+    def alike(self, other: Tenure, until_s: float) -> bool:
         """Return whether both are the same before ``until_s``."""
         ends = self.until_s == other.until_s and self.taken == other.taken
         same = (self.kind, self.zone, self.since_s) == (other.kind, other.zone, other.since_s)
@@ -55,7 +62,7 @@ class Spell:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Reply:
     """The reply that ``zone`` had spot (``up``) or not, to a ``launch`` or to a probe."""
 
     at_s: float
@@ -65,19 +72,19 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Story:
+class ReplayedHistory:
     """A job's past until ``now_s``, when ``left_s`` of work is left.
 
     ``tenures`` and ``replies`` are in order; ``is_there``: the last tenure goes on. ``spot_usd`` is by zone the times
     from which on prices held, and the prices.
     """
 
-    terms: Terms
+    terms: SimulationSpec
     now_s: float
     left_s: int
     is_there: bool
-    tenures: Sequence[Spell]
-    replies: Sequence[Said]
+    tenures: Sequence[Tenure]
+    replies: Sequence[Reply]
     spot_usd: Sequence[tuple[Sequence[float], Sequence[float]]]
 
     @property
@@ -86,10 +93,10 @@ class Story:
         return int(self.now_s // self.terms.tick_s)
 
 
-class Retelling:
+class HistoryReplay:
     """A replay of a history; ``known`` is the view at its current moment."""
 
-    def __init__(self, history: Story) -> None:
+    def __init__(self, history: ReplayedHistory) -> None:
         self.history, self.terms = history, history.terms
         zones = len(history.terms.zones)
         self.asked, self.was_up, self.tried = [NEVER] * zones, [False] * zones, [False] * zones
@@ -98,7 +105,7 @@ class Retelling:
         self.since, self.delay_s, self.left_s = NEVER, 0.0, float(history.terms.task.work_s)
         self.tick, self.at_s, self.next = 0, 0.0, 0
 
-    def replay_to(self, player: Player | None) -> None:
+    def replay_to(self, player: PolicySession | None) -> None:
         """Replay to ``player`` all ticks before the present one that were not replayed before.
 
         None: there is no session. A session that can be shown the past without deciding is not asked.
@@ -106,7 +113,7 @@ class Retelling:
         for tick in range(self.next, self.history.tick):
             self._begin(tick, tick * self.terms.tick_s)
             wish = None
-            if isinstance(player, Hearer):
+            if isinstance(player, ReplayableSession):
                 player.hear(self.known)
             elif player is not None:
                 wish = player.act(self.known)
@@ -116,7 +123,7 @@ class Retelling:
             self._take_replies((tick + 1) * self.terms.tick_s)
         self.next = max(self.next, self.history.tick)
 
-    def is_continued_by(self, history: Story) -> bool:
+    def is_continued_by(self, history: ReplayedHistory) -> bool:
         """Return whether ``history`` begins with what was replayed, and more of it can be replayed."""
         replayed_s, old = self.next * self.terms.tick_s, self.history
         same = (history.terms.zones, history.terms.tick_s) == (self.terms.zones, self.terms.tick_s)
@@ -127,14 +134,14 @@ class Retelling:
         before = [[s for s in one.tenures if s.since_s < replayed_s] for one in (old, history)]
         return len(before[0]) == len(before[1]) and all(map(lambda a, b: a.alike(b, replayed_s), *before))
 
-    def of(self, history: Story) -> Retelling:
+    def of(self, history: ReplayedHistory) -> HistoryReplay:
         """Return this replay, as far as it is, as one of a history that continues it (:meth:`is_continued_by`)."""
         continued = copy(self)
         continued.history, continued.terms = history, history.terms
         continued.asked, continued.was_up, continued.tried = [*self.asked], [*self.was_up], [*self.tried]
         return continued
 
-    def now(self, *, launched: bool = False) -> Known:
+    def now(self, *, launched: bool = False) -> BlindView:
         """Return the present view, before anything is done about it.
 
         ``launched``: before what was done just now.
@@ -151,13 +158,13 @@ class Retelling:
         self.left_s = history.left_s
         return self.known
 
-    def after(self, wish: Wish) -> Known:
+    def after(self, wish: LaunchRequest) -> BlindView:
         """Return the present view once the launches are done; ``wish`` is what was requested."""
         self._launch(float(np.nextafter(self.history.now_s, inf)), wish)
         return self.known
 
     @property
-    def known(self) -> Known:
+    def known(self) -> BlindView:
         """The current view."""
         times = [usd[bisect_right(since, self.at_s) - 1] for since, usd in self.history.spot_usd]
         column = np.array(times)[:, None]
@@ -165,7 +172,7 @@ class Retelling:
         def one(value: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             return np.array([round(value)], dtype=np.int64)
 
-        return Known(
+        return BlindView(
             tick=self.tick,
             ticks=self.terms.ticks,
             window=one(0),
@@ -202,14 +209,14 @@ class Retelling:
             self.lost = True
             self.asked[last.zone], self.was_up[last.zone] = tick, False
 
-    def _enter_tenure(self, tenure: Spell) -> None:
+    def _enter_tenure(self, tenure: Tenure) -> None:
         self.kind, self.zone, self.lost = tenure.kind, tenure.zone, False
         self.since = int(tenure.since_s // self.terms.tick_s)
         self.delay_s = max(0.0, tenure.ready_s - max(tenure.since_s, self.at_s))
         if tenure.kind == SPOT:
             self.asked[tenure.zone], self.was_up[tenure.zone] = self.tick, True
 
-    def _launch(self, before_s: float, wish: Wish | None) -> None:
+    def _launch(self, before_s: float, wish: LaunchRequest | None) -> None:
         """Apply what was done in the tick before ``before_s``.
 
         Spot that runs and is requested counts as tried.
@@ -240,7 +247,7 @@ class Retelling:
             self.heard += 1
 
 
-class Kept:
+class SessionMemory:
     """The memory of one job's session from one decision to the next, so that only new ticks are replayed.
 
     Decisions are the same as those of a session to which everything is replayed; it is for callers that play thousands
@@ -248,22 +255,22 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._replay: Retelling | None = None
-        self._session: Player | None = None
+        self._replay: HistoryReplay | None = None
+        self._session: PolicySession | None = None
 
-    def replay_to(self, player: Player, history: Story) -> Retelling:
+    def replay_to(self, player: PolicySession, history: ReplayedHistory) -> HistoryReplay:
         """Return the replay of ``history`` to a session that was just begun, up to the present tick."""
-        replay = Retelling(history)
+        replay = HistoryReplay(history)
         before = self._replay
         if (
             before is not None
             and before.is_continued_by(history)
-            and isinstance(player, Hearer)
+            and isinstance(player, ReplayableSession)
             and player.recall(self._session)
         ):
             replay = before.of(history)
         replay.replay_to(player)
-        if isinstance(player, Hearer):
+        if isinstance(player, ReplayableSession):
             twin = copy(player)
             twin.recall(player)
             self._replay, self._session = replay.of(history), twin

@@ -10,24 +10,24 @@ from typing import Final
 
 from pricing.money import Usd
 from router.jobs.run_policy import Number, RunPolicy
-from router.spot.live.foresight_cache import MOST_CLOCK_TICKS, Watched, foreseeing, nothing_watched
-from router.spot.live.policy_adapter import MOST_SITES, MOST_TICKS, Site, Steered
-from router.spot.policies.baselines import Greedy as SpotOrWait
+from router.spot.live.foresight_cache import MOST_CLOCK_TICKS, PoolLookup, find_no_observations, fit_foresight
+from router.spot.live.policy_adapter import MOST_TICKS, MOST_ZONES, PolicyAdapter, PolicyZone
+from router.spot.policies.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.baselines import TimeSliced, UniformProgress
-from router.spot.policies.deadline_guard import SafetyNet
+from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.foresight import DRAWS
-from router.spot.policies.interface import Greedy, Policy, Rule
-from router.spot.policies.optimistic import Believing
+from router.spot.policies.interface import GreedyPolicy, Policy, Rule
+from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress
-from router.spot.simulator.blind_policy import Explorer, Terms
+from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
 
-Factory = Callable[[Terms, Sequence[Site], Watched], Explorer]
+Factory = Callable[[SimulationSpec, Sequence[PolicyZone], PoolLookup], BlindPolicy]
 Parameters = Mapping[str, Number]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SelectablePolicy:
     """A policy that may be selected: how its blind policy is made for the specification of these zones.
 
     The other fields are those of :class:`~router.spot.live.policy_adapter.PolicyAdapter`.
@@ -35,46 +35,46 @@ class Known:
 
     factory: Factory
     replays_past: bool = True
-    most_zones: int = MOST_SITES
+    most_zones: int = MOST_ZONES
     most_ticks: int = MOST_TICKS
     models_losses: bool = False
 
-    def steered(self, watched: Watched = nothing_watched, fallback: Policy | None = None) -> Steered:
+    def steered(self, watched: PoolLookup = find_no_observations, fallback: Policy | None = None) -> PolicyAdapter:
         """Return it as the policy of a job, without a guard."""
-        return Steered(
+        return PolicyAdapter(
             lambda terms, sites: self.factory(terms, sites, watched),
             self.replays_past,
-            fallback or Greedy(),
+            fallback or GreedyPolicy(),
             self.most_zones,
             self.most_ticks,
             self.models_losses,
         )
 
 
-def _fixed(explorer: Explorer, *, replays_past: bool = True) -> Callable[[Parameters], Known]:
-    known = Known(lambda *_: explorer, replays_past)
+def _fixed(explorer: BlindPolicy, *, replays_past: bool = True) -> Callable[[Parameters], SelectablePolicy]:
+    known = SelectablePolicy(lambda *_: explorer, replays_past)
     return lambda _: known
 
 
-def _time_sliced(given: Parameters) -> Known:
-    return Known(lambda *_: Believing(TimeSliced(int(given["slices"]))), replays_past=False)
+def _time_sliced(given: Parameters) -> SelectablePolicy:
+    return SelectablePolicy(lambda *_: OptimisticAdapter(TimeSliced(int(given["slices"]))), replays_past=False)
 
 
-def _foresight(given: Parameters) -> Known:
+def _foresight(given: Parameters) -> SelectablePolicy:
     draws, clock_ticks = int(given["draws"]), int(given["clock_ticks"])
 
-    def make(terms: Terms, sites: Sequence[Site], watched: Watched) -> Explorer:
-        return foreseeing(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
+    def make(terms: SimulationSpec, sites: Sequence[PolicyZone], watched: PoolLookup) -> BlindPolicy:
+        return fit_foresight(terms, sites, watched, draws=draws, clock_ticks=clock_ticks)
 
-    return Known(make, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
+    return SelectablePolicy(make, most_zones=int(given["places"]), most_ticks=int(given["ticks"]), models_losses=True)
 
 
-_FACTORIES: Final[Mapping[Rule, Callable[[Parameters], Known]]] = MappingProxyType(
+_FACTORIES: Final[Mapping[Rule, Callable[[Parameters], SelectablePolicy]]] = MappingProxyType(
     {
-        Rule.SPOT_OR_WAIT: _fixed(Believing(SpotOrWait()), replays_past=False),
+        Rule.SPOT_OR_WAIT: _fixed(OptimisticAdapter(SpotOrWait()), replays_past=False),
         Rule.TIME_SLICED: _time_sliced,
-        Rule.UNIFORM_PROGRESS: _fixed(Believing(UniformProgress()), replays_past=False),
-        Rule.UNIFORM_PROGRESS_PLAIN: _fixed(Believing(UniformProgress(False)), replays_past=False),
+        Rule.UNIFORM_PROGRESS: _fixed(OptimisticAdapter(UniformProgress()), replays_past=False),
+        Rule.UNIFORM_PROGRESS_PLAIN: _fixed(OptimisticAdapter(UniformProgress(False)), replays_past=False),
         Rule.FAILOVER_PROGRESS: _fixed(FailoverProgress()),
         Rule.RATE_PROGRESS: _fixed(RateProgress()),
         Rule.RATE_PER_USD_PROGRESS: _fixed(RatePerUsdProgress()),
@@ -92,17 +92,17 @@ _PARAMETERS: Final[Mapping[Rule, Parameters]] = MappingProxyType(
 )
 
 
-def run_policy(rule: Rule) -> RunPolicy:
+def default_run_policy(rule: Rule) -> RunPolicy:
     """Return the policy of that name with the parameters of this version."""
     return RunPolicy.of(rule.value, **_PARAMETERS.get(rule, {}))
 
 
-EXPLORERS: Final[Mapping[Rule, Known]] = MappingProxyType(
+BLIND_POLICIES: Final[Mapping[Rule, SelectablePolicy]] = MappingProxyType(
     {rule: make(_PARAMETERS.get(rule, {})) for rule, make in _FACTORIES.items()}
 )
 
 
-def policy_of(chosen: RunPolicy, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
+def build_policy(chosen: RunPolicy, *, heeds_hints: bool = False, watched: PoolLookup = find_no_observations) -> Policy:
     """Return the policy inside its guard.
 
     ``watched`` returns the observations of spot pools, for policies that learn from them. Raise ValueError where this
@@ -117,10 +117,10 @@ def policy_of(chosen: RunPolicy, *, heeds_hints: bool = False, watched: Watched 
         raise ValueError(f"this version cannot run {chosen}: the parameters of {rule.value} are {takes}, above zero")
     if rule is Rule.GREEDY:
         least, share = Usd.parse(f"{given['least_saving_usd']:.9f}"), Fraction(str(given["least_saving_share"]))
-        return SafetyNet(Greedy(least, share, heeds_hints))
-    return SafetyNet(_FACTORIES[rule](given).steered(watched, Greedy(heeds_hints=heeds_hints)))
+        return DeadlineGuard(GreedyPolicy(least, share, heeds_hints))
+    return DeadlineGuard(_FACTORIES[rule](given).steered(watched, GreedyPolicy(heeds_hints=heeds_hints)))
 
 
-def policy_named(rule: Rule, *, heeds_hints: bool = False, watched: Watched = nothing_watched) -> Policy:
+def build_named_policy(rule: Rule, *, heeds_hints: bool = False, watched: PoolLookup = find_no_observations) -> Policy:
     """Return the policy of that name inside its guard, with the parameters of this version."""
-    return policy_of(run_policy(rule), heeds_hints=heeds_hints, watched=watched)
+    return build_policy(default_run_policy(rule), heeds_hints=heeds_hints, watched=watched)

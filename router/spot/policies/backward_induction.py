@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.availability.hazard_model import Outlook, Sky, Swings, run
-from router.spot.policies.market import SAME, Market
-from router.spot.policies.regression_features import OWN, Lately, Prospects, look_at
+from router.spot.availability.hazard_model import HazardModel, ScarcityProcess, ZoneStates, advance_states
+from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
+from router.spot.policies.regression_features import OWN_TERMS, RecentChanges, RegressionFeatures, encode_states
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
-NEVER: Final = 1e12  # dollars of an infeasible action
+INFEASIBLE_USD: Final = 1e12  # dollars of an infeasible action
 _FINE_S: Final = 2 * HOUR_S  # the grid of slack has steps of a clock tick up to here, then longer ones
 _GROWS: Final = 1.15
 _RIDGE: Final = 1e-3
@@ -24,7 +24,7 @@ Singles = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Tables:
+class ValueTables:
     """Weights of the regressions, by [tick left - 1, .., slack, term].
 
     All are dollars above waiting where the checkpoint is. ``launch`` [.., spot, take] is of spot launched there from
@@ -45,11 +45,11 @@ class Tables:
 
     @classmethod
     def empty(
-        cls, ticks: int, market: Market, spots: int, terms: int, clock_s: int, slack_s: Floats, takes_s: Floats
-    ) -> Tables:
+        cls, ticks: int, market: ZoneMarket, spots: int, terms: int, clock_s: int, slack_s: Floats, takes_s: Floats
+    ) -> ValueTables:
         """Return tables of zero weights, for ``spots`` zones where spot may come."""
         groups, places = len(market.homes()[1]), len(market.on_demand_zones())
-        takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN
+        takes, size, of_spot = len(takes_s), len(slack_s), terms + OWN_TERMS
 
         def table(*shape: int) -> Singles:
             return np.zeros((ticks, *shape[:-1], size, shape[-1]), np.float32)
@@ -79,7 +79,7 @@ def slack_grid(longest_s: float, clock_s: int, launch_s: float) -> Floats:
     return np.unique(np.array(points))
 
 
-def shift(grid: Floats, by: float) -> Floats:
+def shift_matrix(grid: Floats, by: float) -> Floats:
     """Return the matrix [slack, slack] that moves values on the grid to ``grid - by``.
 
     Multiplied from the right, it interpolates linearly between the points.
@@ -93,17 +93,17 @@ def shift(grid: Floats, by: float) -> Floats:
     return matrix
 
 
-def solve(
-    hazard_model: Outlook,
-    market: Market,
+def solve_tables(
+    hazard_model: HazardModel,
+    market: ZoneMarket,
     spots: Ints,
-    features: Prospects,
+    features: RegressionFeatures,
     ticks: int,
     clock_s: int,
     grid: Floats,
     draws: int,
     rng: np.random.Generator,
-) -> Tables:
+) -> ValueTables:
     """Return the tables, by backward induction over simulated futures.
 
     ``hazard_model`` and ``features`` are of the zones ``spots`` of the market, where spot may come.
@@ -112,7 +112,7 @@ def solve(
     the cost of a future follows from the actions that this regression chooses in it (Longstaff and Schwartz 2001).
     """
     states, times = _simulate_futures(hazard_model, market.homes()[0][spots], ticks, clock_s, draws, rng)
-    view = features.view(look_at(states), times)
+    view = features.view(encode_states(states), times)
     base = features.all_zones(view).astype(np.float32)
     own = features.own(view, np.arange(len(spots))).astype(np.float32)
     induction = _Induction(market, spots, features.terms, ticks, clock_s, grid, draws)
@@ -146,7 +146,7 @@ class _DecayingRegression:
 
 
 def _barriers(allowed: Bools) -> Singles:
-    return np.where(allowed, np.float32(0), np.float32(NEVER))
+    return np.where(allowed, np.float32(0), np.float32(INFEASIBLE_USD))
 
 
 class _LaunchGeometry:
@@ -160,7 +160,7 @@ class _LaunchGeometry:
     and does not suffice.
     """
 
-    def __init__(self, market: Market, clock_s: int, grid: Floats) -> None:
+    def __init__(self, market: ZoneMarket, clock_s: int, grid: Floats) -> None:
         self.group, self.first = market.homes()
         self.places = market.on_demand_zones()
         takes = market.launch_s[None, :] + market.ways.transfer_s[self.first]
@@ -168,18 +168,20 @@ class _LaunchGeometry:
         self.takes_s = np.unique(takes)
         self.kind = np.searchsorted(self.takes_s, takes)
         self.launches = len(self.takes_s)
-        self.after_launch = np.concatenate([shift(grid, float(t)) for t in self.takes_s], axis=1).astype(np.float32)
-        self.after_wait = shift(grid, clock_s).astype(np.float32)
+        self.after_launch = np.concatenate([shift_matrix(grid, float(t)) for t in self.takes_s], axis=1).astype(
+            np.float32
+        )
+        self.after_wait = shift_matrix(grid, clock_s).astype(np.float32)
         self.after_work = [
-            None if v == 1 else shift(grid, -(v - 1) * clock_s).astype(np.float32) for v in market.speed
+            None if v == 1 else shift_matrix(grid, -(v - 1) * clock_s).astype(np.float32) for v in market.speed
         ]  # None where slack does not change
-        reference = self.places[market.speed[self.places] >= 1 - SAME]
+        reference = self.places[market.speed[self.places] >= 1 - SPEED_TOLERANCE]
         rescue = takes[:, reference].min(axis=1)
         self.wait_ok = grid[None, :] - clock_s >= rescue[:, None]
         loses = np.maximum(1 - market.speed, 0.0) * clock_s
         needs = rescue[self.group] + loses
         self.bars = _barriers(grid[None, None, :] - takes[:, :, None] >= needs[None, :, None])
-        self.stay_bars = _barriers((grid[None, :] >= needs[:, None]) | (loses <= SAME * clock_s)[:, None])
+        self.stay_bars = _barriers((grid[None, :] >= needs[:, None]) | (loses <= SPEED_TOLERANCE * clock_s)[:, None])
         self.launches_s, self.clock_s, self.grid, self.speed = takes, clock_s, grid, market.speed
 
     def demand_bars(self, zone: int, left: int) -> tuple[Singles, Singles]:
@@ -190,7 +192,7 @@ class _LaunchGeometry:
         rest_s = left * self.clock_s
         done_s = np.maximum(rest_s - self.grid, 0.0) / self.speed[zone]
         launch = np.where(self.launches_s[:, zone, None] + done_s <= rest_s, np.float32(0), self.bars[:, zone])
-        if self.speed[zone] >= 1 - SAME:
+        if self.speed[zone] >= 1 - SPEED_TOLERANCE:
             launch = np.zeros_like(launch)  # it remains possible where there is no time for anything else
         return launch, np.where(done_s <= rest_s, np.float32(0), self.stay_bars[zone])
 
@@ -236,11 +238,11 @@ class _Induction:
     """
 
     def __init__(
-        self, market: Market, spots: Ints, terms: int, ticks: int, clock_s: int, grid: Floats, draws: int
+        self, market: ZoneMarket, spots: Ints, terms: int, ticks: int, clock_s: int, grid: Floats, draws: int
     ) -> None:
         self.market, self.spots = market, spots
         self.shape = s = _LaunchGeometry(market, clock_s, grid)
-        self.tables = Tables.empty(ticks, market, len(spots), terms, clock_s, grid, s.takes_s)
+        self.tables = ValueTables.empty(ticks, market, len(spots), terms, clock_s, grid, s.takes_s)
         self.value, self.on_spot, self.on_demand = (
             np.zeros((count, draws, len(grid)), np.float32) for count in (len(s.first), len(spots), len(s.places))
         )
@@ -256,7 +258,7 @@ class _Induction:
         ]
         real = self._fit_base(left - 1, base, wait, demand)
         home = base @ self.tables.home[left - 1].swapaxes(-1, -2)
-        choice = np.where(s.wait_ok[:, None, :], home, np.float32(NEVER))
+        choice = np.where(s.wait_ok[:, None, :], home, np.float32(INFEASIBLE_USD))
         now = _Tick(left - 1, up, base, own, left_h, wait, home, choice, wait.copy())
         goes_on = self._choose_demand(now, real)
         spot, stays = self._choose_spot(now)
@@ -312,7 +314,7 @@ class _Induction:
     def _choose_spot(self, now: _Tick) -> tuple[Singles, Singles]:
         """Choose spot where it is best; return by [spot, draw, slack] the realised and expected dollars of staying."""
         s, t, k = self.shape, self.tables, now.index
-        spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, NEVER)
+        spot, stays = np.empty_like(self.on_spot), np.full_like(self.on_spot, INFEASIBLE_USD)
         (draws, size), kinds = self.on_spot.shape[1:], s.launches
         real, fit = np.zeros((kinds, draws, size), np.float32), np.empty((kinds, draws, size), np.float32)
         for i, z in enumerate(self.spots):
@@ -330,7 +332,7 @@ class _Induction:
             t.launch[k, i], t.stay[k, i] = of_launches[:-1], of_launches[-1]
             fits = (x @ weights).reshape(rows.size, kinds + 1, size) + now.home[g_there][rows][:, None, :]
             spot[i, rows], stays[i, rows] = dollars[:, -1], fits[:, -1] + s.stay_bars[z]
-            fit.fill(NEVER)
+            fit.fill(INFEASIBLE_USD)
             for kind in range(kinds):
                 fit[kind, rows], real[kind, rows] = fits[:, kind], dollars[:, kind]
             for g, kind in enumerate(s.kind[:, z]):
@@ -353,21 +355,23 @@ def _zones_first(values: NDArray[Any], axis: int) -> NDArray[Any]:
 
 
 def _simulate_futures(
-    hazard_model: Outlook, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
-) -> tuple[Sky, Floats]:
+    hazard_model: HazardModel, regions: Ints, ticks: int, clock_s: int, draws: int, rng: np.random.Generator
+) -> tuple[ZoneStates, Floats]:
     """Return by [tick, draw, spot] simulated states after a usual one, and the ratio of seen to expected changes."""
     hazards, mean = hazard_model.draw(draws, rng), hazard_model.mean()
     state = hazard_model.usual(draws, rng, hazards)
-    swings = Swings.begin(regions, draws, rng)
-    lately = Lately.nothing(state.up.shape)
+    swings = ScarcityProcess.begin(regions, draws, rng)
+    lately = RecentChanges.nothing(state.up.shape)
     ups, ages, times = [], [], []
     hours = clock_s / HOUR_S
     for i in range(int(_BEFORE_H), -ticks, -1):
         before, by = state.copy(), 1.0 if i > 0 else hours
-        run(hazards, state, by, rng, swings.step(by, rng))
+        advance_states(hazards, state, by, rng, swings.step(by, rng))
         lately.see(before, state.up, mean, by)
         if i <= 0:
             ups.append(state.up.copy())
             ages.append(state.age_h.copy())
             times.append(lately.times)
-    return Sky(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(np.array(times), -2)
+    return ZoneStates(_zones_first(np.array(ups), -1), _zones_first(np.array(ages), -1)), _zones_first(
+        np.array(times), -2
+    )

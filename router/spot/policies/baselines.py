@@ -14,28 +14,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.spot.simulator.inputs import Scene
-from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, Kinds, Now, Player, on_demand_zone
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import (
+    IDLE,
+    ON_DEMAND,
+    SPOT,
+    Actions,
+    FullInfoSession,
+    FullView,
+    InstanceKinds,
+    find_on_demand_zone,
+)
 from router.spot.simulator.traces import Bools, Floats, Ints
 
-Ranking = Callable[[Scene, Now], Floats]
+Ranking = Callable[[SimulationInputs, FullView], Floats]
 
 
-def cheapest(scene: Scene, now: Now) -> Floats:
+def rank_by_price(scene: SimulationInputs, now: FullView) -> Floats:
     """Return by [zone, window] the present spot price in dollars for an hour's work; the least ranks first."""
     return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
 
 
-def cheapest_elsewhere(scene: Scene, now: Now) -> Floats:
+def rank_by_price_elsewhere(scene: SimulationInputs, now: FullView) -> Floats:
     """Rank as :func:`rank_by_price`, but the whole region where the job last ran last: "eager failover", UP(S)."""
     names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
     region = np.array([names[name] for name in scene.series.regions])
     was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
-    usd = cheapest(scene, now)
+    usd = rank_by_price(scene, now)
     return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
 
 
-def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple[Bools, Kinds, Ints]:
+def choose_spot_or_idle(
+    scene: SimulationInputs, now: FullView, ranking: Ranking = rank_by_price
+) -> tuple[Bools, InstanceKinds, Ints]:
     """Return whether there is spot for each window, and the greedy action.
 
     A live spot instance is kept; else the best zone that is up is taken; else the job is idle.
@@ -49,27 +60,27 @@ def spot_else_idle(scene: Scene, now: Now, ranking: Ranking = cheapest) -> tuple
     return has, np.where(has, np.int8(SPOT), np.int8(IDLE)), zone
 
 
-def with_on_demand(scene: Scene, now: Now, kind: Kinds, zone: Ints, needed: Bools) -> Actions:
+def add_on_demand(scene: SimulationInputs, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
     """Return the actions with on-demand where it is ``needed``."""
     which = np.flatnonzero(needed)
     if which.size:
         kind, zone = kind.copy(), zone.copy()
         kind[which] = ON_DEMAND
-        zone[which] = on_demand_zone(scene, now, which)
+        zone[which] = find_on_demand_zone(scene, now, which)
     return kind, zone
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class GreedySpot:
     """A policy that takes the cheapest spot whenever there is any, and else waits."""
 
-    ranking: Ranking = cheapest
+    ranking: Ranking = rank_by_price
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
-        def play(now: Now) -> Actions:
-            _, kind, zone = spot_else_idle(scene, now, self.ranking)
+        def play(now: FullView) -> Actions:
+            _, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
             return kind, zone
 
         return play
@@ -84,20 +95,20 @@ class UniformProgress:
     """
 
     hysteresis: bool = True
-    ranking: Ranking = cheapest
+    ranking: Ranking = rank_by_price
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task = scene.task
 
-        def play(now: Now) -> Actions:
-            has, kind, zone = spot_else_idle(scene, now, self.ranking)
+        def play(now: FullView) -> Actions:
+            has, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
             done, passed = (task.work_s - now.left_s) * task.deadline_s, now.tick * scene.tick_s
             on_demand = now.kind == ON_DEMAND
             needed = ~has & (on_demand | (done < passed * task.work_s))
             if self.hysteresis:
                 needed |= on_demand & (done <= (passed + 2 * task.changeover_s) * task.work_s)
-            return with_on_demand(scene, now, kind, zone, needed)
+            return add_on_demand(scene, now, kind, zone, needed)
 
         return play
 
@@ -116,13 +127,13 @@ class TimeSliced:
 
     slices: int = 8
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         task, g, n = scene.task, scene.tick_s, self.slices
         d = task.changeover_s + scene.ways.longest_s
 
-        def play(now: Now) -> Actions:
-            has, kind, zone = spot_else_idle(scene, now)
+        def play(now: FullView) -> Actions:
+            has, kind, zone = choose_spot_or_idle(scene, now)
             slice_ = min(n - 1, now.tick * g * n // task.deadline_s)
             # Times are multiplied by n, so that all stay whole seconds.
             need = task.work_s * (slice_ + 1) - n * (task.work_s - now.left_s)
@@ -130,6 +141,6 @@ class TimeSliced:
             spot, on_demand = now.kind == SPOT, now.kind == ON_DEMAND
             riding = spot & (now.delay_s == 0)
             late = (~spot & (need + 2 * n * d > after)) | (~riding & (need + n * d > after))
-            return with_on_demand(scene, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
+            return add_on_demand(scene, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
 
         return play

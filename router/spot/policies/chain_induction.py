@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.availability.markov_chain import Chain, Singles
+from router.spot.availability.markov_chain import AvailabilityChain, Singles
 
 Halves = NDArray[np.float16]
-NEVER = 1e4
+CHAIN_INFEASIBLE_USD = 1e4
 _MOST_SLACKS = 400
 _FINEST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class SlackGrid:
     """The grid of slack: ``per_tick`` units a tick, ``delay`` units a changeover, ``slacks`` values."""
 
     per_tick: int
@@ -29,7 +29,7 @@ class Grid:
     unit_s: float
 
     @classmethod
-    def of(cls, tick_s: int, delay_s: int, slack_s: int) -> Grid:
+    def of(cls, tick_s: int, delay_s: int, slack_s: int) -> SlackGrid:
         """Return the grid whose unit brings the changeover nearest to a whole number, and is not too fine."""
         best = (np.inf, 1)
         for parts in range(1, _FINEST + 1):
@@ -44,19 +44,21 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Values:
+class ChainValues:
     """The solution, by [tick left - 1, class, up, age, level, slack].
 
     ``wait`` is the dollars of waiting, and ``more`` [..., choice] those of the other actions above waiting: launch
     spot, stay on spot, launch on demand, stay on demand.
     """
 
-    grid: Grid
+    grid: SlackGrid
     wait: Singles
     more: Halves
 
 
-def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: float) -> Values:
+def solve_chain(
+    chain: AvailabilityChain, grid: SlackGrid, ticks: int, spot_usd: float, demand_usd: float
+) -> ChainValues:
     """Return the solution for these prices, in dollars a tick."""
     shape = (*chain.change.shape, grid.slacks)
     tick, left, delays = grid.per_tick, grid.delay, list[int]()
@@ -72,14 +74,14 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
     for n in range(1, ticks + 1):
         for layer in layers:
             layer[:, 0] = idle[:, 0]  # lost
-        wait = less(chain.expect(idle), tick)
+        wait = reduce_slack(chain.expect(idle), tick)
         runs = [chain.expect(layer) for layer in layers]
-        stays = [spot + runs[0]] + [spot + less(runs[i], delay) for i, delay in enumerate(reversed(delays))]
+        stays = [spot + runs[0]] + [spot + reduce_slack(runs[i], delay) for i, delay in enumerate(reversed(delays))]
         for values in stays:
-            values[:, 0] = NEVER
+            values[:, 0] = CHAIN_INFEASIBLE_USD
         stay, launch = stays[0], stays[-1]
         stay_demand = on_demand + chain.expect(demand)
-        to_demand = less(stay_demand, grid.delay)
+        to_demand = reduce_slack(stay_demand, grid.delay)
         otherwise = np.minimum(wait, launch)
         idle = np.minimum(otherwise, to_demand)
         demand = np.minimum(stay_demand, otherwise)
@@ -88,14 +90,14 @@ def solve(chain: Chain, grid: Grid, ticks: int, spot_usd: float, demand_usd: flo
             values[..., n * tick :] = 0  # done
         wait_all[n - 1] = wait
         for i, values in enumerate((launch, stay, to_demand, stay_demand)):
-            more_all[n - 1, ..., i] = np.clip(values - wait, -NEVER, NEVER)
-    return Values(grid, wait_all, more_all)
+            more_all[n - 1, ..., i] = np.clip(values - wait, -CHAIN_INFEASIBLE_USD, CHAIN_INFEASIBLE_USD)
+    return ChainValues(grid, wait_all, more_all)
 
 
-def less(values: Singles, units: int) -> Singles:
+def reduce_slack(values: Singles, units: int) -> Singles:
     """Return the values with ``units`` less slack."""
     if units == 0:
         return values
-    shifted = np.full_like(values, NEVER)
+    shifted = np.full_like(values, CHAIN_INFEASIBLE_USD)
     shifted[..., units:] = values[..., :-units] if units < values.shape[-1] else shifted[..., units:]
     return shifted

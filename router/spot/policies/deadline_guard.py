@@ -6,27 +6,27 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from router.spot.policies.interface import (
+    CurrentPlacement,
     Decision,
-    Event,
-    Here,
-    Move,
+    MoveDecision,
     Observation,
-    Place,
+    PlacementOption,
     Policy,
-    Probe,
-    Save,
-    Stay,
-    Wait,
-    by_cost,
-    by_finish,
-    span,
+    PolicyEvent,
+    ProbeDecision,
+    SaveDecision,
+    StayDecision,
+    WaitDecision,
+    sort_by_cost,
+    sort_by_finish,
+    to_duration,
 )
 
 _NONE = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
-class SafetyNet:
+class DeadlineGuard:
     """A policy that follows ``inner`` but goes on demand while there is just time for it.
 
     It does so at the first tick where (time left - one tick) < W + d, or < W + 2d where ``inner`` would launch spot and
@@ -46,8 +46,14 @@ class SafetyNet:
     def decide(self, o: Observation) -> Decision:
         """See :class:`~router.spot.policies.interface.Policy`."""
         wanted = self.inner.decide(o)
-        if o.event is Event.LAUNCHED:
-            return wanted if isinstance(wanted, Probe) else Stay() if o.here is not None else Wait(o.now + o.tick)
+        if o.event is PolicyEvent.LAUNCHED:
+            return (
+                wanted
+                if isinstance(wanted, ProbeDecision)
+                else StayDecision()
+                if o.here is not None
+                else WaitDecision(o.now + o.tick)
+            )
         sure = [p for p in o.places if p.sure]
         left, here = o.left, o.here
         if left is not None and here is not None and here.place.sure and not o.must_go:
@@ -59,20 +65,20 @@ class SafetyNet:
             return _decide_too_late(o, wanted, left)
         leaving = _NONE if here is None else o.save
         if left - o.tick < leaving + _time_needed(o, sure):
-            return Move(by_cost(in_time), "the last moment for on-demand")
+            return MoveDecision(sort_by_cost(in_time), "the last moment for on-demand")
         return _decide_on_spot(o, wanted, sure, left)
 
 
-def _time_needed(o: Observation, sure: list[Place]) -> timedelta:
+def _time_needed(o: Observation, sure: list[PlacementOption]) -> timedelta:
     """Return W + d of the on-demand option that is done soonest, with d in whole ticks."""
-    return min(span(p.hours) + _round_up_to_ticks(p.delay, o.tick) for p in sure)
+    return min(to_duration(p.hours) + _round_up_to_ticks(p.delay, o.tick) for p in sure)
 
 
 def _round_up_to_ticks(duration: timedelta, tick: timedelta) -> timedelta:
     return -(-duration // tick) * tick
 
 
-def _safe_keys(o: Observation, wanted: Move, sure: list[Place], left: timedelta) -> tuple[str, ...]:
+def _safe_keys(o: Observation, wanted: MoveDecision, sure: list[PlacementOption], left: timedelta) -> tuple[str, ...]:
     """Return the keys that the inner policy wants and that keep the deadline safe.
 
     These are on-demand options that are in time, and spot ones from which on-demand is still in time if they are lost
@@ -85,58 +91,58 @@ def _safe_keys(o: Observation, wanted: Move, sure: list[Place], left: timedelta)
             fits = o.last_words + place.needs <= left
         else:
             there = _round_up_to_ticks(o.last_words + place.delay, o.tick)
-            fits = left - o.tick >= there + least + span(place.transfer_hours) + o.save
+            fits = left - o.tick >= there + least + to_duration(place.transfer_hours) + o.save
         if fits:
             to.append(place.key)
     return tuple(to)
 
 
-def _decide_on_demand(o: Observation, wanted: Decision, sure: list[Place], left: timedelta) -> Decision:
+def _decide_on_demand(o: Observation, wanted: Decision, sure: list[PlacementOption], left: timedelta) -> Decision:
     """Return the decision for a gang on demand: it stays there unless there is time to lose.
 
     It may leave where it could come back to on-demand in time.
     """
-    if not isinstance(wanted, Move):
+    if not isinstance(wanted, MoveDecision):
         return wanted
     if not wanted.to:  # It stops, and comes back to on-demand a tick later at the latest.
-        return wanted if left - o.tick >= o.save + _time_needed(o, sure) else Stay("no time to leave on-demand")
+        return wanted if left - o.tick >= o.save + _time_needed(o, sure) else StayDecision("no time to leave on-demand")
     to = _safe_keys(o, wanted, sure, left)
-    return replace(wanted, to=to) if to else Stay("no time to leave on-demand")
+    return replace(wanted, to=to) if to else StayDecision("no time to leave on-demand")
 
 
-def _decide_on_spot(o: Observation, wanted: Decision, sure: list[Place], left: timedelta) -> Decision:
+def _decide_on_spot(o: Observation, wanted: Decision, sure: list[PlacementOption], left: timedelta) -> Decision:
     """Return the decision while there is a tick to spare.
 
     It is what the inner policy wants, where a launch of that is in time. Where none is, what runs and can stay goes on,
     for a tick of it is safe; else on-demand begins.
     """
-    if not isinstance(wanted, Move) or not wanted.to:
+    if not isinstance(wanted, MoveDecision) or not wanted.to:
         return wanted
     to = _safe_keys(o, wanted, sure, left)
     if to:
         return replace(wanted, to=to)
     if not o.must_go:
-        return Stay("too late for another spot start, and time enough where it is")
+        return StayDecision("too late for another spot start, and time enough where it is")
     in_time = [p for p in sure if o.last_words + p.needs <= left]
-    return Move(by_cost(in_time), "too late for another spot start")
+    return MoveDecision(sort_by_cost(in_time), "too late for another spot start")
 
 
 def _decide_too_late(o: Observation, wanted: Decision, left: timedelta) -> Decision:
     here = o.here
-    if isinstance(wanted, Save) and o.last_words > _NONE:
+    if isinstance(wanted, SaveDecision) and o.last_words > _NONE:
         return wanted
     quick = [p for p in o.places if o.last_words + p.needs <= left]
     best = min(o.last_words + p.needs for p in o.places)
     if here is not None and not o.must_go and _time_to_finish(here) <= best:
         on_time = _time_to_finish(here) <= left
-        return Stay(
+        return StayDecision(
             "on-demand would be too late; here it may be in time" if on_time else "late, and soonest here", True
         )
     if quick:
-        return Move(by_cost(quick), "on-demand would be too late; this may be in time", late=True)
-    return Move(by_finish(o.places), f"late by {best - left} even on the fastest", late=True)
+        return MoveDecision(sort_by_cost(quick), "on-demand would be too late; this may be in time", late=True)
+    return MoveDecision(sort_by_finish(o.places), f"late by {best - left} even on the fastest", late=True)
 
 
-def _time_to_finish(here: Here) -> timedelta:
+def _time_to_finish(here: CurrentPlacement) -> timedelta:
     """Return the time until the last step of a gang that goes on where it is."""
-    return max(_NONE, span(here.place.hours) - span(here.unsaved_hours))
+    return max(_NONE, to_duration(here.place.hours) - to_duration(here.unsaved_hours))

@@ -18,10 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import Outlook
-from router.spot.policies.backward_induction import Singles, Tables, slack_grid, solve
-from router.spot.policies.market import SAME, Market
-from router.spot.policies.regression_features import Prospects
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies.backward_induction import Singles, ValueTables, slack_grid, solve_tables
+from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
+from router.spot.policies.regression_features import RegressionFeatures
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.traces import Bools, Floats, Ints
 
@@ -30,7 +30,7 @@ DRAWS: Final = 600
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Sight:
+class RegressionInputs:
     """The regression terms of what is seen or believed, for many windows.
 
     ``base`` [window, term] is for waiting and on-demand. For spot in each zone where it may come there are ``own``
@@ -44,15 +44,15 @@ class Sight:
     up: Bools
 
     @classmethod
-    def joined(cls, parts: Sequence[Sight], order: Ints) -> Sight:
+    def joined(cls, parts: Sequence[RegressionInputs], order: Ints) -> RegressionInputs:
         """Return the windows of all parts, where all is seen, in this order."""
         base, own, up = ([getattr(part, name) for part in parts] for name in ("base", "own", "up"))
         return cls(np.concatenate(base), np.concatenate(own, axis=1), None, np.concatenate(up, axis=1)).at(order)
 
-    def at(self, rows: Ints) -> Sight:
+    def at(self, rows: Ints) -> RegressionInputs:
         """Return the terms of these windows."""
         given = None if self.given is None else self.given[:, rows]
-        return Sight(self.base[rows], self.own[:, rows], given, self.up[:, rows])
+        return RegressionInputs(self.base[rows], self.own[:, rows], given, self.up[:, rows])
 
     def of_spots(self) -> Singles:
         """Return by [spot, window, term] all terms of each spot."""
@@ -61,38 +61,38 @@ class Sight:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Foresight:
+class ForesightModel:
     """A solved model for tasks of one work, changeover and market.
 
     It is valid for deadlines up to the longest that it was fitted for. ``spots`` are the zones of the market where spot
     may come; ``hazard_model`` and ``features`` are of these. ``draws`` futures were drawn, by ``seed``.
     """
 
-    hazard_model: Outlook
-    market: Market
+    hazard_model: HazardModel
+    market: ZoneMarket
     spots: Ints
-    features: Prospects
-    tables: Tables
+    features: RegressionFeatures
+    tables: ValueTables
     draws: int
     seed: int
 
     @classmethod
     def of(
         cls,
-        hazard_model: Outlook,
-        market: Market,
+        hazard_model: HazardModel,
+        market: ZoneMarket,
         work_s: int,
         deadline_s: int,
         *,
         clock_s: int = CLOCK_S,
         draws: int = DRAWS,
         seed: int = 0,
-    ) -> Foresight:
+    ) -> ForesightModel:
         """Return the solved model.
 
         Raise ValueError where no place of the reference's speed is sold on demand.
         """
-        if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SAME)).any():
+        if not (np.isfinite(market.on_demand_usd) & (market.speed >= 1 - SPEED_TOLERANCE)).any():
             raise ValueError("no zone sells on-demand machines of the reference speed")
         spots = hazard_model.comes()
         spots = spots if spots.size else np.arange(market.zones)
@@ -103,29 +103,31 @@ class Foresight:
     @classmethod
     def _solved(
         cls,
-        hazard_model: Outlook,
-        market: Market,
+        hazard_model: HazardModel,
+        market: ZoneMarket,
         spots: Ints,
         ticks: int,
         clock_s: int,
         grid: Floats,
         draws: int,
         seed: int,
-    ) -> Foresight:
+    ) -> ForesightModel:
         reference = float((market.on_demand_usd / market.speed).min())
         share = (market.spot_usd / market.speed / reference)[spots]
-        features = Prospects.of(hazard_model.mean(), share, market.launch_s[spots] / HOUR_S)
-        tables = solve(hazard_model, market, spots, features, ticks, clock_s, grid, draws, np.random.default_rng(seed))
+        features = RegressionFeatures.of(hazard_model.mean(), share, market.launch_s[spots] / HOUR_S)
+        tables = solve_tables(
+            hazard_model, market, spots, features, ticks, clock_s, grid, draws, np.random.default_rng(seed)
+        )
         return cls(hazard_model, market, spots, features, tables, draws, seed)
 
-    def at_prices(self, spot_usd: Floats) -> Foresight:
+    def at_prices(self, spot_usd: Floats) -> ForesightModel:
         """Return the model solved at other spot prices [zone], on the same futures."""
         market, t = replace(self.market, spot_usd=spot_usd), self.tables
         return self._solved(
             self.hazard_model, market, self.spots, len(t.home), t.clock_s, t.slack_s, self.draws, self.seed
         )
 
-    def sight(self, look: Floats, times: Floats | None = None) -> Sight:
+    def sight(self, look: Floats, times: Floats | None = None) -> RegressionInputs:
         """Return the regression terms of a belief [window, spot, up, class], seen or believed.
 
         Hazards are ``times`` [window, spot, up] those expected.
@@ -143,7 +145,7 @@ class Foresight:
             seen = self.features.view(sure, times)
             own[z] = self.features.own(seen, each[z : z + 1])[:, 0]
             given[z] = self.features.all_zones(seen)
-        return Sight(base, own, given if unsure.size else None, chance.T > 0)
+        return RegressionInputs(base, own, given if unsure.size else None, chance.T > 0)
 
     def between(self, slack_s: Floats) -> tuple[Ints, Singles]:
         """Return by [window] the upper grid point of each slack, and its distance from the lower one.

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, Outlook, Sky
-from router.spot.policies.action_values import Weigher
-from router.spot.policies.foresight import CLOCK_S, Foresight, Sight
-from router.spot.policies.market import SAME, Market
-from router.spot.policies.regression_features import TYPICAL_H, Lately, step
-from router.spot.policies.repricing import Repriced
-from router.spot.policies.window_features import Weathers
-from router.spot.simulator.blind_policy import Known, Terms, Wish
-from router.spot.simulator.inputs import HOUR_S, Scene
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, Now
-from router.spot.simulator.simulation import Player as SeeingPlayer
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStates
+from router.spot.policies.action_values import ActionValues
+from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
+from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
+from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
+from router.spot.policies.repricing import PriceFits
+from router.spot.policies.window_features import WindowFeatures
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, FullView
+from router.spot.simulator.simulation import FullInfoSession as SeeingPlayer
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 _CERTAIN: Final = 1 - 1e-9
@@ -29,34 +29,36 @@ _PARTS: Final = (
 _USUAL_STEPS: Final = 200
 
 
-def clock_for(tick_s: int) -> int:
+def choose_clock_s(tick_s: int) -> int:
     """Return the seconds of a clock tick, a multiple of the tick."""
     return max(1, CLOCK_S // tick_s) * tick_s
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Foreseen:
+class ForesightPolicy:
     """Our policy where availability is seen.
 
     It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy` and needs the exact guard.
     """
 
-    model: Foresight
+    model: ForesightModel
 
     @classmethod
-    def fitted(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+    def fitted(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
         """Return the policy fitted to inputs like these in market and moves.
 
         It is for any tick, and for deadlines and slack up to those of ``like``, whose first spot prices are the
         expected ones. Raise ValueError where the reference is not sold on demand.
         """
         launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
-        market = Market(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
-        clock, task = clock_for(like.tick_s), like.task
-        return cls(Foresight.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed))
+        market = ZoneMarket(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
+        clock, task = choose_clock_s(like.tick_s), like.task
+        return cls(
+            ForesightModel.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed)
+        )
 
     @classmethod
-    def quickly(cls, hazard_model: Outlook, like: Scene, seed: int = 0) -> Foreseen:
+    def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
         """Return the policy fitted in a tenth of a second, for a few zones.
 
         The clock is slow and the futures are few; it costs about one part in a hundred more (design note 017).
@@ -66,7 +68,7 @@ class Foreseen:
         launch, ways = like.task.changeover_s + like.launch_s, like.ways
         # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
         takes = replace(ways, transfer_s=_round_up(ways.transfer_s, clock // _PARTS))
-        market = Market(
+        market = ZoneMarket(
             like.spot_usd[:, 0],
             like.on_demand_usd,
             like.speed,
@@ -74,9 +76,11 @@ class Foreseen:
             takes,
         )
         work_s = like.task.work_s
-        return cls(Foresight.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed))
+        return cls(
+            ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
+        )
 
-    def begin(self, scene: Scene) -> SeeingPlayer:
+    def begin(self, scene: SimulationInputs) -> SeeingPlayer:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
         return _FullSession(self.model, scene).play
 
@@ -87,12 +91,12 @@ class _FullSession:
     It evaluates actions where something changed that it sees, or where time runs against it; else what runs goes on.
     """
 
-    def __init__(self, model: Foresight, scene: Scene) -> None:
+    def __init__(self, model: ForesightModel, scene: SimulationInputs) -> None:
         self.scene = scene
-        self.slow = scene.speed < 1 - SAME
-        self.window_features = Weathers(model, scene)
+        self.slow = scene.speed < 1 - SPEED_TOLERANCE
+        self.window_features = WindowFeatures(model, scene)
 
-    def play(self, now: Now) -> Actions:
+    def play(self, now: FullView) -> Actions:
         """Return the actions of least cost."""
         seen, fit, changed = self.window_features.of(now)
         asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
@@ -104,7 +108,7 @@ class _FullSession:
             kind[rows], zone[rows] = self._choose_actions(now.at(rows), self.window_features.fits[one], seen(rows))
         return kind, zone
 
-    def _choose_actions(self, now: Now, weigher: Weigher, seen: Sight) -> Actions:
+    def _choose_actions(self, now: FullView, weigher: ActionValues, seen: RegressionInputs) -> Actions:
         costs = weigher.choices(now, self.scene.tick_s, seen)
         best = costs.spot.argmin(axis=0)
         least_spot = costs.spot[best, np.arange(best.size)]
@@ -117,29 +121,33 @@ class _FullSession:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class ForeseenAsking:
+class BlindForesightPolicy:
     """Our policy where zones must be asked.
 
     It is a :class:`~router.spot.simulator.blind_policy.BlindPolicy` and needs the exact guard. It never probes: a
     launch that fails is free, and tells as much.
     """
 
-    model: Foresight
+    model: ForesightModel
 
     @classmethod
-    def fitted(cls, hazard_model: Outlook, terms: Terms, spot_usd: Floats, seed: int = 0) -> ForeseenAsking:
+    def fitted(
+        cls, hazard_model: HazardModel, terms: SimulationSpec, spot_usd: Floats, seed: int = 0
+    ) -> BlindForesightPolicy:
         """Return the policy fitted to this specification, whatever its windows.
 
         ``spot_usd`` is by [zone] as expected. Raise ValueError where the reference is not sold on demand.
         """
         launch = (terms.task.changeover_s + terms.launch_s).astype(np.float64)
-        market = Market(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
-        clock = clock_for(terms.tick_s)
+        market = ZoneMarket(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
+        clock = choose_clock_s(terms.tick_s)
         return cls(
-            Foresight.of(hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed)
+            ForesightModel.of(
+                hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed
+            )
         )
 
-    def begin(self, terms: Terms) -> _BlindSession:
+    def begin(self, terms: SimulationSpec) -> _BlindSession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _BlindSession(self.model, terms)
 
@@ -147,14 +155,14 @@ class ForeseenAsking:
 class _BlindSession:
     """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
 
-    def __init__(self, model: Foresight, terms: Terms) -> None:
-        self.terms, self.fits, self.spots = terms, Repriced(model), model.spots
+    def __init__(self, model: ForesightModel, terms: SimulationSpec) -> None:
+        self.terms, self.fits, self.spots = terms, PriceFits(model), model.spots
         self.fit = np.full(terms.starts.size, -1)
         self.hazards = model.hazard_model.mean()
         self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
-        self.lately = Lately.nothing((terms.starts.size, len(self.spots)))
+        self.lately = RecentChanges.nothing((terms.starts.size, len(self.spots)))
 
-    def _update_belief(self, known: Known) -> tuple[Floats, Floats]:
+    def _update_belief(self, known: BlindView) -> tuple[Floats, Floats]:
         """Return beliefs of the windows that are played, and the ratio of seen to expected changes."""
         rows, hours = known.window, self.terms.tick_s / HOUR_S
         was_up, asked = known.was_up[self.spots].T, known.asked[self.spots].T
@@ -166,13 +174,13 @@ class _BlindSession:
             certain = np.maximum(look[..., 0, :].sum(axis=-1), look[..., 1, :].sum(axis=-1)) > _CERTAIN
             lately.see(before, was_up, self.hazards, hours, certain & (asked == known.tick))
             times = lately.times
-            look = step(look, self.hazards * times[..., None], hours)
+            look = advance_belief(look, self.hazards * times[..., None], hours)
         _condition_on_answers(look, was_up, asked == known.tick)
         self.look_[rows] = look
         self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
         return look, times
 
-    def hear(self, known: Known, /) -> None:
+    def hear(self, known: BlindView, /) -> None:
         """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`."""
         self._update_belief(known)
         self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
@@ -190,13 +198,13 @@ class _BlindSession:
         if not (np.array_equal(self.spots, other.spots) and np.array_equal(self.hazards, other.hazards)):
             return False
         self.look_ = other.look_.copy()
-        self.lately = Lately(other.lately.expected.copy(), other.lately.seen.copy())
+        self.lately = RecentChanges(other.lately.expected.copy(), other.lately.seen.copy())
         return True
 
-    def act(self, known: Known) -> Wish:
+    def act(self, known: BlindView) -> LaunchRequest:
         """Request spot where it is better than to go on, the best first."""
         look, times = self._update_belief(known)
-        wish = Wish.nothing(known)
+        wish = LaunchRequest.nothing(known)
         fit = self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
         for one in np.unique(fit):
             rows = np.flatnonzero(fit == one)
@@ -204,7 +212,7 @@ class _BlindSession:
         return wish
 
     def _fill_request(
-        self, wish: Wish, rows: Ints, weigher: Weigher, known: Known, seen: tuple[Floats, Floats]
+        self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, known: BlindView, seen: tuple[Floats, Floats]
     ) -> None:
         """Fill in the request of these windows."""
         costs = weigher.choices(known, self.terms.tick_s, weigher.model.sight(*seen))
@@ -218,7 +226,7 @@ class _BlindSession:
         wish.demand[rows] = np.where(~goes_on & (costs.demand < costs.wait), costs.place, NOWHERE)
         wish.leave[rows] = runs & ~goes_on & (costs.demand >= costs.wait)
 
-    def look(self, _: Known, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         """Return None: it never probes."""
         return None
 
@@ -232,7 +240,7 @@ def _stationary_belief(hazards: bytes, spots: int) -> Floats:
     rates = np.frombuffer(hazards).reshape(spots, 2, CLASSES)
     one = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
     for _ in range(_USUAL_STEPS):
-        one = step(one, rates, 1.0)
+        one = advance_belief(one, rates, 1.0)
     return one
 
 
@@ -241,10 +249,10 @@ def _round_up(seconds: Ints, parts_s: int) -> Ints:
     return np.asarray(-(-seconds // max(1, parts_s)) * max(1, parts_s), dtype=np.int64)
 
 
-def _likeliest_state(look: Floats) -> Sky:
+def _likeliest_state(look: Floats) -> ZoneStates:
     """Return the likeliest state."""
     best = look.reshape(*look.shape[:-2], -1).argmax(axis=-1)
-    return Sky(best >= CLASSES, np.array(TYPICAL_H)[best % CLASSES])
+    return ZoneStates(best >= CLASSES, np.array(TYPICAL_H)[best % CLASSES])
 
 
 def _condition_on_answers(look: Floats, up: Bools, answered: Bools) -> None:

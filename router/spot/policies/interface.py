@@ -1,7 +1,7 @@
 """The interface of a policy for a gang: observations at a tick or an event, and decisions. Pure.
 
 A policy sees one job (:class:`Observation`) and returns a decision: stay, save, move, wait or probe. Where several jobs
-move at once, :func:`router.planning.replacement.reassign` picks among the options that each one's policy allows.
+move at once, :func:`router.planning.replacement.place_gangs` picks among the options that each one's policy allows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOTHING = Usd(0)
 _LEAST_SAVING = Usd(1_000_000_000)
 _LEAST_SHARE = Fraction(1, 10)
 _BACK_HOURS = 1.0
-Pool = tuple[str, str, str, str]  # cloud, region, zone ("" for none), instance type
+SpotPoolKey = tuple[str, str, str, str]  # cloud, region, zone ("" for none), instance type
 
 
 class Rule(StrEnum):
@@ -44,7 +44,7 @@ class Rule(StrEnum):
 QUOTED_RULE = Rule.FORESIGHT
 
 
-class Event(StrEnum):
+class PolicyEvent(StrEnum):
     """The reason why the policy is asked.
 
     ``REBALANCE``, and ``MAINTENANCE`` without a time, are hints. ``HEALTH``: a machine of the gang is not to be
@@ -63,13 +63,13 @@ class Event(StrEnum):
     LAUNCHED = "launched"
 
 
-def span(hours: float) -> timedelta:
+def to_duration(hours: float) -> timedelta:
     """Return hours as a duration; what is longer than a century, infinity too, is cut there."""
     return timedelta(hours=min(hours, _LONGEST_HOURS))
 
 
 @dataclass(frozen=True, slots=True)
-class Chances:
+class AvailabilityEstimate:
     """Availability of an option, for a policy that models losses itself.
 
     ``steady_hours`` is the time for all that is left from the last confirmed checkpoint if nothing is ever lost;
@@ -81,12 +81,12 @@ class Chances:
 
     steady_hours: float
     lost_hours: float = 0.0
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[SpotPoolKey, ...] = ()
     back_hours: float = _BACK_HOURS
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlacementOption:
     """One placement option for the rest of the job.
 
     ``hours`` is the time for all that is left from the last *confirmed* checkpoint, there, once the job runs (on-time
@@ -114,7 +114,7 @@ class Place:
     region: str = ""
     usd_since: datetime | None = None
     earlier_usd: tuple[tuple[datetime, UsdPerHour], ...] = ()
-    chances: Chances | None = None
+    chances: AvailabilityEstimate | None = None
 
     @property
     def sure(self) -> bool:
@@ -124,16 +124,16 @@ class Place:
     @property
     def delay(self) -> timedelta:
         """d: the time from the decision to the first new step."""
-        return span(self.startup_hours + self.transfer_hours)
+        return to_duration(self.startup_hours + self.transfer_hours)
 
     @property
     def needs(self) -> timedelta:
         """W + d: the time from the decision to the last step."""
-        return span(self.hours) + self.delay
+        return to_duration(self.hours) + self.delay
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CurrentPlacement:
     """The current placement of the gang, also while it starts there.
 
     ``leaves_in`` is how long until the machines are preempted; None: no notice was given. ``saved``: its work is
@@ -141,14 +141,14 @@ class Here:
     checkpoint.
     """
 
-    place: Place
+    place: PlacementOption
     leaves_in: timedelta | None = None
     saved: bool = False
     unsaved_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AvailabilityAnswer:
     """The answer of an option: it could be obtained whole (``up``), or not.
 
     ``launch`` marks the answer to a launch; else it is the answer to a probe.
@@ -161,7 +161,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class PastAttempt:
     """One past attempt: the job was at the option ``key`` from ``since`` until ``until`` (None: it still is).
 
     Its first new step was at ``ready``. ``taken``: it was preempted, or lost. ``share_from`` and ``share_to`` are the
@@ -194,15 +194,15 @@ class Observation:
     now: datetime
     deadline: datetime | None
     tick: timedelta
-    event: Event
-    here: Here | None
-    places: tuple[Place, ...]
+    event: PolicyEvent
+    here: CurrentPlacement | None
+    places: tuple[PlacementOption, ...]
     save: timedelta = _NONE
-    closed: tuple[Place, ...] = ()
+    closed: tuple[PlacementOption, ...] = ()
     began: datetime | None = None
     share: float = 1.0
-    lives: tuple[Life, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    lives: tuple[PastAttempt, ...] = ()
+    answers: tuple[AvailabilityAnswer, ...] = ()
 
     def __post_init__(self) -> None:
         if self.tick <= _NONE:
@@ -221,19 +221,19 @@ class Observation:
     @property
     def must_go(self) -> bool:
         """True if the gang cannot stay where it is, or is not there any more."""
-        lost = self.event in (Event.LOST, Event.HEALTH, Event.INTERRUPTION)
+        lost = self.event in (PolicyEvent.LOST, PolicyEvent.HEALTH, PolicyEvent.INTERRUPTION)
         return self.here is None or lost or self.here.leaves_in is not None
 
     @property
     def last_words(self) -> timedelta:
         """The time that the gang may still take to save before it leaves."""
-        if self.here is None or self.here.saved or self.event is Event.LOST:
+        if self.here is None or self.here.saved or self.event is PolicyEvent.LOST:
             return _NONE
         return self.save if self.here.leaves_in is None else min(self.save, max(_NONE, self.here.leaves_in))
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class StayDecision:
     """Decision to go on unchanged.
 
     ``late``: the deadline will be missed as far as can be known; the same below.
@@ -244,14 +244,14 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Save:
+class SaveDecision:
     """Decision to have all ranks save now, and go on."""
 
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class MoveDecision:
     """Decision to leave for one of these options and no other, best first.
 
     What can be saved is saved first. Without options: stop, and wait until the next tick.
@@ -269,7 +269,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitDecision:
     """Decision to run nowhere, because nothing is available or worth it.
 
     The policy is asked again at ``until`` at the latest.
@@ -280,7 +280,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class ProbeDecision:
     """Decision to go on unchanged and to ask whether these options are available.
 
     A caller that cannot probe does nothing; the answers are in the next observation.
@@ -290,7 +290,7 @@ class Probe:
     why: str = ""
 
 
-Decision = Stay | Save | Move | Wait | Probe
+Decision = StayDecision | SaveDecision | MoveDecision | WaitDecision | ProbeDecision
 
 
 class Policy(Protocol):
@@ -301,18 +301,18 @@ class Policy(Protocol):
         ...
 
 
-def by_cost(places: Iterable[Place]) -> tuple[str, ...]:
+def sort_by_cost(places: Iterable[PlacementOption]) -> tuple[str, ...]:
     """Return the keys, least expected dollars first."""
     return tuple(p.key for p in sorted(places, key=lambda p: (p.expected_usd, p.key)))
 
 
-def by_finish(places: Iterable[Place]) -> tuple[str, ...]:
+def sort_by_finish(places: Iterable[PlacementOption]) -> tuple[str, ...]:
     """Return the keys, soonest done first."""
     return tuple(p.key for p in sorted(places, key=lambda p: (p.needs, p.expected_usd, p.key)))
 
 
 @dataclass(frozen=True, slots=True)
-class Greedy:
+class GreedyPolicy:
     """A policy that stays while it can, and else goes where the rest is cheapest among the options in time.
 
     A change of prices moves it only where that saves at least ``saving`` and that ``share`` of what is left to pay.
@@ -326,19 +326,19 @@ class Greedy:
     def decide(self, o: Observation) -> Decision:
         """See :class:`Policy`."""
         here = o.here
-        if o.event is Event.LAUNCHED:
-            return Stay() if here is not None else Wait(o.now + o.tick)
-        if here is None or o.event is Event.LOST:
+        if o.event is PolicyEvent.LAUNCHED:
+            return StayDecision() if here is not None else WaitDecision(o.now + o.tick)
+        if here is None or o.event is PolicyEvent.LOST:
             return _leave(o, "it is not running")
         if o.must_go or (self.heeds_hints and _is_hint(o.event)):
             return _save_if_needed(here, o.event.value) or _leave(o, o.event.value)
-        if o.event is Event.PRICE:
+        if o.event is PolicyEvent.PRICE:
             return self._decide_on_price(o, here)
         if _is_hint(o.event):
-            return _save_if_needed(here, o.event.value) or Stay("a hint, nothing is taken yet")
-        return Stay()
+            return _save_if_needed(here, o.event.value) or StayDecision("a hint, nothing is taken yet")
+        return StayDecision()
 
-    def _decide_on_price(self, o: Observation, here: Here) -> Decision:
+    def _decide_on_price(self, o: Observation, here: CurrentPlacement) -> Decision:
         paid = here.place.expected_usd
         least_saving = max(self.saving, Usd(int(self.share * paid.nanos)))
         cheaper = [
@@ -347,27 +347,31 @@ class Greedy:
             if p.key != here.place.key and paid - p.expected_usd >= least_saving and _is_in_time(o, p)
         ]
         if not cheaper:
-            return Stay("no other place saves enough")
-        return _save_if_needed(here, "before moving") or Move(
-            by_cost(cheaper), f"saves at least ${least_saving.dollars():,.2f}"
+            return StayDecision("no other place saves enough")
+        return _save_if_needed(here, "before moving") or MoveDecision(
+            sort_by_cost(cheaper), f"saves at least ${least_saving.dollars():,.2f}"
         )
 
 
-def _is_hint(event: Event) -> bool:
-    return event in (Event.REBALANCE, Event.MAINTENANCE)
+def _is_hint(event: PolicyEvent) -> bool:
+    return event in (PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE)
 
 
-def _save_if_needed(here: Here, why: str) -> Save | None:
+def _save_if_needed(here: CurrentPlacement, why: str) -> SaveDecision | None:
     gone = here.leaves_in is not None and here.leaves_in <= _NONE
-    return None if here.saved or gone else Save(why)
+    return None if here.saved or gone else SaveDecision(why)
 
 
-def _leave(o: Observation, why: str) -> Move | Wait:
+def _leave(o: Observation, why: str) -> MoveDecision | WaitDecision:
     if not o.places:
-        return Wait(o.now + o.tick, f"{why}, and no place is left")
+        return WaitDecision(o.now + o.tick, f"{why}, and no place is left")
     in_time = [p for p in o.places if _is_in_time(o, p)]
-    return Move(by_cost(in_time), why) if in_time else Move(by_finish(o.places), f"{why}; late anywhere", late=True)
+    return (
+        MoveDecision(sort_by_cost(in_time), why)
+        if in_time
+        else MoveDecision(sort_by_finish(o.places), f"{why}; late anywhere", late=True)
+    )
 
 
-def _is_in_time(o: Observation, place: Place) -> bool:
+def _is_in_time(o: Observation, place: PlacementOption) -> bool:
     return o.left is None or o.last_words + place.needs <= o.left

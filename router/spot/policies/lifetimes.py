@@ -18,7 +18,7 @@ _BURST_RISK: Final = 1.0  # expected failures of the stretch in which failures a
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class InstanceRun:
     """A run from ``start`` to ``end``; ``failed`` says that it was preempted, else it was given up."""
 
     start: float
@@ -27,7 +27,7 @@ class Run:
 
 
 @dataclass(eq=False, slots=True)
-class Lifetimes:
+class LifetimeEstimator:
     """The lifetimes of one zone.
 
     ``runs`` are over; ``opened`` is when the present one began, None if there is none. A real run is of an instance;
@@ -39,7 +39,7 @@ class Lifetimes:
 
     tick_h: float
     counts_present: bool = False
-    runs: list[Run] = field(default_factory=list)
+    runs: list[InstanceRun] = field(default_factory=list)
     opened: float | None = None
     real: bool = False
     burst: float = 1.0
@@ -56,7 +56,7 @@ class Lifetimes:
     def close(self, now: float, failed: bool) -> None:
         """End the present run, if there is one; a failure counts for the burst factor in any case."""
         if self.opened is not None:
-            self.runs.append(Run(self.opened, now, failed))
+            self.runs.append(InstanceRun(self.opened, now, failed))
             self._knots = None
         self.opened = None
         self._failures += failed

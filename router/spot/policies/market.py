@@ -7,14 +7,14 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.inputs import Ways
+from router.spot.simulator.inputs import ZoneMoveCosts
 from router.spot.simulator.traces import Floats, Ints
 
-SAME: Final = 1e-9  # speeds that differ by less count as equal
+SPEED_TOLERANCE: Final = 1e-9  # speeds that differ by less count as equal
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Market:
+class ZoneMarket:
     """Prices and launches by zone.
 
     Prices are dollars an hour of the whole gang on spot and on demand (infinite: not sold). ``speed`` is relative to
@@ -25,7 +25,7 @@ class Market:
     on_demand_usd: Floats
     speed: Floats
     launch_s: Floats
-    ways: Ways
+    ways: ZoneMoveCosts
 
     @property
     def zones(self) -> int:

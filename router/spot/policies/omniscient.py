@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.traces import Floats, Ints
 
 _MOST_VALUES = 2**26  # held at once: 256 MiB in single precision
 Values = NDArray[Any]  # [time lost, window], of the requested float type
 
 
-def least_usd(scene: Scene, dtype: type[np.floating[Any]] = np.float32) -> Floats:
+def compute_least_usd(scene: SimulationInputs, dtype: type[np.floating[Any]] = np.float32) -> Floats:
     """Return the least dollars of each window; infinite where the deadline cannot be met.
 
     Single precision is good to one part in 10^5 and twice as fast as double. Raise ValueError where zones differ in
@@ -48,7 +48,7 @@ class _BackwardInduction:
     A place is a set of zones between which the checkpoint moves free and at once.
     """
 
-    def __init__(self, scene: Scene, dtype: type[np.floating[Any]]) -> None:
+    def __init__(self, scene: SimulationInputs, dtype: type[np.floating[Any]]) -> None:
         self.scene, self.dtype = scene, dtype
         task, g = scene.task, scene.tick_s
         self.unit = gcd(g, task.changeover_s)
@@ -128,7 +128,7 @@ class _BackwardInduction:
         return best
 
 
-def _number_places(scene: Scene) -> Ints:
+def _number_places(scene: SimulationInputs) -> Ints:
     """Return by [zone] the number of its place."""
     ways = scene.ways
     numbers: dict[tuple[bytes, ...], int] = {}

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.spot.simulator.inputs import Scene
-from router.spot.simulator.simulation import ON_DEMAND, Actions, Now, Player, on_demand_zone
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import ON_DEMAND, Actions, FullInfoSession, FullView, find_on_demand_zone
 
 
 @dataclass(frozen=True, slots=True)
-class AtOnce:
+class OnDemandNow:
     """A policy that runs on demand from the first tick, in the cheapest zone that is in time.
 
     It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy`.
     """
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
-        def play(now: Now) -> Actions:
+        def play(now: FullView) -> Actions:
             rows = np.arange(now.window.size)
             runs = now.kind == ON_DEMAND
-            zone = np.where(runs, now.zone, on_demand_zone(scene, now, rows))
+            zone = np.where(runs, now.zone, find_on_demand_zone(scene, now, rows))
             return np.full(rows.size, ON_DEMAND, dtype=np.int8), zone
 
         return play

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import Known, Player, Terms, Wish
-from router.spot.simulator.inputs import Scene
-from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Now, VectorPolicy
-from router.spot.simulator.simulation import Player as FreePlayer
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, FullInfoPolicy, FullView
+from router.spot.simulator.simulation import FullInfoSession as FreePlayer
 from router.spot.simulator.traces import Bools, Series, ZoneSeries
 
 
 @dataclass(frozen=True, slots=True)
-class Believing:
+class OptimisticAdapter:
     """A blind policy that asks ``policy`` what it would do if all zones were up.
 
     Where the answer is spot in some zone, it asks what the policy would do if that one was down, and so on. It requests
@@ -24,15 +24,15 @@ class Believing:
     said no is taken to be down for the rest of the tick and ``holds_ticks`` more; 0: every tick is a new chance.
     """
 
-    policy: VectorPolicy
+    policy: FullInfoPolicy
     holds_ticks: int = 0
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
-        return _OptimisticSession(self.policy.begin(scene_of(terms)), self.holds_ticks)
+        return _OptimisticSession(self.policy.begin(build_empty_inputs(terms)), self.holds_ticks)
 
 
-def scene_of(terms: Terms) -> Scene:
+def build_empty_inputs(terms: SimulationSpec) -> SimulationInputs:
     """Return inputs of this specification in which nothing is ever up and spot costs what on-demand does.
 
     That is all that a policy without knowledge of availability may read.
@@ -44,15 +44,17 @@ def scene_of(terms: Terms) -> Scene:
         ZoneSeries(zone, region, np.zeros(ticks, dtype=np.int64), np.full(ticks, spot), demand)
         for zone, region, spot, demand in named
     )
-    return Scene.of(terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways, terms.speed, terms.launch_s)
+    return SimulationInputs.of(
+        terms.task, Series(terms.tick_s, zones), terms.starts, terms.ways, terms.speed, terms.launch_s
+    )
 
 
 class _OptimisticSession:
     def __init__(self, player: FreePlayer, holds_ticks: int) -> None:
         self.player, self.holds = player, holds_ticks
 
-    def act(self, known: Known, /) -> Wish:
-        wish = Wish.nothing(known)
+    def act(self, known: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
         rows = np.arange(known.window.size)
         up = (known.asked < known.tick - self.holds) | known.was_up
         open_ = np.ones(rows.size, dtype=bool)
@@ -70,13 +72,13 @@ class _OptimisticSession:
                 break
         return wish
 
-    def look(self, _: Known, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         return None
 
 
-def _full_view(known: Known, up: Bools) -> Now:
+def _full_view(known: BlindView, up: Bools) -> FullView:
     last = np.where(known.home == NOWHERE, NOWHERE, known.zone)
-    return Now(
+    return FullView(
         tick=known.tick,
         ticks=known.ticks,
         window=known.window,

@@ -7,49 +7,49 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import Outlook
-from router.spot.policies.baselines import Greedy
-from router.spot.policies.foresight_policies import Foreseen, ForeseenAsking
-from router.spot.policies.learned import Learned
-from router.spot.policies.market import SAME
-from router.spot.policies.on_demand_now import AtOnce
-from router.spot.simulator.blind_policy import Explorer, Terms
-from router.spot.simulator.inputs import Scene
-from router.spot.simulator.simulation import VectorPolicy
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies.baselines import GreedySpot
+from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
+from router.spot.policies.learned import ChainPolicy
+from router.spot.policies.market import SPEED_TOLERANCE
+from router.spot.policies.on_demand_now import OnDemandNow
+from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import FullInfoPolicy
 from router.spot.simulator.traces import Ints, Series, ZoneSeries
 
-QUOTED: Final = "foresight in the exact safety net"
+QUOTED_DESCRIPTION: Final = "foresight in the exact safety net"
 
 
-def policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
+def policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
     """Return our policy for this hazard model of the zones of ``like``; it needs the exact guard.
 
     It plays inputs like ``like`` in all but starts, availability and prices, with deadlines up to its own. Spot prices
     in ``like`` are the expected ones, the same all the time.
     """
-    return _fallback_policy(hazard_model, like) or Foreseen.fitted(hazard_model, like)
+    return _fallback_policy(hazard_model, like) or ForesightPolicy.fitted(hazard_model, like)
 
 
-def quoted_policy_for(hazard_model: Outlook, like: Scene) -> VectorPolicy:
+def quoted_policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
     """Return the policy that quotes are made for: ours on few zones, fitted quickly.
 
     It decides by the time left, not by the time passed.
     """
-    return _fallback_policy(hazard_model, like) or Foreseen.quickly(hazard_model, like)
+    return _fallback_policy(hazard_model, like) or ForesightPolicy.quickly(hazard_model, like)
 
 
-def _fallback_policy(hazard_model: Outlook, like: Scene) -> VectorPolicy | None:
+def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy | None:
     """Return the policy of a case without an optimisation; None for all others.
 
     Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
     first. Where spot never comes, on-demand begins at once.
     """
-    if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SAME)).any():
-        return Greedy()
-    return None if hazard_model.comes().size else AtOnce()
+    if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SPEED_TOLERANCE)).any():
+        return GreedySpot()
+    return None if hazard_model.comes().size else OnDemandNow()
 
 
-def policy_from(past: Series, scene: Scene) -> VectorPolicy:
+def policy_from(past: Series, scene: SimulationInputs) -> FullInfoPolicy:
     """Return our policy with all expectations learned from ``past``.
 
     ``past`` is on the tick of the inputs and has their zones by name (KeyError where one is missing), perhaps among
@@ -59,25 +59,27 @@ def policy_from(past: Series, scene: Scene) -> VectorPolicy:
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
     own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
     if own.size == 1:
-        return Learned.fitted(past, scene)
-    return policy_for(Outlook.of(past, scene.task.size).only(own), expected(past, scene))
+        return ChainPolicy.fitted(past, scene)
+    return policy_for(HazardModel.of(past, scene.task.size).only(own), build_expected_inputs(past, scene))
 
 
-def explorer_from(past: Series, scene: Scene) -> Explorer:
+def blind_policy_from(past: Series, scene: SimulationInputs) -> BlindPolicy:
     """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
     own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
-    prices = expected(past, scene).spot_usd[:, 0]
-    return ForeseenAsking.fitted(Outlook.of(past, scene.task.size).only(own), Terms.of(scene), prices)
+    prices = build_expected_inputs(past, scene).spot_usd[:, 0]
+    return BlindForesightPolicy.fitted(
+        HazardModel.of(past, scene.task.size).only(own), SimulationSpec.of(scene), prices
+    )
 
 
-def expected(past: Series, scene: Scene) -> Scene:
+def build_expected_inputs(past: Series, scene: SimulationInputs) -> SimulationInputs:
     """Return one window like those of the inputs, without spot, at the last spot price of each zone in ``past``."""
     known = past.only([zone.zone for zone in scene.series.zones])
     zones = tuple(
         _without_spot(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True)
     )
-    return Scene.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
+    return SimulationInputs.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
 
 
 def _without_spot(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import NEVER, Known, Player, Terms, Wish
+from router.spot.simulator.blind_policy import NEVER, BlindView, LaunchRequest, PolicySession, SimulationSpec
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints
@@ -20,7 +20,7 @@ from router.spot.simulator.traces import Bools, Floats, Ints
 PROBE_TICKS: Final = 6
 
 
-def gains(terms: Terms, known: Known, hours: Floats) -> Floats:
+def compute_move_gains(terms: SimulationSpec, known: BlindView, hours: Floats) -> Floats:
     """Return by [zone, window] the dollars that a move of the spot instance to the zone saves.
 
     Spot is assumed to last ``hours`` [zone, window] there, or until the work is done: (p_here - p_there) * hours - d *
@@ -41,7 +41,7 @@ class CheapestWithMoves:
     It tries those zones each tick.
     """
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _MovesSession(terms)
 
@@ -57,26 +57,28 @@ class Lindy:
     factor: float = 1.0
     probe_ticks: int = PROBE_TICKS
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _LindySession(self, terms)
 
 
-def _cheapest_order(known: Known) -> Floats:
+def _cheapest_order(known: BlindView) -> Floats:
     return np.where(known.kind == IDLE, known.spot_usd, np.inf)
 
 
 class _MovesSession:
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: SimulationSpec) -> None:
         self.terms = terms
 
-    def act(self, known: Known, /) -> Wish:
-        wish = Wish.nothing(known)
-        better = (gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0) & (known.kind == SPOT)
+    def act(self, known: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
+        better = (compute_move_gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0) & (
+            known.kind == SPOT
+        )
         wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
         return wish
 
-    def look(self, _: Known, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         return None
 
 
@@ -86,23 +88,23 @@ class _LindySession:
     ``first_up`` [zone, window] is the tick since which no answer was "down"; ``NEVER`` if the last one was.
     """
 
-    def __init__(self, rule: Lindy, terms: Terms) -> None:
+    def __init__(self, rule: Lindy, terms: SimulationSpec) -> None:
         self.rule, self.terms = rule, terms
         self.first_up: Ints = np.full((len(terms.zones), terms.starts.size), NEVER)
 
-    def act(self, known: Known, /) -> Wish:
-        wish = Wish.nothing(known)
+    def act(self, known: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
         first = self.first_up[:, known.window]
         first = np.where((first == NEVER) & known.was_up, known.asked, first)
         first = np.where((known.asked != NEVER) & ~known.was_up, NEVER, first)
         self.first_up[:, known.window] = first
         age_h = np.where(first == NEVER, 0.0, (known.tick - first) * self.terms.tick_s / HOUR_S)
-        better = (gains(self.terms, known, self.rule.factor * age_h) > 0) & (known.kind == SPOT)
+        better = (compute_move_gains(self.terms, known, self.rule.factor * age_h) > 0) & (known.kind == SPOT)
         wish.spot = np.where(better, known.spot_usd, _cheapest_order(known))
         return wish
 
-    def look(self, known: Known, /) -> Bools | None:
-        worth = gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0
+    def look(self, known: BlindView, /) -> Bools | None:
+        worth = compute_move_gains(self.terms, known, np.full(known.spot_usd.shape, np.inf)) > 0
         due = np.where(known.was_up, known.tick >= known.asked + self.rule.probe_ticks, known.asked < known.tick)
         probes: Bools = worth & (due | (known.asked == NEVER)) & (known.kind == SPOT)
         return probes

@@ -7,25 +7,25 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from router.spot.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.spot.policies.our_policy import explorer_from, policy_from
+from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
+from router.spot.policies.our_policy import blind_policy_from, policy_from
 from router.spot.policies.payback import CheapestWithMoves, Lindy
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
-from router.spot.simulator.blind_policy import Explorer, Known
-from router.spot.simulator.blind_simulator import Guard, explore
-from router.spot.simulator.inputs import Scene
-from router.spot.simulator.simulation import Net, Now, VectorPolicy, simulate
+from router.spot.simulator.blind_policy import BlindPolicy, BlindView
+from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import FullInfoPolicy, FullView, GuardMode, simulate
 from router.spot.simulator.traces import Bools, Floats, Ints, Series
 
 SLICES: Final = 8
-Sees = Callable[[Series | None, Scene], VectorPolicy]
-Asks = Callable[[Series | None, Scene, float], Explorer]
-Watch = Callable[[Now | Known], None]
+FullInfoFactory = Callable[[Series | None, SimulationInputs], FullInfoPolicy]
+BlindFactory = Callable[[Series | None, SimulationInputs, float], BlindPolicy]
+ViewListener = Callable[[FullView | BlindView], None]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Played:
+class WindowOutcomes:
     """The outcome of windows, one entry a window; ``usd`` is the whole cost.
 
     ``finish_tick`` is the first tick after the last billed one.
@@ -41,11 +41,11 @@ class Played:
     launches: Ints
 
 
-Plays = Callable[[Series | None, Scene, Watch | None], Played]
+WindowPlayer = Callable[[Series | None, SimulationInputs, ViewListener | None], WindowOutcomes]
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RegisteredPolicy:
     """A policy of the registry.
 
     ``sees`` makes it for a world in which each zone's availability is free to see, ``asks`` for one in which zones are
@@ -56,22 +56,22 @@ class Named:
 
     name: str
     about: str
-    sees: Sees | None = None
-    asks: Asks | None = None
+    sees: FullInfoFactory | None = None
+    asks: BlindFactory | None = None
     learns: bool = False
     exact: bool = False
-    plays: Plays | None = None
+    plays: WindowPlayer | None = None
 
     def play(
         self,
         past: Series | None,
-        scene: Scene,
+        scene: SimulationInputs,
         checkpoint_gb: float,
         *,
         paid: bool = False,
         exact: bool | None = None,
-        watch: Watch | None = None,
-    ) -> Played:
+        watch: ViewListener | None = None,
+    ) -> WindowOutcomes:
         """Play all windows of ``scene`` and return their outcome.
 
         ``paid``: by asking zones, though it could see. ``exact`` overrides which guard is used. Raise ValueError where
@@ -83,8 +83,10 @@ class Named:
             return self.plays(past, scene, watch)
         sure = self.exact if exact is None else exact
         if self.sees is not None and not paid:
-            free = simulate(scene, self.sees(past, scene), Net.EXACT if sure else Net.PUBLISHED, watch=watch)
-            return Played(
+            free = simulate(
+                scene, self.sees(past, scene), GuardMode.EXACT if sure else GuardMode.PUBLISHED, watch=watch
+            )
+            return WindowOutcomes(
                 free.usd,
                 free.egress_usd,
                 0 * free.usd,
@@ -96,10 +98,14 @@ class Named:
             )
         if self.asks is None:
             raise ValueError(f"{self.name} does not ask")
-        bill = explore(
-            scene, self.asks(past, scene, checkpoint_gb), Guard.EXACT if sure else Guard.PUBLISHED, None, watch
+        bill = simulate_blind(
+            scene,
+            self.asks(past, scene, checkpoint_gb),
+            BlindGuardMode.EXACT if sure else BlindGuardMode.PUBLISHED,
+            None,
+            watch,
         )
-        return Played(
+        return WindowOutcomes(
             bill.usd,
             bill.egress_usd,
             bill.probe_usd,
@@ -111,32 +117,40 @@ class Named:
         )
 
 
-OURS: Final = "ours"
+OUR_POLICY: Final = "ours"
 _ALL: Final = (
-    Named(
-        OURS,
+    RegisteredPolicy(
+        OUR_POLICY,
         "stepfare's own, fitted on the past",
         sees=lambda past, scene: policy_from(_require_past(past), scene),
-        asks=lambda past, scene, _: explorer_from(_require_past(past), scene),
+        asks=lambda past, scene, _: blind_policy_from(_require_past(past), scene),
         learns=True,
         exact=True,
     ),
-    Named("greedy", "the cheapest spot, else wait", lambda *_: Greedy(), lambda *_: CheapestSpot()),
-    Named("sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)),
-    Named("up", "Uniform Progress, the cheapest zone first", lambda *_: UniformProgress()),
-    Named("up-plain", "the same, leaving on-demand for any spot", lambda *_: UniformProgress(hysteresis=False)),
-    Named(
+    RegisteredPolicy("greedy", "the cheapest spot, else wait", lambda *_: GreedySpot(), lambda *_: CheapestSpot()),
+    RegisteredPolicy(
+        "sliced", f"Time Sliced: greedy in each of {SLICES} slices of the time", lambda *_: TimeSliced(SLICES)
+    ),
+    RegisteredPolicy("up", "Uniform Progress, the cheapest zone first", lambda *_: UniformProgress()),
+    RegisteredPolicy(
+        "up-plain", "the same, leaving on-demand for any spot", lambda *_: UniformProgress(hysteresis=False)
+    ),
+    RegisteredPolicy(
         "up-s",
         "UP(S): the region where spot was lost comes last",
-        lambda *_: UniformProgress(ranking=cheapest_elsewhere),
+        lambda *_: UniformProgress(ranking=rank_by_price_elsewhere),
         lambda *_: FailoverProgress(),
     ),
-    Named("up-a", "UP(A): the zone with the best share of answers first", asks=lambda *_: RateProgress()),
-    Named("up-ap", "UP(AP): share of answers over price", asks=lambda *_: RatePerUsdProgress()),
-    Named("moves", "the cheapest spot, moves when that pays if it lasts", asks=lambda *_: CheapestWithMoves()),
-    Named("lindy", "moves when that pays if spot lasts as long again", asks=lambda *_: Lindy()),
-    Named("skynomad", "SkyNomad as its H100 figures have it", asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb)),
-    Named("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
+    RegisteredPolicy("up-a", "UP(A): the zone with the best share of answers first", asks=lambda *_: RateProgress()),
+    RegisteredPolicy("up-ap", "UP(AP): share of answers over price", asks=lambda *_: RatePerUsdProgress()),
+    RegisteredPolicy(
+        "moves", "the cheapest spot, moves when that pays if it lasts", asks=lambda *_: CheapestWithMoves()
+    ),
+    RegisteredPolicy("lindy", "moves when that pays if spot lasts as long again", asks=lambda *_: Lindy()),
+    RegisteredPolicy(
+        "skynomad", "SkyNomad as its H100 figures have it", asks=lambda _, __, gb: SkyNomad(checkpoint_gb=gb)
+    ),
+    RegisteredPolicy("skynomad-v100", "SkyNomad as its V100 figure has it", asks=lambda *_: SkyNomad.v100()),
 )
 POLICIES: Final = {policy.name: policy for policy in _ALL}
 # The names of deploy files are among them.
@@ -150,11 +164,11 @@ ALIASES: Final = {
     "uniform-progress-rate": "up-a",
     "uniform-progress-rate-per-usd": "up-ap",
     "time-sliced": "sliced",
-    "foresight": OURS,
+    "foresight": OUR_POLICY,
 }
 
 
-def named(name: str, among: Mapping[str, Named] = POLICIES) -> Named:
+def find_policy(name: str, among: Mapping[str, RegisteredPolicy] = POLICIES) -> RegisteredPolicy:
     """Return the policy of that name; else raise KeyError with similar names, or with all."""
     policy = among.get(ALIASES.get(name.lower(), name.lower()))
     if policy is None:

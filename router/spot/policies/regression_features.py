@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import AGES_H, CLASSES, Sky, age_class
+from router.spot.availability.hazard_model import AGES_H, CLASSES, ZoneStates, age_class
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 TYPICAL_H: Final = (0.25, 1.0, 4.0, 16.0)  # a typical age of each class
@@ -20,10 +20,10 @@ _STEP_H: Final = 0.25
 _SOON_H: Final = 2.0
 _MEMORY_H: Final = 48.0
 _FRAILTY: Final = 2.0  # number of expected changes at which half of a deviation is believed
-OWN: Final = CLASSES + 6
+OWN_TERMS: Final = CLASSES + 6
 
 
-def lasts_h(hazards: Floats) -> Floats:
+def expected_lifetime_h(hazards: Floats) -> Floats:
     """Return by [zone, class of age] the expected hours until a change.
 
     ``hazards`` are an hour, by [zone, class of age].
@@ -39,7 +39,7 @@ def lasts_h(hazards: Floats) -> Floats:
     return hours
 
 
-def look_at(state: Sky) -> Floats:
+def encode_states(state: ZoneStates) -> Floats:
     """Return the belief [..., zone, up, class] of a seen state: ones and zeros."""
     at = state.up * CLASSES + age_class(state.age_h)
     # The classes are first in memory: sums over so few neighbours would otherwise take ten times as long.
@@ -47,7 +47,7 @@ def look_at(state: Sky) -> Floats:
     return np.moveaxis(belief.reshape(2, CLASSES, *at.shape), (0, 1), (-2, -1))
 
 
-def step(look: Floats, hazards: Floats, hours: float) -> Floats:
+def advance_belief(look: Floats, hazards: Floats, hours: float) -> Floats:
     """Return the belief ``hours`` later, under hazards [zone, up, class]."""
     change = -np.expm1(-hazards * hours)
     widths = np.diff((0.0, *AGES_H))
@@ -60,7 +60,7 @@ def step(look: Floats, hazards: Floats, hours: float) -> Floats:
 
 
 @dataclass(eq=False, slots=True)
-class Lately:
+class RecentChanges:
     """Recent changes of zones, beside those that were expected.
 
     Both are by [.., zone, up]; older changes count less.
@@ -70,11 +70,11 @@ class Lately:
     seen: Floats
 
     @classmethod
-    def nothing(cls, shape: tuple[int, ...]) -> Lately:
+    def nothing(cls, shape: tuple[int, ...]) -> RecentChanges:
         """Return the counts before anything was seen of zones of that shape."""
         return cls(np.zeros((*shape, 2)), np.zeros((*shape, 2)))
 
-    def see(self, before: Sky, up: Bools, hazards: Floats, hours: float, known: Bools | bool = True) -> None:
+    def see(self, before: ZoneStates, up: Bools, hazards: Floats, hours: float, known: Bools | bool = True) -> None:
         """Count what came after ``before``, under hazards [zone, up, class].
 
         Where it is not ``known`` nothing is learned.
@@ -93,13 +93,13 @@ class Lately:
         factors: Floats = np.clip((self.seen + _FRAILTY) / (self.expected + _FRAILTY), 0.2, 5.0)
         return factors
 
-    def of(self, rows: Ints) -> Lately:
+    def of(self, rows: Ints) -> RecentChanges:
         """Return the counts of these windows, on the first axis."""
-        return Lately(self.expected[rows], self.seen[rows])
+        return RecentChanges(self.expected[rows], self.seen[rows])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class View:
+class ZoneFeatures:
     """Numbers of each zone, by [.., zone].
 
     ``up`` is the probability that it is up. Given that, ``value`` is the share of the on-demand price that it saves,
@@ -115,7 +115,7 @@ class View:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Prospects:
+class RegressionFeatures:
     """The features of zones with ``hazards`` [zone, up, class].
 
     ``share`` is by [zone] the spot price over the on-demand price, by work done; ``restart_h`` by [zone] the hours of a
@@ -128,16 +128,16 @@ class Prospects:
     restart_h: Floats
 
     @classmethod
-    def of(cls, hazards: Floats, share: Floats, restart_h: Floats) -> Prospects:
+    def of(cls, hazards: Floats, share: Floats, restart_h: Floats) -> RegressionFeatures:
         """Return the features, with the lifetimes that follow from the hazards."""
-        return cls(hazards, lasts_h(hazards[:, 1]), share, restart_h)
+        return cls(hazards, expected_lifetime_h(hazards[:, 1]), share, restart_h)
 
     @property
     def terms(self) -> int:
         """The number of terms for all zones."""
         return 6 + 2 * len(self.share)
 
-    def view(self, look: Floats, times: Floats | None = None) -> View:
+    def view(self, look: Floats, times: Floats | None = None) -> ZoneFeatures:
         """Return the numbers of each zone under a belief; hazards are multiplied by ``times`` [.., zone, up]."""
         up = look[..., 1, :].sum(axis=-1)
         classes = look[..., 1, :] / np.maximum(up, 1e-9)[..., None]
@@ -148,9 +148,9 @@ class Prospects:
         fall = -np.expm1(-(classes * self.hazards[:, 1]).sum(axis=-1) * shorter * _SOON_H)
         down = look[..., 0, :].sum(axis=-1)
         back = (look[..., 0, :] * self.hazards[:, 0]).sum(axis=-1) / np.maximum(down, 1e-9) * quicker
-        return View(up, value, fall, down * -np.expm1(-back * _SOON_H), classes)
+        return ZoneFeatures(up, value, fall, down * -np.expm1(-back * _SOON_H), classes)
 
-    def all_zones(self, v: View) -> Floats:
+    def all_zones(self, v: ZoneFeatures) -> Floats:
         """Return the terms [..., term] of all zones together.
 
         They are: 1; the probability that none is up; the savings of the best and the second best that are up; the
@@ -162,7 +162,7 @@ class Prospects:
         few = np.stack([np.ones_like(none), none, best, second, falls, none * any_soon], axis=-1)
         return np.concatenate([few, v.up * v.value, v.soon * (1 - self.share)], axis=-1)
 
-    def own(self, v: View, zones: Ints) -> Floats:
+    def own(self, v: ZoneFeatures, zones: Ints) -> Floats:
         """Return the terms [..., zone, term] of spot that runs in each of ``zones``, which is up.
 
         They are its class of age, and the options left if it is lost.
@@ -175,7 +175,7 @@ class Prospects:
         return np.concatenate([v.classes[..., zones, 1:], np.stack(rest, axis=-1)], axis=-1)
 
 
-def _best_of_sets(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+def _best_of_sets(v: ZoneFeatures, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
     """Return expectations by [.., set] over sets of zones.
 
     ``which`` [set, zone] is the sets, each all zones or all but one. The results are the probability that none is up;
@@ -200,7 +200,7 @@ def _best_of_sets(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats
     return none, best, second, falls
 
 
-def _best_of_seen_sets(v: View, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
+def _best_of_seen_sets(v: ZoneFeatures, which: Bools) -> tuple[Floats, Floats, Floats, Floats]:
     """Return the same where it is certain which zones are up.
 
     The best two of a set are among the best three of all.

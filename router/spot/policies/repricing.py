@@ -10,24 +10,24 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.action_values import Weigher
-from router.spot.policies.foresight import Foresight
+from router.spot.policies.action_values import ActionValues
+from router.spot.policies.foresight import ForesightModel
 from router.spot.simulator.traces import Floats, Ints
 
 MOVES: Final = 0.02  # share of a price that a fit may be off
 MOST: Final = 16  # fits of some ten MB each; further prices use the nearest of them
 
 
-class Repriced:
+class PriceFits:
     """Models of one hazard model and market, each at spot prices that were seen while it was played."""
 
-    def __init__(self, first: Foresight) -> None:
-        self.weighers: list[Weigher] = []
+    def __init__(self, first: ForesightModel) -> None:
+        self.weighers: list[ActionValues] = []
         self._usd = np.empty((0, len(first.spots)))
         self._first = first
         self._add(first)
 
-    def __getitem__(self, which: int) -> Weigher:
+    def __getitem__(self, which: int) -> ActionValues:
         """Return the action values of the fit of that number."""
         return self.weighers[which]
 
@@ -46,7 +46,7 @@ class Repriced:
             numbers[row] = distance.argmin() if near else self._add(self._first.at_prices(spot_usd[:, row]))
         return numbers
 
-    def _add(self, model: Foresight) -> int:
-        self.weighers.append(Weigher(model))
+    def _add(self, model: ForesightModel) -> int:
+        self.weighers.append(ActionValues(model))
         self._usd = np.concatenate([self._usd, model.market.spot_usd[None, model.spots]])
         return len(self.weighers) - 1

@@ -20,8 +20,8 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.policies.lifetimes import Lifetimes
-from router.spot.simulator.blind_policy import Known, Player, Terms, Wish
+from router.spot.policies.lifetimes import LifetimeEstimator
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
 from router.spot.simulator.blind_simulator import PROBE_S
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
@@ -37,7 +37,7 @@ _FIRST_S: Final = 600
 _CLOSE: Final = 1e-6
 
 
-class Value(Enum):
+class HourValue(Enum):
     """The value V of an hour of work.
 
     ``PLAN`` is 1.2 times the dollars an hour of a plan for the rest. ``RATE`` is c_od times the needed rate over the
@@ -58,7 +58,7 @@ class SkyNomad:
     as a run there (the "virtual availability" of the code). ``gated``: whether the margin holds.
     """
 
-    value: Value = Value.PLAN
+    value: HourValue = HourValue.PLAN
     most_h: float = 2.0
     follows: bool = False
     checkpoint_gb: float = 50.0
@@ -68,25 +68,25 @@ class SkyNomad:
     @classmethod
     def v100(cls) -> SkyNomad:
         """Return the policy with the settings of the V100 figure."""
-        return cls(Value.RATE, inf, True)
+        return cls(HourValue.RATE, inf, True)
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _SkyNomadSession(self, terms)
 
 
 class _SkyNomadSession:
-    def __init__(self, rule: SkyNomad, terms: Terms) -> None:
+    def __init__(self, rule: SkyNomad, terms: SimulationSpec) -> None:
         self.jobs = [_WindowState(rule, terms) for _ in range(terms.starts.size)]
 
-    def act(self, known: Known, /) -> Wish:
-        wish = Wish.nothing(known)
+    def act(self, known: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
         for row, window in enumerate(known.window.tolist()):
             tries, wish.demand[row] = self.jobs[window].act(known, row)
             wish.spot[tries, row] = np.arange(len(tries))
         return wish
 
-    def look(self, known: Known, /) -> Bools | None:
+    def look(self, known: BlindView, /) -> Bools | None:
         looks = np.zeros(known.asked.shape, dtype=bool)
         for row, window in enumerate(known.window.tolist()):
             looks[self.jobs[window].look(known, row), row] = True
@@ -100,12 +100,12 @@ class _WindowState:
     and was not followed up; ``last`` is where it last ran, by its own book-keeping.
     """
 
-    def __init__(self, rule: SkyNomad, terms: Terms) -> None:
+    def __init__(self, rule: SkyNomad, terms: SimulationSpec) -> None:
         self.rule, self.terms = rule, terms
         self.tick_h, self.d_h = terms.tick_s / HOUR_S, terms.task.changeover_s / HOUR_S
         self.on_demand = [float(usd) for usd in terms.on_demand_usd]
         self.zones = range(len(self.on_demand))
-        self.lives = [Lifetimes(self.tick_h, rule.follows) for _ in self.zones]
+        self.lives = [LifetimeEstimator(self.tick_h, rule.follows) for _ in self.zones]
         self.next_probe = [0 for _ in self.zones]
         self.imagined: set[int] = set()
         self.probed: list[int] = []
@@ -124,7 +124,7 @@ class _WindowState:
         self.price: list[float] = []
         self.hours: list[float] = []
 
-    def act(self, known: Known, row: int) -> tuple[list[int], int]:
+    def act(self, known: BlindView, row: int) -> tuple[list[int], int]:
         """Return the zones to try on spot, best first, and where to run on demand then."""
         self._take_answers(known, row)
         self.now = known.tick * self.tick_h
@@ -143,7 +143,7 @@ class _WindowState:
         self.last = self.last if self.before is None else zone
         return self._choose(self._hour_value(), kind)
 
-    def look(self, known: Known, row: int) -> list[int]:
+    def look(self, known: BlindView, row: int) -> list[int]:
         """Record what launched, and return the zones to probe."""
         launched = int(known.zone[row]) if known.since[row] == known.tick else None
         on_spot = launched is not None and known.kind[row] == SPOT
@@ -176,7 +176,7 @@ class _WindowState:
             self.next_probe[z] = known.tick + self.rule.probe_ticks
         return self.probed
 
-    def _take_answers(self, known: Known, row: int) -> None:
+    def _take_answers(self, known: BlindView, row: int) -> None:
         """Take in the answers to the last tick's probes."""
         for z in self.probed:
             life = self.lives[z]
@@ -261,10 +261,10 @@ class _WindowState:
 
     def _hour_value(self) -> float:
         task, done = self.terms.task, self.done_h[-1]
-        if self.rule.value is Value.PLAN:
+        if self.rule.value is HourValue.PLAN:
             return _OVER_PLAN * self._plan_usd_per_hour()
         planned = task.work_s / task.deadline_s
-        so_far = done / self.now if self.rule.value is Value.BARRIER and done > 0 else planned
+        so_far = done / self.now if self.rule.value is HourValue.BARRIER and done > 0 else planned
         return max(min(self.on_demand) * (self.left_h / self.time_h) / so_far, min(self.price))
 
     def _plan_usd_per_hour(self) -> float:

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.simulator.blind_policy import Known, Player, Terms, Wish
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
 from router.spot.simulator.inputs import HOUR_S
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints
@@ -31,7 +31,7 @@ _GOOD_ENOUGH: Final = 0.9  # share of the best score at which UP(AP) stays
 class CheapestSpot:
     """A policy that takes the cheapest spot whenever there is any, and else waits."""
 
-    def begin(self, _: Terms, /) -> Player:
+    def begin(self, _: SimulationSpec, /) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _CheapestSession()
 
@@ -40,7 +40,7 @@ class CheapestSpot:
 class FailoverProgress:
     """UP(S): the cheapest zone first, the region of the zone where it last was for a whole tick last."""
 
-    def begin(self, terms: Terms) -> Player:
+    def begin(self, terms: SimulationSpec) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _FailoverSession(terms)
 
@@ -54,7 +54,7 @@ class RateProgress:
 
     interval_s: int = 2 * HOUR_S
 
-    def begin(self, terms: Terms) -> Player:
+    def begin(self, terms: SimulationSpec) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _RateSession(terms, self.interval_s)
 
@@ -68,22 +68,24 @@ class RatePerUsdProgress:
 
     interval_s: int = HOUR_S
 
-    def begin(self, terms: Terms) -> Player:
+    def begin(self, terms: SimulationSpec) -> PolicySession:
         """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
         return _RatePerUsdSession(terms, self.interval_s)
 
 
 class _CheapestSession:
-    def act(self, known: Known) -> Wish:
-        wish = Wish.nothing(known)
+    def act(self, known: BlindView) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
         wish.spot = np.where(known.kind == IDLE, known.spot_usd, np.inf)
         return wish
 
-    def look(self, _: Known, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         return None
 
 
-def _request_uniform_progress(terms: Terms, known: Known, order: Floats, place: Ints) -> tuple[Wish, Bools]:
+def _request_uniform_progress(
+    terms: SimulationSpec, known: BlindView, order: Floats, place: Ints
+) -> tuple[LaunchRequest, Bools]:
     """Return the request of uniform progress, and where it wants spot or has it.
 
     Spot is tried in ``order``, and on-demand runs in ``place``.
@@ -96,23 +98,23 @@ def _request_uniform_progress(terms: Terms, known: Known, order: Floats, place: 
     wants = (idle & ~near) | leave
     spot = np.where(wants, order, np.inf)
     demand = np.where(idle & (near | (done < passed * task.work_s)), place, NOWHERE)
-    return Wish(spot, demand, leave), wants | (known.kind == SPOT)
+    return LaunchRequest(spot, demand, leave), wants | (known.kind == SPOT)
 
 
 class _FailoverSession:
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: SimulationSpec) -> None:
         names = list(dict.fromkeys(terms.regions))
         self.terms, self.region = terms, np.array([names.index(name) for name in terms.regions])
         self.last = np.full(terms.starts.size, NOWHERE)  # region
 
-    def act(self, known: Known) -> Wish:
+    def act(self, known: BlindView) -> LaunchRequest:
         runs = known.kind != IDLE
         self.last[known.window[runs]] = self.region[known.zone[runs]]
         was = self.region[:, None] == self.last[known.window]
         order = known.spot_usd + np.where(was, known.spot_usd.max(), 0.0)
         return _request_uniform_progress(self.terms, known, order, np.maximum(known.home, 0))[0]
 
-    def look(self, _: Known, /) -> Bools | None:
+    def look(self, _: BlindView, /) -> Bools | None:
         return None
 
 
@@ -122,7 +124,7 @@ class _RateSession:
     ``samples`` [zone, window, sample] is 1 up, 0 down, -1 nothing yet, newest last.
     """
 
-    def __init__(self, terms: Terms, interval_s: int) -> None:
+    def __init__(self, terms: SimulationSpec, interval_s: int) -> None:
         shape = len(terms.zones), terms.starts.size
         self.terms = terms
         self.every = max(1, round(interval_s / terms.tick_s))
@@ -131,7 +133,7 @@ class _RateSession:
         self.probed = np.zeros(shape, dtype=bool)
         self.wanted = np.empty(0, dtype=bool)
 
-    def act(self, known: Known) -> Wish:
+    def act(self, known: BlindView) -> LaunchRequest:
         zone, window = np.nonzero(self.probed[:, known.window] & (known.asked >= known.tick - 1))
         self.record(zone, known.window[window], known.was_up[zone, window])
         self.probed[:] = False
@@ -149,7 +151,7 @@ class _RateSession:
         wish.leave = wish.leave | leaves
         return wish
 
-    def look(self, known: Known) -> Bools | None:
+    def look(self, known: BlindView) -> Bools | None:
         zone, window = np.nonzero(known.tried)
         launched = (known.kind[window] == SPOT) & (known.zone[window] == zone)
         self.record(zone, known.window[window], launched)
@@ -167,7 +169,7 @@ class _RateSession:
             [self.samples[zone, window, 1:], up[:, None].astype(np.int8)], axis=1
         )
 
-    def score(self, known: Known) -> Floats:
+    def score(self, known: BlindView) -> Floats:
         samples = self.samples[:, known.window]
         count = (samples >= 0).sum(axis=2)
         return np.where(count > 0, (samples == 1).sum(axis=2) / np.maximum(count, 1), _UNKNOWN)
@@ -176,11 +178,11 @@ class _RateSession:
         good: Bools = own >= best - _TOLERANCE
         return good
 
-    def place(self, known: Known) -> Ints:
+    def place(self, known: BlindView) -> Ints:
         at: Ints = np.maximum(known.home, 0)
         return at
 
-    def due(self, known: Known) -> Bools:
+    def due(self, known: BlindView) -> Bools:
         """Return the zone with the fewest answers of those that are due."""
         rows = np.arange(known.window.size)
         ready: Bools = (known.tick >= self.next_probe[:, known.window]) & (known.kind == SPOT) & self.wanted
@@ -194,7 +196,7 @@ class _RateSession:
 class _RatePerUsdSession(_RateSession):
     """The session of UP(AP); ``next_sample`` is ``next_probe``, for an answer of any kind counts."""
 
-    def __init__(self, terms: Terms, interval_s: int) -> None:
+    def __init__(self, terms: SimulationSpec, interval_s: int) -> None:
         super().__init__(terms, interval_s)
         self.next_probe = self.next_sample
         self.ups, self.answers = np.zeros_like(self.next_probe), np.zeros_like(self.next_probe)
@@ -203,7 +205,7 @@ class _RatePerUsdSession(_RateSession):
         self.ups[zone, window] += up
         self.answers[zone, window] += 1
 
-    def score(self, known: Known) -> Floats:
+    def score(self, known: BlindView) -> Floats:
         ups, answers = self.ups[:, known.window], self.answers[:, known.window]
         return np.where(answers > 0, ups / np.maximum(answers, 1), _UNKNOWN) / known.spot_usd
 
@@ -211,8 +213,8 @@ class _RatePerUsdSession(_RateSession):
         good: Bools = own >= best * _GOOD_ENOUGH
         return good
 
-    def place(self, known: Known) -> Ints:
+    def place(self, known: BlindView) -> Ints:
         return np.zeros(known.window.size, dtype=np.int64)
 
-    def due(self, known: Known) -> Bools:
+    def due(self, known: BlindView) -> Bools:
         return np.greater_equal(known.tick, self.next_probe[:, known.window]) & self.wanted

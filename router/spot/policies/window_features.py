@@ -11,12 +11,12 @@ from typing import Final
 
 import numpy as np
 
-from router.spot.availability.hazard_model import CLASSES, Sky, age_class
-from router.spot.policies.foresight import Foresight, Sight
-from router.spot.policies.regression_features import Lately, look_at
-from router.spot.policies.repricing import Repriced
-from router.spot.simulator.inputs import HOUR_S, Scene
-from router.spot.simulator.simulation import Now
+from router.spot.availability.hazard_model import CLASSES, ZoneStates, age_class
+from router.spot.policies.foresight import ForesightModel, RegressionInputs
+from router.spot.policies.regression_features import RecentChanges, encode_states
+from router.spot.policies.repricing import PriceFits
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.simulation import FullView
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 _MEMORY_H: Final = 48.0
@@ -34,34 +34,34 @@ class _Block:
     first: int
     ticks: int
     row: Ints
-    seen: Sight
+    seen: RegressionInputs
     fit: Ints
     changed: Bools
 
 
-class Weathers:
+class WindowFeatures:
     """The regression inputs of one simulation, asked tick by tick.
 
     Windows that start at the same tick of the series have the same availability.
     """
 
-    def __init__(self, model: Foresight, scene: Scene) -> None:
-        self.model, self.scene, self.fits = model, scene, Repriced(model)
+    def __init__(self, model: ForesightModel, scene: SimulationInputs) -> None:
+        self.model, self.scene, self.fits = model, scene, PriceFits(model)
         self.starts, self.which = np.unique(scene.starts, return_inverse=True)
         self.had_past = (self.starts > 0)[:, None]
         self.hours = scene.tick_s / HOUR_S
         begin = replace(scene, starts=self.starts, begins=None)
         count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(self.starts.max(initial=0))))
         up, known = (a[model.spots] for a in begin.before(count))
-        self.state = Sky(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
-        self.lately = Lately.nothing(self.state.up.shape)
+        self.state = ZoneStates(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
+        self.lately = RecentChanges.nothing(self.state.up.shape)
         rows = np.arange(self.starts.size)
         for i in range(1, count):
             self._advance(rows, up[..., i].T, known[..., i - 1].T)
         self._fit = np.full(self.starts.size, -1)
         self._block: _Block | None = None
 
-    def of(self, now: Now) -> tuple[Callable[[Ints], Sight], Ints, Bools]:
+    def of(self, now: FullView) -> tuple[Callable[[Ints], RegressionInputs], Ints, Bools]:
         """Return the inputs of these windows as a function of rows, their fits, and whether something changed.
 
         The fit is by [window]. A change is since the tick before: whether spot is there, the class of its age, or its
@@ -74,7 +74,7 @@ class Weathers:
         at = block.row[self.which[now.window]] * block.ticks + (passed - block.first)
         return (lambda rows: block.seen.at(at[rows])), block.fit[at], block.changed[at]
 
-    def _compute_block(self, now: Now) -> _Block:
+    def _compute_block(self, now: FullView) -> _Block:
         """Compute the next block; with windows that begin at different ticks: all of them, and all ticks."""
         scene = self.scene
         if scene.begins is None:
@@ -93,7 +93,7 @@ class Weathers:
         kind = age_class(states.age_h)
         changed[:, 1:] |= kind[:, 1:] != kind[:, :-1]
         changed[:, 0] = True
-        look = look_at(states).reshape(-1, up.shape[-1], 2, CLASSES)
+        look = encode_states(states).reshape(-1, up.shape[-1], 2, CLASSES)
         seen = self._inputs(look, times.reshape(-1, up.shape[-1], 2), fit)
         return _Block(first, ticks, row, seen, fit, changed.any(axis=-1).ravel())
 
@@ -105,14 +105,14 @@ class Weathers:
             self._fit[rows] = fits[:, i] = self.fits.fits(usd[:, i].T, self._fit[rows]) if moves[i] else self._fit[rows]
         return fits.ravel()
 
-    def _inputs(self, look: Floats, times: Floats, fit: Ints) -> Sight:
+    def _inputs(self, look: Floats, times: Floats, fit: Ints) -> RegressionInputs:
         """Return the inputs of [row of row, tick], flat."""
         which = np.unique(fit)
         parts = [np.flatnonzero(fit == one) for one in which]
         seen = [self.fits[one].model.sight(look[at], times[at]) for one, at in zip(which, parts, strict=True)]
-        return seen[0] if len(seen) == 1 else Sight.joined(seen, np.argsort(np.concatenate(parts)))
+        return seen[0] if len(seen) == 1 else RegressionInputs.joined(seen, np.argsort(np.concatenate(parts)))
 
-    def _states_at(self, rows: Ints, up: Bools, first: int) -> tuple[Sky, Floats]:
+    def _states_at(self, rows: Ints, up: Bools, first: int) -> tuple[ZoneStates, Floats]:
         """Return by [row, tick, spot] the state at each tick, and [.., up] the ratio of seen to expected changes."""
         ages = np.empty_like(up, dtype=np.float64)
         times = np.moveaxis(np.empty((2, up.shape[2], *up.shape[:2])), (0, 1), (-1, -2))
@@ -120,10 +120,10 @@ class Weathers:
             known = self.had_past[rows] | (first + i > 0)
             self._advance(rows, up[:, i], known)
             ages[:, i], times[:, i] = self.state.age_h[rows], self.lately.of(rows).times
-        return Sky(up, ages), times
+        return ZoneStates(up, ages), times
 
     def _advance(self, rows: Ints, up: Bools, known: Bools) -> None:
-        state, lately = Sky(self.state.up[rows], self.state.age_h[rows]), self.lately.of(rows)
+        state, lately = ZoneStates(self.state.up[rows], self.state.age_h[rows]), self.lately.of(rows)
         lately.see(state, up, self.model.features.hazards, self.hours, known)
         state.pass_on(up, self.hours)
         self.state.up[rows], self.state.age_h[rows] = up, np.where(known, state.age_h, self.hours)

@@ -10,15 +10,15 @@ from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from router.spot.simulator.inputs import HOUR_S, Scene, Task, Ways, paces
-from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, Kinds
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts, validate_speeds
+from router.spot.simulator.simulation import NOWHERE, ON_DEMAND, InstanceKinds
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 NEVER: Final = -1
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Terms:
+class SimulationSpec:
     """The specification given to a policy before it begins: the job and the zones, but no availability.
 
     ``starts`` is the tick of the series at which each window begins. ``on_demand_usd`` is by [zone], in dollars an hour
@@ -33,16 +33,16 @@ class Terms:
     starts: Ints
     zones: tuple[str, ...]
     regions: tuple[str, ...]
-    ways: Ways
+    ways: ZoneMoveCosts
     on_demand_usd: Floats
     speed: Floats
     launch_s: Ints
 
     def __post_init__(self) -> None:
-        paces(len(self.zones), self.speed, self.launch_s)
+        validate_speeds(len(self.zones), self.speed, self.launch_s)
 
     @classmethod
-    def of(cls, scene: Scene) -> Terms:
+    def of(cls, scene: SimulationInputs) -> SimulationSpec:
         """Return the specification of these simulation inputs."""
         zones = tuple(z.zone for z in scene.series.zones)
         ways, usd = scene.ways, scene.on_demand_usd.copy()
@@ -70,7 +70,7 @@ class Terms:
 
 
 @dataclass(eq=False, slots=True)
-class Known:
+class BlindView:
     """The start of a tick as a blind policy sees it, with one entry a window.
 
     Zones are in the order of the series. The arrays are read-only for the policy.
@@ -90,7 +90,7 @@ class Known:
     ticks: int
     window: Ints
     left_s: Ints
-    kind: Kinds
+    kind: InstanceKinds
     zone: Ints
     lost: Bools
     home: Ints
@@ -101,19 +101,19 @@ class Known:
     was_up: Bools
     tried: Bools
 
-    def at(self, rows: Ints) -> Known:
+    def at(self, rows: Ints) -> BlindView:
         """Return the view of these rows of its windows."""
-        own = {name: getattr(self, name)[rows] for name in OF_WINDOWS}
-        zones = {name: getattr(self, name)[:, rows] for name in OF_ZONES}
-        return Known(self.tick, self.ticks, **own, **zones)
+        own = {name: getattr(self, name)[rows] for name in WINDOW_FIELDS}
+        zones = {name: getattr(self, name)[:, rows] for name in ZONE_FIELDS}
+        return BlindView(self.tick, self.ticks, **own, **zones)
 
 
-OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
-OF_ZONES: Final = ("spot_usd", "asked", "was_up", "tried")
+WINDOW_FIELDS: Final = ("window", "left_s", "kind", "zone", "lost", "home", "delay_s", "since")
+ZONE_FIELDS: Final = ("spot_usd", "asked", "was_up", "tried")
 
 
 @dataclass(eq=False, slots=True)
-class Wish:
+class LaunchRequest:
     """The launches that a policy requests for a tick, in each window.
 
     ``spot`` is by [zone, window]: spot is tried where it is finite, the least first, until one launches; a spot
@@ -127,7 +127,7 @@ class Wish:
     leave: Bools
 
     @classmethod
-    def nothing(cls, known: Known) -> Wish:
+    def nothing(cls, known: BlindView) -> LaunchRequest:
         """Return a request that changes nothing."""
         count = known.window.size
         return cls(
@@ -135,14 +135,14 @@ class Wish:
         )
 
 
-class Player(Protocol):
+class PolicySession(Protocol):
     """One policy at work in one simulation, called tick by tick."""
 
-    def act(self, known: Known, /) -> Wish:
+    def act(self, known: BlindView, /) -> LaunchRequest:
         """Return the launches requested at the start of a tick."""
         ...
 
-    def look(self, known: Known, /) -> Bools | None:
+    def look(self, known: BlindView, /) -> Bools | None:
         """Return by [zone, window] which zones to probe once the tick's launches are known; None for none.
 
         The answers are in ``known`` at the next tick; where no answer could be obtained, ``asked`` there is older than
@@ -152,13 +152,13 @@ class Player(Protocol):
 
 
 @runtime_checkable
-class Hearer(Player, Protocol):
+class ReplayableSession(PolicySession, Protocol):
     """A session that can be shown the past without deciding anything about it.
 
     Nothing that it decides depends on what it requested before, nor on what was tried.
     """
 
-    def hear(self, known: Known, /) -> None:
+    def hear(self, known: BlindView, /) -> None:
         """Take in the start of a tick, in place of :meth:`PolicySession.act`."""
         ...
 
@@ -167,15 +167,15 @@ class Hearer(Player, Protocol):
         ...
 
 
-class Explorer(Protocol):
+class BlindPolicy(Protocol):
     """A policy that has to ask zones for spot, for many windows at once."""
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         """Return the session that decides in a simulation of this specification."""
         ...
 
 
-def on_demand_place(terms: Terms, known: Known) -> Ints:
+def find_blind_on_demand_zone(terms: SimulationSpec, known: BlindView) -> Ints:
     """Return by [window] the zone where the rest is cheapest on demand: price times work left plus egress.
 
     Where the job runs on demand already, it is the zone where it runs.

@@ -24,22 +24,22 @@ import numpy as np
 
 from router.spot.simulator.blind_policy import (
     NEVER,
-    OF_WINDOWS,
-    OF_ZONES,
-    Explorer,
-    Known,
-    Terms,
-    Wish,
-    on_demand_place,
+    WINDOW_FIELDS,
+    ZONE_FIELDS,
+    BlindPolicy,
+    BlindView,
+    LaunchRequest,
+    SimulationSpec,
+    find_blind_on_demand_zone,
 )
-from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 PROBE_S: Final = 60
 
 
-class Guard(Enum):
+class BlindGuardMode(Enum):
     """The deadline guard of the blind simulator.
 
     ``PUBLISHED`` is the guard described above. ``EXACT`` overrules a policy only where, whatever the availability, one
@@ -53,7 +53,7 @@ class Guard(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fees:
+class ProbeFees:
     """The cost of a probe, in seconds of the zone's spot price.
 
     ``up_s`` is billed for a probe that finds the zone up, ``down_s`` for one that does not.
@@ -68,7 +68,7 @@ class Fees:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Bill:
+class BlindOutcome:
     """The outcome of a blind simulation, one entry a window.
 
     ``usd`` is the whole cost, ``egress_usd`` and ``probe_usd`` included. ``probes`` were made, of which ``probes_up``
@@ -88,13 +88,13 @@ class Bill:
     probes_up: Ints
 
 
-def explore(
-    scene: Scene,
-    explorer: Explorer,
-    guard: Guard = Guard.PUBLISHED,
-    fees: Fees | None = None,
-    watch: Callable[[Known], None] | None = None,
-) -> Bill:
+def simulate_blind(
+    scene: SimulationInputs,
+    explorer: BlindPolicy,
+    guard: BlindGuardMode = BlindGuardMode.PUBLISHED,
+    fees: ProbeFees | None = None,
+    watch: Callable[[BlindView], None] | None = None,
+) -> BlindOutcome:
     """Play all windows of ``scene`` and return what they cost.
 
     Work that is not done at the deadline goes on on demand, late. ``watch`` is called with each tick once it has
@@ -102,7 +102,7 @@ def explore(
     """
     if not scene.alike:
         raise ValueError("the blind simulator supports zones of one speed only")
-    run = _Run(scene, guard, fees or Fees())
+    run = _Run(scene, guard, fees or ProbeFees())
     player = explorer.begin(run.terms)
     for tick in range(scene.ticks):
         if not run.begin(tick):
@@ -121,12 +121,12 @@ class _Run:
     ``known`` holds the windows that are not done; the totals are of all windows.
     """
 
-    def __init__(self, scene: Scene, guard: Guard, fees: Fees) -> None:
+    def __init__(self, scene: SimulationInputs, guard: BlindGuardMode, fees: ProbeFees) -> None:
         count, zones = scene.starts.size, len(scene.series.zones)
         self.scene, self.guard, self.fees, self.g = scene, guard, fees, scene.tick_s
-        self.terms = Terms.of(scene)
+        self.terms = SimulationSpec.of(scene)
         zeros = np.zeros(count, dtype=np.int64)
-        self.known = Known(
+        self.known = BlindView(
             tick=0,
             ticks=scene.ticks,
             window=np.arange(count),
@@ -162,18 +162,18 @@ class _Run:
         known.asked[known.zone[rows], rows] = tick
         known.was_up[known.zone[rows], rows] = there
         known.kind[known.lost] = IDLE
-        if self.guard is Guard.PUBLISHED:
+        if self.guard is BlindGuardMode.PUBLISHED:
             must = known.left_s + self.terms.worst_s > (known.ticks - tick - 1) * self.g
             if must.any():
                 self._finish_on_demand(must)
         return known.window.size > 0
 
-    def launch(self, wish: Wish) -> None:
+    def launch(self, wish: LaunchRequest) -> None:
         """Try the launches that are requested."""
         known = self.known
         rows = np.arange(known.window.size)
         order, demand, leave = wish.spot, wish.demand, wish.leave
-        if self.guard is Guard.EXACT:
+        if self.guard is BlindGuardMode.EXACT:
             order, demand, leave = self._apply_exact_guard(order, demand, leave)
         hits = np.where(self.up, order, np.inf)
         first = np.argmin(hits, axis=0)
@@ -220,7 +220,7 @@ class _Run:
         known.home = np.where(runs, known.zone, known.home)
         self.done[known.window[known.left_s == 0]] = known.tick + 1
 
-    def bill(self) -> Bill:
+    def bill(self) -> BlindOutcome:
         """Return the outcome once all ticks are played."""
         known = self.known
         known.tick = self.scene.ticks
@@ -228,7 +228,7 @@ class _Run:
         if known.window.size:
             self._finish_on_demand(np.ones(known.window.size, dtype=bool))
         usd = self.run_usd + self.egress + self.probe_usd
-        return Bill(
+        return BlindOutcome(
             usd,
             self.egress,
             self.probe_usd,
@@ -260,7 +260,11 @@ class _Run:
         idles = np.where(
             runs & ~leave, stays, spare >= 0
         )  # True where it may go on without on-demand if nothing launches
-        return order, np.where(~idles & (demand == NOWHERE), on_demand_place(self.terms, known), demand), leave
+        return (
+            order,
+            np.where(~idles & (demand == NOWHERE), find_blind_on_demand_zone(self.terms, known), demand),
+            leave,
+        )
 
     def _record_answers(self, which: Bools) -> None:
         known = self.known
@@ -280,7 +284,7 @@ class _Run:
     def _finish_on_demand(self, which: Bools) -> None:
         """Run these windows on demand from now on until their work is done, and remove them."""
         known = self.known
-        zone = np.where(known.kind == IDLE, on_demand_place(self.terms, known), known.zone)
+        zone = np.where(known.kind == IDLE, find_blind_on_demand_zone(self.terms, known), known.zone)
         fresh = np.flatnonzero(which & (known.kind != ON_DEMAND))
         known.zone = np.where(which, zone, known.zone)
         self._record_launches(fresh)
@@ -295,8 +299,8 @@ class _Run:
         known = self.known
         if which.all():
             return
-        for name in OF_WINDOWS:
+        for name in WINDOW_FIELDS:
             setattr(known, name, getattr(known, name)[which])
-        for name in OF_ZONES:
+        for name in ZONE_FIELDS:
             setattr(known, name, getattr(known, name)[:, which])
         self.up = self.up[:, which]

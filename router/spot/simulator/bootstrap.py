@@ -24,7 +24,7 @@ class Interval:
     effective: float
 
 
-def interval(values: Floats, groups: Ints, level: float = 0.9, draws: int = 2000, seed: int = 0) -> Interval:
+def bootstrap_interval(values: Floats, groups: Ints, level: float = 0.9, draws: int = 2000, seed: int = 0) -> Interval:
     """Return the block bootstrap interval of the mean of ``values``, drawing whole groups with replacement.
 
     Raise ValueError without values, or where the arrays differ in length. One group alone gives no interval: it is the

@@ -10,16 +10,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from router.spot.simulator.inputs import MILLION, Scene
+from router.spot.simulator.inputs import MILLION, SimulationInputs
 from router.spot.simulator.traces import Floats, Ints
 
 NOT_SOLD_S = 2**61  # longer than any window
 
 
-class Paces:
+class ZoneSpeeds:
     """The speeds and launch times of the zones of one simulation."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: SimulationInputs) -> None:
         self.pace: Ints = np.rint(scene.speed * MILLION).astype(np.int64)
         self.launch_s: Ints = scene.task.changeover_s + scene.launch_s
         self.from_afar_s: Ints = self.launch_s + scene.ways.transfer_s.max(axis=0)
@@ -50,12 +50,14 @@ class Paces:
 
 
 @lru_cache(maxsize=4)
-def paces_of(scene: Scene) -> Paces:
+def get_zone_speeds(scene: SimulationInputs) -> ZoneSpeeds:
     """Return the speeds of these inputs, cached for the last inputs: policies ask at every tick."""
-    return Paces(scene)
+    return ZoneSpeeds(scene)
 
 
-def best_zone(scene: Scene, paces: Paces, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats) -> Ints:
+def pick_on_demand_zone(
+    scene: SimulationInputs, paces: ZoneSpeeds, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats
+) -> Ints:
     """Return by [window] the zone where on-demand does the work at the least cost within ``rest_s``.
 
     Where none is in time, it is the zone that is done soonest. ``transfer_s`` and ``egress_usd`` are by [zone, window],

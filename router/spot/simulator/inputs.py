@@ -42,7 +42,7 @@ class Task:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Ways:
+class ZoneMoveCosts:
     """Costs of moving the checkpoint, by [from zone, to zone].
 
     Each entry is the dollars of one move, and the seconds that it adds to the changeover.
@@ -58,12 +58,12 @@ class Ways:
             raise ValueError("a move within a zone must cost nothing and take no time")
 
     @classmethod
-    def free(cls, zones: int) -> Ways:
+    def free(cls, zones: int) -> ZoneMoveCosts:
         """Return moves that cost nothing."""
         return cls(np.zeros((zones, zones)), np.zeros((zones, zones), dtype=np.int64))
 
     @classmethod
-    def between(cls, regions: Sequence[str], usd: Callable[[str, str], float], seconds: int = 0) -> Ways:
+    def between(cls, regions: Sequence[str], usd: Callable[[str, str], float], seconds: int = 0) -> ZoneMoveCosts:
         """Return moves of ``usd`` from region to region, each taking ``seconds``; moves within a region are free."""
         costs_usd = [[0.0 if a == b else usd(a, b) for b in regions] for a in regions]
         seconds_by_zone = [[0 if a == b else seconds for b in regions] for a in regions]
@@ -75,7 +75,7 @@ class Ways:
         return int(self.transfer_s.max())
 
 
-def paces(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floats, Ints]:
+def validate_speeds(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floats, Ints]:
     """Return by [zone] the speed and the launch time, with defaults for what is None: speed one, no launch time.
 
     Speed is the seconds of the task's work that a second there does, to a millionth; it is one where the work was
@@ -94,7 +94,7 @@ def paces(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floa
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Scene:
+class SimulationInputs:
     """The inputs of a simulation: many windows of one series for one task.
 
     ``starts`` is the first tick of each window. ``begins`` is the tick of the task at which each window begins; None:
@@ -111,7 +111,7 @@ class Scene:
     task: Task
     series: Series
     starts: Ints
-    ways: Ways
+    ways: ZoneMoveCosts
     up: Bools
     spot_usd: Floats
     on_demand_usd: Floats
@@ -125,10 +125,10 @@ class Scene:
         task: Task,
         series: Series,
         starts: Sequence[int] | Ints,
-        ways: Ways | None = None,
+        ways: ZoneMoveCosts | None = None,
         speed: Floats | None = None,
         launch_s: Ints | None = None,
-    ) -> Scene:
+    ) -> SimulationInputs:
         """Return inputs with prices of the whole gang.
 
         Moves are free, zones have one speed and no launch times unless these are given.
@@ -138,10 +138,10 @@ class Scene:
         if first.ndim != 1 or (first < 0).any() or (first + needed > series.ticks).any():
             raise ValueError(f"a window of {needed} ticks goes beyond the {series.ticks} of the series")
         zones = len(series.zones)
-        ways = ways or Ways.free(zones)
+        ways = ways or ZoneMoveCosts.free(zones)
         if ways.egress_usd.shape != (zones, zones):
             raise ValueError(f"the moves are between {ways.egress_usd.shape[0]} zones, but the series has {zones}")
-        speed, launch_s = paces(zones, speed, launch_s)
+        speed, launch_s = validate_speeds(zones, speed, launch_s)
         up, prices = series.up(task.size), series.spot_usd(task.size)
         return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size), speed, launch_s)
 

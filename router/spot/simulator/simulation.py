@@ -20,18 +20,18 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.simulator.finish_time import best_zone, paces_of
-from router.spot.simulator.inputs import HOUR_S, Scene
+from router.spot.simulator.finish_time import get_zone_speeds, pick_on_demand_zone
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 IDLE: Final = 0
 SPOT: Final = 1
 ON_DEMAND: Final = 2
 NOWHERE: Final = -1
-Kinds = NDArray[np.int8]
+InstanceKinds = NDArray[np.int8]
 
 
-class Net(Enum):
+class GuardMode(Enum):
     """The deadline guard: when a policy is overruled so that the deadline is met.
 
     Both guards go on demand while there is just time for it.
@@ -49,7 +49,7 @@ class Net(Enum):
 
 
 @dataclass(eq=False, slots=True)
-class Now:
+class FullView:
     """The start of a tick with all availability: one entry a window, zones in the order of the series.
 
     The arrays are read-only for the policy.
@@ -64,7 +64,7 @@ class Now:
     ticks: int
     window: Ints
     left_s: Ints
-    kind: Kinds
+    kind: InstanceKinds
     zone: Ints
     home: Ints
     last: Ints
@@ -73,22 +73,22 @@ class Now:
     up: Bools
     spot_usd: Floats
 
-    def at(self, rows: Ints) -> Now:
+    def at(self, rows: Ints) -> FullView:
         """Return the view of these rows of its windows."""
         own = {name: getattr(self, name)[rows] for name in _OF_WINDOWS}
-        return Now(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
+        return FullView(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
 
 
 _OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept")
-Actions = tuple[Kinds, Ints]
-Player = Callable[[Now], Actions]
-Watch = Callable[[Now], None]
+Actions = tuple[InstanceKinds, Ints]
+FullInfoSession = Callable[[FullView], Actions]
+FullViewListener = Callable[[FullView], None]
 
 
-class VectorPolicy(Protocol):
+class FullInfoPolicy(Protocol):
     """A policy that sees availability, for many windows at once."""
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         """Return the session of these inputs, which chooses for each window the kind of instance and its zone.
 
         The session is called with each tick's view. Requesting what runs already keeps it.
@@ -97,7 +97,7 @@ class VectorPolicy(Protocol):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Outcome:
+class SimulationOutcome:
     """The outcome of a simulation, one entry a window.
 
     ``usd`` is the whole cost, of which ``egress_usd`` and ``spot_usd`` are parts. ``finish_tick`` is the first tick
@@ -121,8 +121,12 @@ class Outcome:
 
 
 def simulate(
-    scene: Scene, policy: VectorPolicy, net: Net = Net.PUBLISHED, work_s: Ints | None = None, watch: Watch | None = None
-) -> Outcome:
+    scene: SimulationInputs,
+    policy: FullInfoPolicy,
+    net: GuardMode = GuardMode.PUBLISHED,
+    work_s: Ints | None = None,
+    watch: FullViewListener | None = None,
+) -> SimulationOutcome:
     """Play all windows of ``scene`` and return their outcome.
 
     ``work_s`` is the work of each window, where it differs from the task's. ``watch`` is called with each tick once it
@@ -145,13 +149,13 @@ def simulate(
 class _Run:
     """State of the windows that are not done; ``now`` is what the policy sees of them."""
 
-    def __init__(self, scene: Scene, net: Net, work_s: Ints | None) -> None:
+    def __init__(self, scene: SimulationInputs, net: GuardMode, work_s: Ints | None) -> None:
         count, task = scene.starts.size, scene.task
         self.scene, self.net, self.g = scene, net, scene.tick_s
         self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
         self.worst_s = task.changeover_s + scene.ways.longest_s
-        self.paces = None if scene.alike else paces_of(scene)
-        if self.paces is not None and net is Net.PUBLISHED:
+        self.paces = None if scene.alike else get_zone_speeds(scene)
+        if self.paces is not None and net is GuardMode.PUBLISHED:
             raise ValueError("the published guard supports zones of one speed only; use the exact one")
         self.sold = np.isfinite(scene.on_demand_usd)
         usd = float(scene.on_demand_usd[0])
@@ -164,10 +168,10 @@ class _Run:
         self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
         self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
 
-    def _initial_view(self, window: Ints) -> Now:
+    def _initial_view(self, window: Ints) -> FullView:
         """Return the view of these windows before anything ran."""
         zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
-        return Now(
+        return FullView(
             tick=0,
             ticks=self.scene.ticks,
             window=window,
@@ -203,7 +207,7 @@ class _Run:
         now.kind[(now.kind == SPOT) & ~zone_up] = IDLE
         return True
 
-    def finish(self, kind: Kinds, zone: Ints) -> None:
+    def finish(self, kind: InstanceKinds, zone: Ints) -> None:
         """Apply the actions of one tick."""
         now, scene = self.now, self.scene
         rows = np.arange(zone.size)
@@ -256,7 +260,7 @@ class _Run:
         now.delay_s[moved] += ways.transfer_s[there]
         self.egress[now.window[moved]] += ways.egress_usd[there]
 
-    def _bill(self, kind: Kinds, zone: Ints, rows: Ints) -> None:
+    def _bill(self, kind: InstanceKinds, zone: Ints, rows: Ints) -> None:
         now, share = self.now, self.g / HOUR_S
         spot, demand = kind == SPOT, kind == ON_DEMAND
         price = now.spot_usd[0] if len(now.up) == 1 else now.spot_usd[zone, rows]
@@ -266,18 +270,18 @@ class _Run:
         if self.one_price is None:
             self.demand_usd[now.window] += np.where(demand, self.scene.on_demand_usd[zone] * share, 0.0)
 
-    def _guard(self, kind: Kinds, zone: Ints) -> Actions:
+    def _guard(self, kind: InstanceKinds, zone: Ints) -> Actions:
         """Return the actions after the deadline guard.
 
         All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g.
         """
-        if self.net is Net.NONE:
+        if self.net is GuardMode.NONE:
             return kind, zone
         now, g, task = self.now, self.g, self.scene.task
         rest = (now.ticks - now.tick - 1) * g
         least = now.left_s + self.worst_s
         running = now.kind == SPOT
-        if self.net is Net.PUBLISHED:
+        if self.net is GuardMode.PUBLISHED:
             must = least > rest
             riding = running & (now.delay_s == 0)
             kind = np.where(must & riding, np.int8(SPOT), kind)
@@ -295,10 +299,10 @@ class _Run:
         stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
         return self._force_on_demand(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
 
-    def _guard_by_speed(self, kind: Kinds, zone: Ints) -> Actions:
+    def _guard_by_speed(self, kind: InstanceKinds, zone: Ints) -> Actions:
         """Return the actions after the exact guard, for zones of different speeds."""
         paces, now, task = self.paces, self.now, self.scene.task
-        if self.net is Net.NONE or paces is None:
+        if self.net is GuardMode.NONE or paces is None:
             return kind, zone
         rest = (now.ticks - now.tick - 1) * self.g
         if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
@@ -316,19 +320,19 @@ class _Run:
         kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
         return self._force_on_demand(kind, zone, risky & ~to_the_end & ~goes_on)
 
-    def _force_on_demand(self, kind: Kinds, zone: Ints, which: Bools) -> Actions:
+    def _force_on_demand(self, kind: InstanceKinds, zone: Ints, which: Bools) -> Actions:
         """Return the actions with these windows on demand in their best zone; unchanged where none is sold."""
         at = np.flatnonzero(which)
         if at.size and self.sold.any():
             kind, zone = kind.copy(), zone.copy()
             kind[at] = ON_DEMAND
-            zone[at] = on_demand_zone(self.scene, self.now, at)
+            zone[at] = find_on_demand_zone(self.scene, self.now, at)
         return kind, zone
 
     def _finish_late(self, which: Ints) -> None:
         """Run these windows on demand after the deadline until their work is done."""
         now = self.now
-        zone = on_demand_zone(self.scene, now, which)
+        zone = find_on_demand_zone(self.scene, now, which)
         on = now.kind[which] == ON_DEMAND
         left = now.left_s[which]
         delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
@@ -344,7 +348,7 @@ class _Run:
         self.launches[window] += ~on
         self.done_tick[window] = self.scene.ticks + more
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationOutcome:
         """Return the outcome once all ticks are played."""
         scene = self.scene
         if not scene.ticks:
@@ -353,7 +357,7 @@ class _Run:
         usd = self.spot_usd + demand + self.egress
         late = self.done_tick > scene.ticks
         done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
-        return Outcome(
+        return SimulationOutcome(
             usd,
             self.egress,
             done,
@@ -367,7 +371,7 @@ class _Run:
         )
 
 
-def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
+def find_on_demand_zone(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
     """Return the zone where the rest is cheapest on demand, for the windows ``which`` of ``now``.
 
     Where a window runs on demand already, it stays there. Else the zone has the least price times work left plus
@@ -385,13 +389,13 @@ def on_demand_zone(scene: Scene, now: Now, which: Ints) -> Ints:
     return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
 
 
-def _on_demand_zone_by_speed(scene: Scene, now: Now, which: Ints) -> Ints:
-    paces, left, at = paces_of(scene), now.left_s[which], np.maximum(now.home[which], 0)
+def _on_demand_zone_by_speed(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
+    paces, left, at = get_zone_speeds(scene), now.left_s[which], np.maximum(now.home[which], 0)
     nowhere = now.home[which] == NOWHERE
     rest = (now.ticks - now.tick) * scene.tick_s
     transfer = np.where(nowhere, 0, scene.ways.transfer_s[at].T)
     egress = np.where(nowhere, 0.0, scene.ways.egress_usd[at].T)
-    best = best_zone(scene, paces, left, rest, transfer, egress)
+    best = pick_on_demand_zone(scene, paces, left, rest, transfer, egress)
     zone = now.zone[which]
     there = now.delay_s[which] + paces.takes_s(left, zone, now.kept[which])
     stays = (now.kind[which] == ON_DEMAND) & ((there <= rest) | (zone == best))
