@@ -71,7 +71,7 @@ def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[Contro
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The monotonic clock of whoever looks, to be moved."""
     now = [1000.0]
-    for name in ("watching", "silence"):
+    for name in ("supervisor", "heartbeats"):
         monkeypatch.setattr(f"router.controller.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 

@@ -171,7 +171,7 @@ def test_trouble_is_noted_once_and_that_it_is_over(tmp_path: Path, monkeypatch: 
             time.sleep(0.01)
         machine.event("e-1")
         assert ears.next().id == "e-1"
-        assert ears.notes[0].startswith("the metadata service: Trouble: /metadata/")
+        assert ears.notes[0].startswith("the metadata service: MetadataError: /metadata/")
         assert ears.notes[1] == "the metadata service answers"
         assert len([note for note in ears.notes if "Trouble" in note]) == 1
 

@@ -95,7 +95,7 @@ def test_places_are_zones_regions_and_those_of_a_job(store: StateStore, hand: Ha
     # A machine without a zone may be anywhere in its region.
     assert drills.find_places(store, hand, "any") == ("r",)
     assert drills.find_places(store, hand, "q-z", ["q-z"]) == ("q-z",)
-    with pytest.raises(InvalidInputError, match=r"called r-c \(zones and regions: q-z, r, r-a, r-b\)"):
+    with pytest.raises(InvalidInputError, match=r"the name r-c \(zones and regions: q-z, r, r-a, r-b\)"):
         drills.find_places(store, hand, "r-c", ["q-z"])
     with pytest.raises(InvalidInputError, match="runs on aws"):
         drills.find_places(store, hand, "far")

@@ -69,7 +69,7 @@ def test_a_writer_killed_at_any_step_leaves_a_month_whole_or_not_at_all(
     assert list(tmp_path.glob("month=*/.*.part")) == []
 
 
-@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove = die"])
+@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove_parts = die"])
 def test_a_merge_that_is_killed_changes_no_answer(killed_at: str, tmp_path: Path) -> None:
     done = writer("for n in range(3): history.append(folder, points(n))", tmp_path)
     assert done.communicate() == ("", "")

@@ -136,8 +136,8 @@ def test_what_was_seen_of_a_pool_counts_more_than_the_prior() -> None:
     assert dollars(calm.usd.p90) < dollars(prior.usd.p90)
     assert dollars(wild.usd.mean) > 1.2 * dollars(calm.usd.mean)
     assert any(p.weather.startswith("observed 5,600 h over 30 days") for p in calm.places)
-    assert any("never watched" in words for words in prior.conditions)
-    assert not any("never watched" in words for words in calm.conditions)
+    assert any("never observed" in words for words in prior.conditions)
+    assert not any("never observed" in words for words in calm.conditions)
 
 
 def test_the_same_inputs_give_the_same_quote_and_it_comes_back() -> None:

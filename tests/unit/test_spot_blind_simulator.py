@@ -222,5 +222,5 @@ def test_a_move_that_pays_is_made_at_once_or_once_the_zone_has_lasted() -> None:
 
 
 def test_a_fee_below_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least nothing"):
+    with pytest.raises(ValueError, match="less than zero"):
         ProbeFees(-1)

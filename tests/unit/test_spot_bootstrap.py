@@ -27,7 +27,7 @@ def test_values_that_are_alike_in_a_group_count_once() -> None:
 
 def test_one_group_and_none() -> None:
     assert bootstrap_interval(np.array([1.0, 3.0]), np.array([0, 0])).effective == 1
-    with pytest.raises(ValueError, match="needs values"):
+    with pytest.raises(ValueError, match="at least one value"):
         bootstrap_interval(np.array([]), np.array([], dtype=np.int64))
-    with pytest.raises(ValueError, match="needs values"):
+    with pytest.raises(ValueError, match="at least one value"):
         bootstrap_interval(np.ones(2), np.zeros(3, dtype=np.int64))

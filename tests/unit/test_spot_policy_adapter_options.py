@@ -260,7 +260,7 @@ def test_work_left_is_even_over_a_spell() -> None:
 
 def test_terms_have_a_speed_and_a_launch_time_for_each_zone() -> None:
     terms = terms_of(seen(A, B, OD))
-    with pytest.raises(ValueError, match="for each of 2 zones"):
+    with pytest.raises(ValueError, match="each of 2 zones"):
         replace(terms, speed=np.ones(3))
     scene = build_empty_inputs(terms)
     assert not scene.up.any()

@@ -45,5 +45,5 @@ def test_it_goes_on_where_the_block_ends_and_may_start_just_before_it() -> None:
 
 def test_a_block_of_one_tick_is_refused() -> None:
     up = weather(10)
-    with pytest.raises(ValueError, match="one tick"):
+    with pytest.raises(ValueError, match="two ticks"):
         resample_ticks(up, ages_h(up, TICK_S), range(5, 6), np.array([5]), 3, 10.0, np.random.default_rng(5))
