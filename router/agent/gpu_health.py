@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from router.agent.imds import MetadataError
+from router.agent.imds import NoticeSourceError
 from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import HEALTH
 
@@ -58,9 +58,9 @@ class NvidiaSmiWatch:
         try:
             code, text = self._run([self._tool, "-q", "-x"], SMI_SECONDS)
             if code != 0:
-                raise MetadataError(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+                raise NoticeSourceError(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
             gpus = parse_gpus(text)
-        except MetadataError as trouble:
+        except NoticeSourceError as trouble:
             if self._was_readable:
                 tell(_notice("unreadable", str(trouble)))
             raise
@@ -87,7 +87,7 @@ class KernelLogWatch:
         """Report new Xid events; repeated once a minute."""
         code, text = self._run([self._tool], LOG_SECONDS)
         if code != 0:
-            raise MetadataError(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+            raise NoticeSourceError(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
         for place, number, what in find_xids(text.splitlines()):
             tell(_notice(f"xid-{number}-{place}", f"Xid {number} on {place}: {what}"))
         return EVERY
@@ -145,7 +145,7 @@ def parse_gpus(text: str) -> list[Gpu]:
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        raise MetadataError(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
+        raise NoticeSourceError(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
     return [Gpu(element) for element in root.iter("gpu")]
 
 
@@ -174,7 +174,7 @@ def run_tool(command: list[str], seconds: float) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise MetadataError(f"{command[0]}: no answer within {seconds:g} s") from None
+        raise NoticeSourceError(f"{command[0]}: no answer within {seconds:g} s") from None
     return ran.returncode, ran.stdout.decode("utf-8", "replace")
 
 

@@ -19,7 +19,7 @@ OK, UNAUTHORIZED, MISSING = 200, 401, 404
 CUT = 1.0
 
 
-class MetadataError(Exception):
+class NoticeSourceError(Exception):
     """The service did not answer, or its answer cannot be used; it may be asked again later."""
 
 
@@ -66,7 +66,7 @@ class MetadataClient:
             text = answer.read(LARGEST_ANSWER).decode("utf-8", "replace")
             return MetadataAnswer(answer.status, answer.headers, text, time.monotonic())
         except (OSError, http.client.HTTPException) as error:
-            raise MetadataError(f"{path.partition('?')[0]}: {type(error).__name__}: {error}") from None
+            raise NoticeSourceError(f"{path.partition('?')[0]}: {type(error).__name__}: {error}") from None
         finally:
             connection.close()
 
@@ -88,6 +88,6 @@ def parse_timestamp(moment: object) -> float | None:
         return None
 
 
-def status_error(path: str, answer: MetadataAnswer) -> MetadataError:
+def status_error(path: str, answer: MetadataAnswer) -> NoticeSourceError:
     """Return the exception for a status that does not answer the request."""
-    return MetadataError(f"{path.partition('?')[0]}: HTTP {answer.status}")
+    return NoticeSourceError(f"{path.partition('?')[0]}: HTTP {answer.status}")

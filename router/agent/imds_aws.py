@@ -19,7 +19,7 @@ from router.agent.imds import (
     UNAUTHORIZED,
     MetadataAnswer,
     MetadataClient,
-    MetadataError,
+    NoticeSourceError,
     status_error,
 )
 from router.agent.notice import MachineNotice, NoticeWatch
@@ -73,7 +73,7 @@ class Ec2InstanceWatch:
         # Some mocks of the service write the second key.
         action, moment = content.get("action") or content.get("instance-action"), content.get("time")
         if not isinstance(action, str):
-            raise MetadataError(f"{SPOT}: no action")
+            raise NoticeSourceError(f"{SPOT}: no action")
         what = f"the machine will be told to {action} at {moment}"
         return MachineNotice(f"{action}-{moment}", INTERRUPTION, self._source, answer.left(moment), what, answer.at)
 
@@ -116,11 +116,11 @@ def _decode_json(path: str, answer: MetadataAnswer) -> Any:
     try:
         return json.loads(answer.text)
     except ValueError:
-        raise MetadataError(f"{path}: not JSON") from None
+        raise NoticeSourceError(f"{path}: not JSON") from None
 
 
 def _decode_object(path: str, answer: MetadataAnswer) -> dict[str, Any]:
     content = _decode_json(path, answer)
     if not isinstance(content, dict):
-        raise MetadataError(f"{path}: not an object")
+        raise NoticeSourceError(f"{path}: not an object")
     return content

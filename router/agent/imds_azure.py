@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from router.agent.imds import LINK_LOCAL, OK, MetadataAnswer, MetadataClient, MetadataError, status_error
+from router.agent.imds import LINK_LOCAL, OK, MetadataAnswer, MetadataClient, NoticeSourceError, status_error
 from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import INTERRUPTION, MAINTENANCE
 
@@ -103,5 +103,5 @@ def _decode_document(answer: MetadataAnswer) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise MetadataError("scheduled events: not an object of JSON")
+        raise NoticeSourceError("scheduled events: not an object of JSON")
     return document

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from router.agent.imds import LARGEST_ANSWER, MetadataError
+from router.agent.imds import LARGEST_ANSWER, NoticeSourceError
 from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import NOTICES
 
@@ -54,7 +54,7 @@ class NoticeFolder:
         except ValueError:
             content = None
         if not isinstance(content, dict) or content.get("kind") not in NOTICES:
-            raise MetadataError(f"{FILE}: not an object with a kind of notice")
+            raise NoticeSourceError(f"{FILE}: not an object with a kind of notice")
         seconds = content.get("seconds")
         if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not math.isfinite(seconds):
             seconds = None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from router.agent.imds import LINK_LOCAL, OK, MetadataClient, MetadataError, status_error
+from router.agent.imds import LINK_LOCAL, OK, MetadataClient, NoticeSourceError, status_error
 from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import INTERRUPTION, MAINTENANCE
 
@@ -56,7 +56,7 @@ class MetadataValueWatch:
         wait = f"?wait_for_change=true&timeout_sec={HANG_SECONDS}&last_etag={quote(self._etag)}" if hangs else ""
         try:
             answer = self._service.ask(self._path + wait, FLAVOR, seconds=HANGING_TIMEOUT if hangs else None)
-        except MetadataError:
+        except NoticeSourceError:
             # The next request must not hang: the value may change before the server answers again.
             self._etag = ""
             raise
@@ -64,7 +64,7 @@ class MetadataValueWatch:
             self._etag = ""
             raise status_error(self._path, answer)
         if answer.headers.get("Metadata-Flavor") != FLAVOR["Metadata-Flavor"]:
-            raise MetadataError(f"{self._path}: the answer is not of the metadata server")
+            raise NoticeSourceError(f"{self._path}: the answer is not of the metadata server")
         value, previous = answer.text.strip(), self._value
         self._etag, self._value = str(answer.headers.get("ETag") or ""), value
         if value == previous:

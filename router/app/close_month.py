@@ -15,7 +15,7 @@ from router.app.bill_views import closings, seals, view_of, view_to_seal
 from router.app.budgets import budget_figures
 from router.app.reconcile import open_matched_books
 from router.app.showback import rollup_matched
-from router.config.duckdb_session import rows_of
+from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.corrections import CorrectionStore

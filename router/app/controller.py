@@ -21,13 +21,13 @@ from providers.session import Session
 from providers.static.pool import Pool
 from router.app.coordinator_failover import PORT, claim_shared_port, serve_as_standby
 from router.app.settings import SANDBOX, AppSettings
-from router.config.clouds_file import LoadedClouds
-from router.config.deploy_file import CoordinatorEntry, HostEntry
-from router.config.notify_entry import resolve_reference
 from router.controller.context import ControllerContext, Reporter
+from router.controller.deployment import CoordinatorEntry, HostEntry
+from router.controller.notify_settings import resolve_reference
 from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
 from router.controller.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
+from router.prices.cloud_settings import LoadedClouds
 from router.state.store import StateStore
 from terraform.cli_config import PluginSources
 from terraform.engine import find_engine

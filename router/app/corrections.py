@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from router.app.bill_views import BooksView, sealed_ids, seals, spans, standing_ids
 from router.app.reconcile import open_matched_books
-from router.config.duckdb_session import rows_of
+from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.bills import BillDecisionKind

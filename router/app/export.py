@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from router.app.bill_views import Segment, bills_in, closings, segments, view_of
-from router.config.showback_file import Showback
 from router.ledger.month import Month
+from router.showback.accounts import Showback
 from router.showback.export import ExportPart, ExportResult, ReconciledFacts, export_focus
 
 if TYPE_CHECKING:

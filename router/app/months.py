@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from router.app.bill_views import BooksView, segments
 from router.app.reconcile import open_matched_books
-from router.config.duckdb_session import rows_of
+from router.files.duckdb_session import rows_of
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.showback.facts import FactSource

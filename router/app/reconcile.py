@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from router.app.bill_views import BooksView, Span, bills_in, corrections_in, view_of
-from router.config.duckdb_session import connect, parquet_relation
+from router.files.duckdb_session import connect, parquet_relation
 from router.ledger.month import Month
 from router.showback.facts import COLUMNS
 from router.showback.facts_from_focus import facts_of_charges

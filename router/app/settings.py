@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.config.clouds_file import LoadedClouds, load_clouds
-from router.config.deploy_file import Deploy, deploy_path, load_deploy
+from router.config.clouds_file import load_clouds
+from router.config.deploy_file import deploy_path, load_deploy
+from router.controller.deployment import Deploy
+from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
 
 # The variable that names the folder of the sandbox's cloud.

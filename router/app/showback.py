@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings, view_of
-from router.config.duckdb_session import connect, parquet_relation, rows_of
+from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore, file_sha256
 from router.showback.extract_parts import ExtractManifest

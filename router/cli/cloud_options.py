@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
-from router.config.clouds_file import LoadedClouds, load_clouds
-from router.config.validation import suggest
+from router.config.clouds_file import load_clouds
+from router.jobs.spelling import suggest
+from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file
 
 

@@ -16,7 +16,7 @@ from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.config.showback_file import Showback
+    from router.showback.accounts import Showback
     from router.showback.focus_from_ledger import UnpricedEntries
 
 _ENDINGS = (".csv", ".parquet")
@@ -102,6 +102,7 @@ def unpriced_lines(left: UnpricedEntries) -> list[str]:
 
 
 def _read_accounts(accounts: Path | None) -> Showback:
-    from router.config.showback_file import Showback, read_showback
+    from router.config.showback_file import read_showback
+    from router.showback.accounts import Showback
 
     return Showback() if accounts is None else read_showback(accounts)

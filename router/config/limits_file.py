@@ -13,7 +13,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.config.validation import problems_of
 from router.config.yamlfile import YamlDocument, read_documents
 from router.jobs.limits import Limits
-from router.jobs.residency import nearest_word
+from router.jobs.spelling import nearest_word
 
 
 @dataclass(frozen=True)

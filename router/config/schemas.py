@@ -9,11 +9,11 @@ from pydantic import BaseModel
 
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
-from router.config.clouds_file import Clouds
-from router.config.deploy_file import Deploy
-from router.config.showback_file import Showback
+from router.controller.deployment import Deploy
 from router.jobs.schema import KINDS as JOB_KINDS
 from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
+from router.prices.cloud_settings import Clouds
+from router.showback.accounts import Showback
 
 _MODELS: Mapping[str, tuple[type[BaseModel], str]] = MappingProxyType(
     {

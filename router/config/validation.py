@@ -6,7 +6,7 @@ Each has file, line and column, the field as the user wrote it, and a remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -15,8 +15,8 @@ from pydantic_core import ErrorDetails
 from pricing.problems import Problem
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, show_value
-from router.jobs.residency import nearest_word
 from router.jobs.sky import FILL_IN
+from router.jobs.spelling import suggest
 
 # Values below these fields may be secrets: they never appear in a message.
 _SECRET = frozenset({"env"})
@@ -43,14 +43,6 @@ _KINDS = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
 }
-
-
-def suggest(word: object, known: Iterable[str], *, most: int = 12) -> str:
-    """Return ``did you mean X?``; else the known words, when there are few; else nothing."""
-    names = sorted(known)
-    if near := nearest_word(str(word), names):
-        return f"did you mean {near}?"
-    return f"known: {', '.join(names)}" if 0 < len(names) <= most else ""
 
 
 def dotted_path(path: FieldPath) -> str:

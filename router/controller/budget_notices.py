@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from router.config.notify_entry import EventKind
 from router.controller.events import EventLevel, GangEvent, render_message
 from router.controller.notify_channels import Channel
+from router.controller.notify_settings import EventKind
 from router.ledger.budget import BudgetStatus
 from router.ledger.month import Month
 from router.state.store import StateStore

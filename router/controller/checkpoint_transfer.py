@@ -21,11 +21,11 @@ from router.checkpoints.errors import OutOfTimeError, StorageError
 from router.checkpoints.object_store import CheckpointStore, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import TransferResult
-from router.config.deploy_file import Deploy
 from router.controller.accepted_limits import limits_json
 from router.controller.attempt_history import AttemptHistory
 from router.controller.checkpoint_check import confirm_checkpoint
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.usage_entries import COPIED, NOT_COPIED, transfer_entries
 from router.controller.workspaces import ResumePoint
 from router.jobs.limits import Limits

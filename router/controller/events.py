@@ -9,9 +9,9 @@ from enum import StrEnum
 
 from pricing.places import Market
 from router.agent import states
-from router.config.notify_entry import EventKind
 from router.controller.lifecycle import GAVE_UP
 from router.controller.metering import cost_so_far
+from router.controller.notify_settings import EventKind
 from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
 
 # The share of a gang's permitted cost at which people are warned, in percent.

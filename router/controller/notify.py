@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from router.config.notify_entry import EventKind
 from router.controller.context import ControllerContext
 from router.controller.events import GangEvent, find_events, render_message
 from router.controller.lifecycle import GAVE_UP
 from router.controller.notify_channels import Channel, open_channels
+from router.controller.notify_settings import EventKind
 from router.state.errors import StateError
 from router.state.records import NodeRecord
 from router.state.store import StateStore

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
-from router.config.deploy_file import Patience
 from router.controller.attempt_history import resumable_histories
 from router.controller.deadlines import deadline_of
+from router.controller.deployment import Patience
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far
 from router.jobs.run_policy import RunPolicy

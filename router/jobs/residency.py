@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from pydantic import BeforeValidator, WithJsonSchema, model_serializer, model_va
 
 from pricing.places import Region
 from router.jobs.fields import RefusedError, Spec, as_many, show_value
+from router.jobs.spelling import nearest_word
 
 # Groups are unions of Region.residency_group: the EEA is the EU and three other countries.
 _GROUPS = {"EU": {"EU"}, "EEA": {"EU", "EEA"}, "UK": {"UK"}}
@@ -119,14 +119,3 @@ def known_words(regions: Iterable[Region]) -> frozenset[str]:
         known |= {region.id.cloud, region.id.region, str(region.id)}
         known |= {region.country} if region.country else set()
     return frozenset(known)
-
-
-def nearest_word(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant, None when none is near.
-
-    Case does not matter; words with the same letters in another order are the nearest.
-    """
-    by_lower = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=5)
-    swapped = [candidate for candidate in found if sorted(candidate) == sorted(word.lower())]
-    return by_lower[(swapped or found)[0]] if found else None

@@ -13,7 +13,7 @@ from providers.errors import ProviderError
 from providers.protocol import AccountAllowances, Diagnosis, GangQuery, Provider, StockHint
 from providers.registry import open_provider
 from providers.session import Session
-from router.config.clouds_file import LoadedClouds
+from router.prices.cloud_settings import LoadedClouds
 
 T = TypeVar("T")
 

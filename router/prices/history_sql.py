@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from router.config import duckdb_session
+from router.files import duckdb_session
 from router.prices.history_parts import HistoryPart, list_parts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.history import PricePoint
-from router.config import duckdb_session
+from router.files import duckdb_session
 from router.prices.history_parts import HistoryPart, list_parts, lock_for_writing, month_of, publish_part, remove_parts
 from router.prices.history_sql import (
     CONTENT,

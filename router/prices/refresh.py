@@ -25,10 +25,10 @@ from providers.errors import ProviderError
 from providers.protocol import FetchResult, Scope
 from providers.registry import open_provider, open_public_provider
 from providers.session import Session
-from router.config.clouds_file import LoadedClouds
 from router.prices import history
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
+from router.prices.cloud_settings import LoadedClouds
 from router.prices.history_risk import estimate_interruption_rates
 from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
 from router.prices.quality_gates import GateLimits

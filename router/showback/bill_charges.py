@@ -15,9 +15,9 @@ from itertools import pairwise
 from typing import Any, Final
 
 from pricing.money import divide_half_even
-from router.config.showback_file import Account
 from router.ledger.entry import CostItem, MachineUse
 from router.ledger.month import Month
+from router.showback.accounts import Account
 from router.showback.apportion import exact_sum
 from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge

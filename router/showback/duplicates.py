@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pricing.problems import InvalidInputError, Problem
-from router.config.duckdb_session import connect, parquet_relation
+from router.files.duckdb_session import connect, parquet_relation
 
 if TYPE_CHECKING:
     import duckdb

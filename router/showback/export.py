@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from router.config.duckdb_session import rows_of
-from router.config.showback_file import Account, Showback
+from router.files.duckdb_session import rows_of
 from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
+from router.showback.accounts import Account, Showback
 from router.showback.bill_charges import charge_of_correction, charges_of_row
 from router.showback.facts_from_focus import facts_of_charges
 from router.showback.focus.charge import Charge

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from pricing.problems import InvalidInputError
-from router.config.duckdb_session import connect, parquet_relation
+from router.files.duckdb_session import connect, parquet_relation
 from router.showback import rollups
 from router.state.folders import sync_folder
 from router.state.ledger_rows import BEGINNING

@@ -18,9 +18,9 @@ from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.config.showback_file import Account, Showback
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
+from router.showback.accounts import Account, Showback
 from router.showback.focus.charge import Charge
 
 CURRENCY = "USD"

@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pricing.money import UsdPerHour
-from router.config.duckdb_session import connect
+from router.files.duckdb_session import connect
 from router.ledger.entry import LedgerEntry, MachineUse
 from router.ledger.month import Month
 from router.showback.extract_parts import ExtractManifest, ExtractPart, write_manifest, write_part

@@ -35,9 +35,9 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import states
-from router.config.deploy_file import Deploy
 from router.controller.accepted_limits import store_limits
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.orders import Order
 from router.controller.policy_runner import Adviser
 from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus

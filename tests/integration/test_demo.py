@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from pricing.money import Usd
-from router.config.showback_file import Showback
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
+from router.showback.accounts import Showback
 from router.showback.export import export_focus
 from router.showback.focus.check import check_file
 from router.state.store import StateStore

@@ -16,7 +16,7 @@ import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
-from router.config.showback_file import Showback
+from router.showback.accounts import Showback
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.export import export_focus

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.config.deploy_file import Deploy
-from router.config.notify_entry import EventKind, NotifyEntry
+from router.controller.deployment import Deploy
 from router.controller.events import EventLevel, GangEvent
 from router.controller.lifecycle import GAVE_UP
 from router.controller.notify import MOST_WAITING, NEWS_WINDOW, TOLD, TRIES, Notifier, run_notifier
 from router.controller.notify_channels import Channel, open_channels
+from router.controller.notify_settings import EventKind, NotifyEntry
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.coordinations import Clock

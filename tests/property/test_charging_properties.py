@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.config.showback_file import Showback
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
+from router.showback.accounts import Showback
 from router.showback.apportion import ChargeShare, exact_sum, split_charge
 from router.showback.commitments import sum_closed_set, sum_commitments
 from router.showback.focus.charge import Charge

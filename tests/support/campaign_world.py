@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from providers.sandbox.machines import SandboxMachines
-from router.config.deploy_file import Patience
 from router.controller.attempt_history import resumable_histories
+from router.controller.deployment import Patience
 from router.controller.drills import DrillTarget, find_targets
 from router.demo.stage import read_step_count
 from router.state.records import Attempt

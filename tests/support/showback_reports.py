@@ -15,7 +15,7 @@ import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from router.config.duckdb_session import connect
+from router.files.duckdb_session import connect
 from router.ledger.month import Month
 from router.render.showback_page import page
 from router.render.showback_text import as_markdown, as_table

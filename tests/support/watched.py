@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.config.deploy_file import Deploy
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.provision_order import PlacedAttempt
 from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer
 from router.controller.supervisor import Supervisor

@@ -171,9 +171,9 @@ def test_trouble_is_noted_once_and_that_it_is_over(tmp_path: Path, monkeypatch: 
             time.sleep(0.01)
         machine.event("e-1")
         assert ears.next().id == "e-1"
-        assert ears.notes[0].startswith("the metadata service: MetadataError: /metadata/")
+        assert ears.notes[0].startswith("the metadata service: NoticeSourceError: /metadata/")
         assert ears.notes[1] == "the metadata service answers"
-        assert len([note for note in ears.notes if "Trouble" in note]) == 1
+        assert len([note for note in ears.notes if "NoticeSourceError" in note]) == 1
 
 
 def test_a_watch_that_breaks_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_the_tools_of_a_machine_with_gpus_are_looked_at(tmp_path: Path, coordina
     ears = Ears(_config(tmp_path, coordinator.url), f"{tmp_path}:{os.environ['PATH']}")
     ears.notices.start()
     limit = time.monotonic() + 10
-    while not any("nvidia-smi: Trouble: nvidia-smi: exit code 9" in note for note in ears.notes):
+    while not any("nvidia-smi: NoticeSourceError: nvidia-smi: exit code 9" in note for note in ears.notes):
         assert time.monotonic() < limit
         time.sleep(0.02)
     assert ears.notices.heard == ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.agent import imds_aws, imds_azure, imds_files, imds_gcp
-from router.agent.imds import MetadataClient, MetadataError, parse_timestamp
+from router.agent.imds import MetadataClient, NoticeSourceError, parse_timestamp
 from router.agent.notice import MachineNotice, NoticeWatch
 from tests.support.busy import in_time
 from tests.support.metadata_service import REBALANCE, SPOT, Machine, MetadataService
@@ -128,7 +128,7 @@ def test_ec2_an_answer_that_is_none_is_trouble(
 ) -> None:
     _looked(instance)
     machine.faults = [(status, headers)]
-    with pytest.raises(MetadataError, match=r"spot/instance-action: (HTTP|not JSON)"):
+    with pytest.raises(NoticeSourceError, match=r"spot/instance-action: (HTTP|not JSON)"):
         _looked(instance)
     assert _looked(instance) == []
 
@@ -136,13 +136,13 @@ def test_ec2_an_answer_that_is_none_is_trouble(
 @pytest.mark.parametrize("text", ["[]", "{", "{}", '{"time": "2026-11-21T18:00:00Z"}', '{"action": 5}'])
 def test_ec2_nonsense_is_trouble(instance: NoticeWatch, machine: Machine, text: str) -> None:
     machine.put(SPOT, text)
-    with pytest.raises(MetadataError):
+    with pytest.raises(NoticeSourceError):
         _looked(instance)
 
 
 def test_ec2_without_a_token_there_is_no_question(instance: NoticeWatch, machine: Machine) -> None:
     machine.faults = [(403, {})]
-    with pytest.raises(MetadataError, match="api/token: HTTP 403"):
+    with pytest.raises(NoticeSourceError, match="api/token: HTTP 403"):
         _looked(instance)
     assert machine.asked[SPOT_CALL] == 0
 
@@ -151,16 +151,16 @@ def test_ec2_an_interruption_is_told_though_the_rest_does_not_answer(instance: N
     machine.interrupt()
     machine.put(REBALANCE, "{")
     found: list[MachineNotice] = []
-    with pytest.raises(MetadataError):
+    with pytest.raises(NoticeSourceError):
         instance.look(found.append)
     assert [notice.kind for notice in found] == ["interruption"]
 
 
 def test_a_service_that_is_slow_or_away_is_trouble_in_time(service: MetadataService, machine: Machine) -> None:
     machine.silent_seconds = 0.5
-    with pytest.raises(MetadataError, match=r"^/x: "):
+    with pytest.raises(NoticeSourceError, match=r"^/x: "):
         MetadataClient(service.url, seconds=0.05).ask("/x?secret=1", {})
-    with pytest.raises(MetadataError, match="Refused"):
+    with pytest.raises(NoticeSourceError, match="Refused"):
         MetadataClient("http://127.0.0.1:1", seconds=1.0).ask("/x", {})
 
 
@@ -220,11 +220,11 @@ def test_compute_engine_maintenance_comes_goes_and_comes(maintenance: NoticeWatc
 def test_compute_engine_an_answer_of_somebody_else_is_trouble(preempted: NoticeWatch, machine: Machine) -> None:
     machine.flavored = False
     machine.preempt()
-    with pytest.raises(MetadataError, match="not of the metadata server"):
+    with pytest.raises(NoticeSourceError, match="not of the metadata server"):
         _looked(preempted)
     machine.flavored = True
     machine.faults = [(503, {})]
-    with pytest.raises(MetadataError, match="HTTP 503"):
+    with pytest.raises(NoticeSourceError, match="HTTP 503"):
         _looked(preempted)
     assert len(_looked(preempted)) == 1
 
@@ -234,7 +234,7 @@ def test_compute_engine_after_trouble_it_does_not_wait_for_what_was_missed(
 ) -> None:
     assert _looked(preempted) == []
     machine.faults = [(503, {})]
-    with pytest.raises(MetadataError):
+    with pytest.raises(NoticeSourceError):
         _looked(preempted)
     machine.preempt()
     assert [notice.kind for notice in _looked(preempted)] == ["interruption"]
@@ -300,7 +300,7 @@ def test_azure_the_first_question_may_take_long(
     monkeypatch.setattr(events._service, "_seconds", 0.2)
     _looked(events)
     machine.silent_seconds = 0.5
-    with pytest.raises(MetadataError):
+    with pytest.raises(NoticeSourceError):
         _looked(events)
     (fresh,) = imds_azure.watches("azure", events._service._url.geturl(), None, NOWHERE)
     machine.event()
@@ -314,7 +314,7 @@ def test_azure_is_acknowledged_only_when_told(events: imds_azure.ScheduledEvents
     events.acknowledge("e-1")
     assert machine.acknowledged == ["e-1"]
     machine.faults = [(400, {})]
-    with pytest.raises(MetadataError, match="HTTP 400"):
+    with pytest.raises(NoticeSourceError, match="HTTP 400"):
         events.acknowledge("e-1")
 
 
@@ -326,7 +326,7 @@ def test_azure_nonsense_is_trouble(
     monkeypatch.setattr(
         machine, "answer", lambda m, p, *rest: (200, {}, text) if p.endswith("events") else plain(m, p, *rest)
     )
-    with pytest.raises(MetadataError, match="not an object"):
+    with pytest.raises(NoticeSourceError, match="not an object"):
         _looked(events)
 
 
@@ -366,7 +366,7 @@ def test_half_a_file_is_read_again(tmp_path: Path) -> None:
     (watch,) = imds_files.watches("files", None, None, tmp_path)
     for wrong in ('{"kind": "interr', '{"kind": "lunch"}', "[]"):
         (tmp_path / "notice.json").write_text(wrong)
-        with pytest.raises(MetadataError):
+        with pytest.raises(NoticeSourceError):
             _looked(watch)
     (tmp_path / "notice.json").write_text('{"kind": "interruption"}')
     assert len(_looked(watch)) == 1

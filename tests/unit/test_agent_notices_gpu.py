@@ -10,7 +10,7 @@ import pytest
 
 from router.agent import gpu_health
 from router.agent.gpu_health import KernelLogWatch, NvidiaSmiWatch, find_xids, parse_gpus, run_tool, watches
-from router.agent.imds import MetadataError
+from router.agent.imds import NoticeSourceError
 from router.agent.notice import MachineNotice
 from tests.support.gpu_readings import A100, ADA, K80, KERNEL_LOG, LOST, T4
 
@@ -93,11 +93,11 @@ def test_what_the_driver_itself_calls_broken() -> None:
 def test_a_tool_that_fails_after_it_worked_is_a_notice() -> None:
     readings = NvidiaSmiWatch("nvidia-smi", _says((15, LOST), (0, T4), (15, LOST)))
     found: list[MachineNotice] = []
-    with pytest.raises(MetadataError, match="GPU is lost"):
+    with pytest.raises(NoticeSourceError, match="GPU is lost"):
         readings.look(found.append)
     assert found == []
     _looked(readings)
-    with pytest.raises(MetadataError):
+    with pytest.raises(NoticeSourceError):
         readings.look(found.append)
     assert [(notice.id, notice.kind) for notice in found] == [("gpu-unreadable", "health")]
     assert "GPU is lost" in found[0].what
@@ -105,7 +105,7 @@ def test_a_tool_that_fails_after_it_worked_is_a_notice() -> None:
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "<nvidia_smi_log>", "<a/>" * 2])
 def test_what_is_no_output_is_trouble(text: str) -> None:
-    with pytest.raises(MetadataError, match="not XML"):
+    with pytest.raises(NoticeSourceError, match="not XML"):
         parse_gpus(text)
 
 
@@ -124,13 +124,13 @@ def test_xids_of_the_hardware_each_once_and_none_of_programs() -> None:
 
 def test_a_kernel_log_that_may_not_be_read_is_trouble() -> None:
     log = KernelLogWatch("dmesg", _says((1, "dmesg: read kernel buffer failed: Operation not permitted\n")))
-    with pytest.raises(MetadataError, match="not permitted"):
+    with pytest.raises(NoticeSourceError, match="not permitted"):
         _looked(log)
 
 
 def test_tools_are_run_and_not_waited_for_without_end(tmp_path: Path) -> None:
     assert run_tool(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"], 10) == (3, "a\nb\n")
-    with pytest.raises(MetadataError, match=r"no answer within 0\.2 s"):
+    with pytest.raises(NoticeSourceError, match=r"no answer within 0\.2 s"):
         run_tool(["/bin/sleep", "60"], 0.2)
 
 

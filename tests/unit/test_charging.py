@@ -13,9 +13,9 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import Market
-from router.config.showback_file import UNKNOWN, Showback
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
+from router.showback.accounts import UNKNOWN, Showback
 from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, category_of, charges_of_entries
 from tests.support.metered_month import ACCOUNTS, NOVEMBER, OCTOBER, START, month
 from tests.support.state_values import HOUR, entry

@@ -21,7 +21,6 @@ from pricing.places import RegionId
 from router.agent import states
 from router.checkpoints.errors import StorageError
 from router.checkpoints.object_store import CheckpointStore, FolderStore
-from router.config.deploy_file import Deploy
 from router.controller.attempt_history import AttemptHistory, history_of
 from router.controller.checkpoint_transfer import (
     CheckpointTransfer,
@@ -31,6 +30,7 @@ from router.controller.checkpoint_transfer import (
     with_resume_point,
 )
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.handover import hand_over
 from router.controller.workspaces import ResumePoint
 from router.coordinator.succession import blocking_attempt

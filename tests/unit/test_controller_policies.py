@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pricing.places import Market
-from router.config.deploy_file import Deploy
 from router.controller.attempt_history import history_of
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.job_history import policy_history_of
 from router.controller.policy_runner import Adviser
 from router.controller.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner

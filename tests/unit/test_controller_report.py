@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.config.deploy_file import Patience
 from router.controller.context import ControllerContext
+from router.controller.deployment import Patience
 from router.controller.report import build_status_report
 from router.controller.workspaces import job_json
 from router.spot.live.selection import default_run_policy

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.config.deploy_file import Deploy
 from router.controller.attempt_history import history_of
+from router.controller.deployment import Deploy
 from router.coordinator.bounds import MAX_SPEEDUP, MIN_ELAPSED_SECONDS, ReportBounds
 from router.coordinator.counters import StateCounters
 from router.coordinator.saves import save_answers

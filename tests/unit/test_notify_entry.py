@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.config.deploy_file import CloudDeploy, Deploy, load_deploy
-from router.config.notify_entry import EventKind, NotifyEntry, resolve_reference
+from router.config.deploy_file import load_deploy
+from router.controller.deployment import CloudDeploy, Deploy
+from router.controller.notify_settings import EventKind, NotifyEntry, resolve_reference
 
 CANARY = "canary-51c0aa"
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.app.accept_quote import with_quoted_policy
-from router.config.deploy_file import Deploy
 from router.controller.accept import AcceptedOrders, record_acceptance, requests_of
 from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
 from router.controller.guardrails import RefusalReason
 from router.controller.orders import orders_of
 from router.controller.run_policies import AssignedPolicy, RecordedPolicies, assign_policy, policy_refusals

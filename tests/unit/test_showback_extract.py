@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.app.showback import add_archive
-from router.config.duckdb_session import connect
+from router.files.duckdb_session import connect
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback import rollups

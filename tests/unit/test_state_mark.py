@@ -11,9 +11,9 @@ import pytest
 
 from router.app.settings import AppSettings
 from router.app.state_identity import check_not_lost, identity_of, open_state, restore_state
-from router.config.clouds_file import Clouds, LoadedClouds
-from router.config.deploy_file import Deploy
+from router.controller.deployment import Deploy
 from router.controller.run_folders import files_to_back_up, restore_files, run_directories
+from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_file import DamagedError
 from router.state.state_backup import StoredFile, read_stored_files

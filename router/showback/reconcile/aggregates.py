@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from router.config import duckdb_session
+from router.files import duckdb_session
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:

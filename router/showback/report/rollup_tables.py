@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from router.config.duckdb_session import parquet_relation, rows_of
+from router.files.duckdb_session import parquet_relation, rows_of
 from router.ledger.month import Month
 from router.showback import rollups
 from router.showback.extract_parts import ExtractManifest

@@ -1,0 +1,1 @@
+"""Access to files that several rooms share: DuckDB over Parquet."""
