@@ -9,8 +9,6 @@ import csv
 import gc
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricing import table_rows
+from pricing.atomic_file import open_atomic
 from pricing.book import PriceBook
 from pricing.egress import Tariff
 from pricing.machines import Accelerator, Machine
@@ -198,18 +197,10 @@ def _write_parquet(book: PriceBook, path: Path) -> None:
         },
     }
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    except OSError as error:
-        raise InvalidInputError.single(f"cannot be written: {error.strerror}", where=str(path)) from None
-    try:
-        with os.fdopen(handle, "wb") as stream:
+        with open_atomic(path, mode=0o600) as stream:
             frame.to_parquet(stream, engine="pyarrow", index=False, schema=_arrow_schema())
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)  # Atomic, because both are in the same folder.
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise InvalidInputError.single(f"cannot be written: {error.strerror}", where=str(path)) from None
 
 
 def file_hash(path: Path) -> str:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from router.app.bill_views import closings, seals, view_of, view_to_seal
 from router.app.budgets import budget_figures
-from router.app.reconcile import open_matched_books
-from router.app.showback import rollup_matched
+from router.app.reconcile import open_matched_books, rollup_matched
 from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore

@@ -30,7 +30,7 @@ class BooksExportRequest:
 
 
 def export_books(store: StateStore, wanted: BooksExportRequest, extracts: Path, bills: Path) -> ExportResult:
-    """Write what :func:`router.app.showback.open_month_books` counts: closed months as they were closed.
+    """Write what :func:`router.app.month_books.open_month_books` counts: closed months as they were closed.
 
     Raises StateError, InvalidInputError (a bill's file is gone), OSError.
     """

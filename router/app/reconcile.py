@@ -19,7 +19,7 @@ from router.showback.ledger_extract import LedgerExtract
 from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
 from router.showback.reconcile.matching import reconcile
 from router.showback.reconcile.outcome import MatchOutcome, read_outcome
-from router.showback.report.rollup_tables import report_months
+from router.showback.report.rollup_tables import RollupTables, report_months, rollups_of_facts
 
 if TYPE_CHECKING:
     import duckdb
@@ -127,3 +127,9 @@ def _insert_bill(
             )
             row += batch.num_rows
     connection.unregister("some_rows")
+
+
+def rollup_matched(connection: duckdb.DuckDBPyConnection, months: Sequence[Month], now: datetime) -> RollupTables:
+    """Return the cubes of matched facts (:func:`router.app.reconcile.open_matched_books`)."""
+    connection.execute("CREATE TEMP VIEW counted AS FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned'")
+    return rollups_of_facts(connection, "counted", months, now)

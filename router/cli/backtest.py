@@ -126,11 +126,11 @@ def backtest(
     from router.backtest.timeline import follow_window, pick_widest_window
     from router.backtest.windows import CheckpointMove, WindowLayout
     from router.cli import backtest_options as options
+    from router.cli.output_files import check_output_folders, require_matplotlib, write_output_file
     from router.config.trace_sets import read_trace_sets
     from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
-    from router.render import backtest_page, backtest_plot, backtest_text
-    from router.render.web_page import check_output_folders
+    from router.render import backtest_page, backtest_text
 
     if list_policies:
         console.out(backtest_text.policies())
@@ -140,7 +140,7 @@ def backtest(
             "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
         )
     if html is not None:
-        backtest_plot.require_matplotlib()
+        require_matplotlib("--html")
     check_output_folders(csv, html)
     windows = WindowLayout(blocks, options.parse_seconds("--every", every))
     names = options.parse_policies(
@@ -194,6 +194,6 @@ def backtest(
         with console.progress("drawing"):
             example = pick_widest_window(pooled)
             runs = follow_window(example, windows, names, paid=probes)
-        backtest_page.write(html, scored, windows, example, runs)
+        write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
     texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
     console.out(texts[output](scored, windows))

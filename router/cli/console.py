@@ -10,6 +10,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TextIO
 
+from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
@@ -67,17 +68,10 @@ def write(text: str, file: Path | None) -> None:
     if file is None:
         out(text)
         return
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text if text.endswith("\n") else f"{text}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
+        write_atomic(file, text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def style_text(text: str, style: str, stream: TextIO | None = None) -> str:

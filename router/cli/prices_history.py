@@ -170,10 +170,20 @@ def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> 
 
 def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
     """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
+    from router.cli.output_files import require_matplotlib, write_output_file
     from router.render import history_plot
 
     history_plot.check(file)
-    return lambda folder, shown: history_plot.draw(file, folder, shown)
+    require_matplotlib("--plot")
+
+    def draw(folder: Path, shown: history_text.HistoryView) -> None:
+        content, note = history_plot.draw(file, folder, shown)
+        if note:
+            console.note(note)
+        if content is not None:
+            write_output_file(file, content)
+
+    return draw
 
 
 def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:

@@ -88,9 +88,9 @@ def quote(
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
+    from router.cli.output_files import check_output_folders
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
-    from router.render.web_page import check_output_folders
 
     options = QuoteOptions(
         by=_parse_deadline(by),
@@ -147,15 +147,15 @@ def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
+    from router.cli.output_files import write_output_file
     from router.quotes.quote import Quote
     from router.render.quote_page import page
-    from router.render.web_page import write_page_file
 
     quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    write_page_file(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
+    write_output_file(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
 
 
 def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:

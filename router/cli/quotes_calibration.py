@@ -42,12 +42,12 @@ def calibration(
     were given up count as late.
     """
     from router.app.quote_outcomes import quote_ending
+    from router.cli.output_files import check_output_folders, write_output_file
     from router.config.quote_files import stored_quotes
     from router.prices.data_folders import quotes_folder
     from router.quotes.outcomes import assess_quotes
     from router.render.calibration_page import calibration_page
     from router.render.calibration_text import as_csv
-    from router.render.web_page import check_output_folders, write_page_file
 
     check_output_folders(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
@@ -55,7 +55,7 @@ def calibration(
         pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
     outcomes = assess_quotes([(quote, how) for quote, how in pairs if how is not None])
     if html is not None:
-        write_page_file(
+        write_output_file(
             html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
         )
     if output is CalibrationFormat.JSON:

@@ -36,8 +36,8 @@ def fit(
     use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
     """
     from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
+    from router.cli.output_files import write_output_file
     from router.prices.data_folders import hazard_fit_file, history_folder
-    from router.render.web_page import write_page_file
     from router.spot.availability.fit import FRESH_FOR, fit_to_json
 
     moment = parse_now(now)
@@ -55,7 +55,7 @@ def fit(
     text = fit_to_json(model)
     file = hazard_fit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_page_file(file, text.encode())
+    write_output_file(file, text.encode())
     if output is FitFormat.JSON:
         console.out(text)
         return ExitCode.OK

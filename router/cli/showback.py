@@ -108,7 +108,7 @@ def showback(
     xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
     1 the state cannot be read; 2 invalid input.
     """
-    from router.render.web_page import check_output_folders
+    from router.cli.output_files import check_output_folders
 
     moment = parse_now(now)
     query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
@@ -232,11 +232,11 @@ def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tupl
 
 
 def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.render.web_page import write_page_file
+    from router.cli.output_files import write_output_file
     from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:
-        write_page_file(
+        write_output_file(
             out,
             export_tables.report_to_workbook(report, now)
             if output is ShowbackFormat.XLSX

@@ -6,10 +6,10 @@ A file appears whole or not at all, so that any number of commands may write at 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError
 from router.config.plan_files import read_text
 from router.quotes.quote import Quote
@@ -91,12 +91,4 @@ def read_acceptance(folder: Path, name: str) -> QuoteAcceptance | None:
 
 def _put(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    write_atomic(path, text)

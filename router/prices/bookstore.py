@@ -7,8 +7,6 @@ old book or the new one. Books are never changed once written.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pricing.atomic_file import write_atomic
 from pricing.book import PriceBook
 from pricing.book_file import file_hash, read_trusted_book, write_book
 from pricing.problems import InvalidInputError
@@ -156,16 +155,7 @@ def _description(path: Path) -> StoredBook | None:
 
 
 def _replace(path: Path, stored: StoredBook) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(stored), stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomic(path, json.dumps(asdict(stored), indent=1), mode=0o600)
 
 
 def _damaged(path: Path, what: str) -> InvalidInputError:

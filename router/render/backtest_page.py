@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from router.backtest.timeline import PolicyTimeline, ShownWindow
 from router.backtest.windows import WindowLayout
 from router.render import backtest_plot
 from router.render.backtest_text import ScoredCells, cells_of, title
-from router.render.web_page import html_document, write_page_file
+from router.render.web_page import html_document
 from router.spot.simulator.inputs import HOUR_S
 
 _STYLE = """
@@ -27,13 +26,6 @@ p.small { color: #555; font-size: 0.92em }
 """
 _HEADER = ("policy", "mean USD", "of on-demand", "over optimum", "less", "difference, 90 %", "effective n", "missed")
 _LEFT = {"less", "difference, 90 %"}
-
-
-def write(
-    file: Path, scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs: Sequence[PolicyTimeline]
-) -> None:
-    """Write the page to a file atomically. Raises CommandError if it cannot be written."""
-    write_page_file(file, page(scored, windows, example, runs).encode())
 
 
 def page(scored: ScoredCells, windows: WindowLayout, example: ShownWindow, runs: Sequence[PolicyTimeline]) -> str:

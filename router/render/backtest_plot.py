@@ -11,7 +11,6 @@ import numpy as np
 
 from router.backtest.scores import PooledWindows
 from router.backtest.timeline import PolicyTimeline, ShownWindow
-from router.cli import console
 from router.render.backtest_text import ScoredCells
 from router.render.history_plot import DASHES
 from router.render.svg import COLOURS
@@ -35,15 +34,6 @@ _STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a name may hold dollar signs
 }
 Facet = Sequence[tuple[float, PooledWindows]]  # along the axis
-
-
-def require_matplotlib() -> None:
-    """Raise CommandError, which says what to install, if matplotlib is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        remedy = "pip install 'stepfare[plot]'"
-        raise console.CommandError("--html needs matplotlib, which is not installed", remedy=remedy) from None
 
 
 def deadline_charts(scored: ScoredCells) -> str:
@@ -72,8 +62,6 @@ def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) ->
 
     drawn = {name: points for name, points in facets.items() if len({at for at, _ in points}) > 1}
     shown = dict(list(drawn.items())[:_MOST_FACETS])
-    if len(shown) < len(drawn):
-        console.note(f"the page shows {len(shown)} of {len(drawn)} charts of cost against {along}")
     if not shown:
         return ""
     across = min(2, len(shown))
@@ -90,7 +78,10 @@ def _lines(facets: Mapping[str, Facet], along: str, up: str, *, shares: bool) ->
             ax.set_ylabel(up)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(6, len(labels)), frameon=False)
-        return _svg(figure)
+        chart = _svg(figure)
+    if len(shown) < len(drawn):
+        chart += f'<p class="small">{len(shown)} of {len(drawn)} charts of cost against {along} are shown.</p>'
+    return chart
 
 
 def _facet(ax: Axes, points: Facet, *, shares: bool) -> None:

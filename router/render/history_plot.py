@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from pricing.money import UsdPerHour
 from pricing.problems import InvalidInputError
-from router.cli import console
 from router.prices.history import Selection
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats, read_buckets, read_price_steps
 from router.render.history_page import page
 from router.render.history_text import HistoryView, format_place
 from router.render.svg import COLOURS
-from router.render.web_page import write_page_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,36 +37,31 @@ _STYLE: dict[Any, Any] = {
 
 
 def check(file: Path) -> None:
-    """Raise InvalidInputError for an unknown suffix, and CommandError if matplotlib is missing."""
+    """Raise InvalidInputError for a suffix that is neither .png nor .html."""
     if file.suffix.lower() not in {".png", ".html"}:
         raise InvalidInputError.single(
             f"{file.name} is neither .png nor .html", field="--plot", remedy="name a .png or an .html file"
         )
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        remedy = "pip install 'stepfare[plot]'"
-        raise console.CommandError("--plot needs matplotlib, which is not installed", remedy=remedy) from None
 
 
-def draw(file: Path, folder: Path, shown: HistoryView) -> None:
-    """Plot the first series of ``shown`` into the file, which is written atomically."""
+def draw(file: Path, folder: Path, shown: HistoryView) -> tuple[bytes | None, str]:
+    """Plot the first series of ``shown``.
+
+    Returns the content of the file, None where there is nothing to draw, and a note for the user, "" for none.
+    """
     drawable = [s for s in shown.series if s.last is not None or s.observations]
     if not drawable:
-        console.note(f"{file.name} is not written: these series have neither a price nor stock")
-        return
+        return None, f"{file.name} is not written: these series have neither a price nor stock"
     series = tuple(drawable[:MOST_SERIES])
-    if len(series) < len(shown.series):
-        console.note(f"{file.name} shows {len(series)} of {len(shown.series)} series")
+    note = f"{file.name} shows {len(series)} of {len(shown.series)} series" if len(series) < len(shown.series) else ""
     shown = replace(shown, series=series)
     figure = make_figure(folder, shown)
     stream = io.BytesIO()
     if file.suffix.lower() == ".png":
         _save(figure, stream, "png", {"Software": None})
-        write_page_file(file, stream.getvalue())
-    else:
-        _save(figure, stream, "svg", {"Creator": None, "Date": None, "Format": None, "Type": None})
-        write_page_file(file, page(shown, stream.getvalue().decode()).encode())
+        return stream.getvalue(), note
+    _save(figure, stream, "svg", {"Creator": None, "Date": None, "Format": None, "Type": None})
+    return page(shown, stream.getvalue().decode()).encode(), note
 
 
 def make_figure(folder: Path, shown: HistoryView) -> Figure:

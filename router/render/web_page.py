@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import html
-import os
-from pathlib import Path
-
-from router.cli import console
 
 # Style that all pages share; each page adds its own.
 _STYLE = """
@@ -31,23 +27,3 @@ def html_document(title: str, style: str, body: str) -> str:
 </body>
 </html>
 """
-
-
-def check_output_folders(*files: Path | None) -> None:
-    """Raise CommandError if the folder of a file does not exist, so that a long command fails at its start."""
-    for file in files:
-        if file is not None and not file.parent.is_dir():
-            raise console.CommandError(f"{file}: cannot be written: there is no folder {file.parent}")
-
-
-def write_page_file(file: Path, content: bytes) -> None:
-    """Write content to a file atomically. Raises CommandError if it cannot be written."""
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
-    except OSError as error:
-        raise console.CommandError(f"{file}: cannot be written: {error.strerror or error}") from None

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from router.cli.output_files import write_output_file
 from router.quotes.forward_chaining import (
     DRAWS,
     EACH,
@@ -33,7 +34,6 @@ from router.quotes.forward_chaining import (
 )
 from router.render.calibration_page import calibration_page
 from router.render.calibration_text import as_csv, as_table
-from router.render.web_page import write_page_file
 from router.spot.availability.calibration import CalibrationReport, PitIntervals, assess_calibration
 from router.spot.availability.drift import learn_drift
 from router.spot.availability.evaluation_blocks import BLOCKS, EvaluationTraces
@@ -191,9 +191,9 @@ def main() -> None:
     for where, judged in rows.items():
         print(f"\nON {where.upper()}\n{as_table(judged)}")
         file = options.out / f"{where.replace(' ', '-')}.csv"
-        write_page_file(file, as_csv(judged).encode())
+        write_output_file(file, as_csv(judged).encode())
     shown = {where: [row for row in judged if row.name.startswith("all: ")] for where, judged in rows.items()}
-    write_page_file(options.out / "calibration.html", calibration_page(shown, rows).encode())
+    write_output_file(options.out / "calibration.html", calibration_page(shown, rows).encode())
     print("\nIntervals of all sets together take what is of one block of time as one group: 15 blocks, not more.")
     print(f"\n{time.perf_counter() - began:.0f} s; tables and page are in {options.out}")
 
