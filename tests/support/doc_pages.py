@@ -40,13 +40,14 @@ class Block:
 
 
 def pages() -> list[Path]:
-    """Return README, CONTRIBUTING and all pages below docs, sorted."""
-    return [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    """Return the pages at the root, all below docs and those of the examples."""
+    return [*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
 
 
 def current_pages() -> list[Path]:
-    """Return the pages that are kept true: all but the design notes."""
-    return [page for page in pages() if HISTORY not in page.parents]
+    """Return the pages that are kept true: README, CONTRIBUTING and docs without the design notes."""
+    own = {ROOT / "CONTRIBUTING.md", ROOT / "README.md"}
+    return [page for page in pages() if page in own or (DOCS in page.parents and HISTORY not in page.parents)]
 
 
 def blocks(page: Path, kind: str | None = None) -> list[Block]:
