@@ -96,6 +96,7 @@ def test_the_page_on_commands_has_each_of_them() -> None:
     assert sorted(re.findall(r"`stepfare ([a-z -]+)`", table)) == sorted(COMMANDS)
 
 
+@pytest.mark.slow
 def test_getting_started_runs_as_written(tmp_path: Path) -> None:
     page = DOCS / "getting-started.md"
     for kind in ("job", "limits"):
