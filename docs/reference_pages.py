@@ -196,7 +196,7 @@ egress_month_to_date_gb: {aws: 9900}
 
 - `stepfare quotas -o limits --out limits.yaml` writes the quotas and reservations that your accounts have.
 - `stepfare validate jobs/` checks the limits file beside the jobs too.
-- Monthly budgets that are shared by all users of a state are set with `stepfare budget` ([budgets.md](budgets.md)).
+- Monthly budgets that are shared by all users of a state are set with `stepfare budget set` ([budgets.md](budgets.md)).
 - [examples/nightly/limits.yaml](../examples/nightly/limits.yaml) is a longer example.
 """,
     ),

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import yaml
 from typer.main import get_command
 
 from docs.reference_pages import PAGES
-from router.cli.main import COMMANDS, app
+from router.cli.main import app
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import load_deploy
 from tests.bench.code_figures import RETIRED
@@ -63,11 +64,28 @@ def test_the_index_leads_to_every_page() -> None:
     assert [_name(page) for page in current_pages() if page not in first | second | {DOCS / "index.md"}] == []
 
 
+def _is_group(command: Any) -> bool:
+    return hasattr(command, "list_commands")
+
+
 def _command(words: list[str]) -> tuple[Any, list[str]]:
     """Return the command that the words begin with, as the program finds it, and the words that are left."""
-    with ROOT_COMMAND.make_context("stepfare", [], resilient_parsing=True) as context:
-        _, command, rest = ROOT_COMMAND.resolve_command(context, words)
+    command, rest = ROOT_COMMAND, words
+    while _is_group(command) and rest:
+        with command.make_context("stepfare", [], resilient_parsing=True) as context:
+            _, command, rest = command.resolve_command(context, rest)
     return command, rest
+
+
+def _all_commands(group: Any = ROOT_COMMAND, prefix: str = "") -> Iterator[str]:
+    """Yield the words of every command, those of nested groups and of `plan show` among them."""
+    for name in group.list_commands(None):
+        command = group.get_command(None, name)
+        if _is_group(command):
+            yield from _all_commands(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+            yield from (f"{prefix}{name} {child}" for child in getattr(command, "children", ()))
 
 
 @pytest.mark.parametrize("page", current_pages(), ids=_name)
@@ -81,19 +99,14 @@ def test_commands_in_code_blocks_parse(page: Path) -> None:
 @pytest.mark.parametrize("page", current_pages(), ids=_name)
 def test_commands_in_the_text_exist_with_their_options(page: Path) -> None:
     for shown in _INLINE.findall(prose(page)):
-        words = shown.split()
-        group = [name for name in COMMANDS if name.split()[0] == words[0]]
-        assert group, shown
-        if words[0] not in COMMANDS and len(words) == 1:
-            continue
-        command, rest = _command(words)
+        command, rest = _command(shown.split())
         options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
         assert {word.split("=")[0] for word in rest if re.match(r"--?[a-z]", word)} <= options, shown
 
 
 def test_the_page_on_commands_has_each_of_them() -> None:
     table = (DOCS / "commands.md").read_text(encoding="utf-8").partition("## Which command")[2].partition("## Exit")[0]
-    assert sorted(re.findall(r"`stepfare ([a-z -]+)`", table)) == sorted(COMMANDS)
+    assert sorted(re.findall(r"`stepfare ([a-z -]+)`", table)) == sorted(set(_all_commands()))
 
 
 @pytest.mark.slow
