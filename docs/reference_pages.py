@@ -170,8 +170,8 @@ run:
         "The limits file",
         """
 A limits file says what all jobs of a plan share: quotas, reservations, discounts, team budgets, and which clouds may be
-used. Everything in it is optional. `stepfare plan`, `quote` and `apply` read the file that `--limits` names; a file called
-`limits.yaml` may lie in the folder of the jobs, but is used only when it is named.
+used. Everything in it is optional. `stepfare plan`, `quote` and `apply` read the file that `--limits` names. A file
+called `limits.yaml` may be in the folder of the jobs, but is used only when it is named.
 
 ```yaml limits
 # yaml-language-server: $schema=docs/schema/limits.json
