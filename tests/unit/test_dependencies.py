@@ -46,7 +46,7 @@ NAMESPACES = {
 
 def requirements() -> list[str]:
     extras = PROJECT["optional-dependencies"]
-    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev") for text in texts]
+    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev", "docs") for text in texts]
     return sorted({Requirement(text).name.lower() for text in (*PROJECT["dependencies"], *chosen)})
 
 
