@@ -20,7 +20,7 @@ _STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"
 
 
 class ExitCode(IntEnum):
-    """Exit code of the process; documented in README.md."""
+    """Exit code of the process; documented in docs/commands.md."""
 
     OK = 0
     FAILURE = 1

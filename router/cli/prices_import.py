@@ -38,7 +38,7 @@ def import_file(
     """Import the offers of a file into the price book, which becomes `--book latest`; `prices use` reverts it.
 
     The format is recognised by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, the output of `stepfare offers
-    -o csv`, or your own table with the columns shown in README.md. A file with an error is rejected as a whole.
+    -o csv`, or your own table with the columns of docs/prices.md. A file with an error is rejected as a whole.
 
     \b
     stepfare prices import aws/vms.csv --as-of 2026-11-18
