@@ -32,7 +32,7 @@ def test_the_picture_is_up_to_date() -> None:
 def test_every_room_has_a_place_and_every_arrow_points_down(room_graph: ModuleType) -> None:
     rows, edges = room_graph.layers(), room_graph.imports()
     level = {room: number for number, row in enumerate(rows) for room in row}
-    assert {room for room in edges} | {target for targets in edges.values() for target in targets} <= set(level)
+    assert set(edges) | {target for targets in edges.values() for target in targets} <= set(level)
     assert [(a, b) for a, targets in edges.items() for b in targets if level[a] >= level[b]] == []
 
 
