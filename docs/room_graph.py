@@ -41,7 +41,7 @@ PURPOSE: Final = {
     "agent": "runs on each machine",
     "checkpoints": "durable copies",
     "demo": "training to try out",
-    "files": "atomic files, Parquet",
+    "files": "DuckDB over Parquet",
     "providers": "cloud adapters",
     "terraform": "runs Terraform",
     "pricing": "money, places, offers",

@@ -121,7 +121,7 @@ def apply(
         lock = lock_provisioning(site, wait)
         work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
         accepted, prices, refused = work.evaluate(guard)
-        if not accepted.errands:
+        if not accepted.requests:
             console.out("the plan orders nothing")
             return ExitCode.OK
         console.note(plan_table(site, accepted, prices, refused))
@@ -202,7 +202,7 @@ class _Work:
         open_orders = [
             o for o in self._orders if (s := existing_result(site, self._digest, o)) is None or s.attempt is None
         ]
-        for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
+        for job in {e.order.job: e.job for e in accepted.requests if e.order in open_orders}.values():
             # A secret that cannot be resolved must fail before anything is provisioned.
             resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
         prices = current_prices(open_orders, self._book, self._limits)
@@ -210,7 +210,7 @@ class _Work:
             return accepted, prices, ()
         accepted_before = site.store.plan(self._digest) is not None
         now = site.clock()
-        at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.errands if e.order in open_orders)
+        at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.requests if e.order in open_orders)
         refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
         # A plan accepted while it was fresh may be applied later; prices are checked each time.
         refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
@@ -252,12 +252,12 @@ class _Work:
         def accept() -> None:
             if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
-            specs = {request.digest: job_json(request.job) for request in accepted.errands}
+            specs = {request.digest: job_json(request.job) for request in accepted.requests}
             record_acceptance(
                 self._site, accepted, plan_to_json(self._plan), acting_user(), guard.approved_by, specs, self._limits
             )
 
-        applying = PlanExecution(self._site, accepted.errands)
+        applying = PlanExecution(self._site, accepted.requests)
         with interrupt_on_sigterm():
             outcomes = applying.now(lock, accept, _report_stopping)
             if follow:
@@ -284,7 +284,7 @@ class _Work:
 
         if self._opened.deploy.coordinator.url is not None:
             return
-        clouds = sorted({c.cloud for e in accepted.errands for c in e.choices if not is_local(c.cloud)})
+        clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not is_local(c.cloud)})
         if clouds:
             raise InvalidInputError.single(
                 f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
@@ -313,7 +313,7 @@ def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    gangs = f"{len(accepted.errands)} gang{'s' if len(accepted.errands) != 1 else ''}"
+    gangs = f"{len(accepted.requests)} gang{'s' if len(accepted.requests) != 1 else ''}"
     question = (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )

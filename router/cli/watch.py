@@ -95,7 +95,7 @@ def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -
     failure = ""
     while not site.stop.wait(_SECONDS):
         try:
-            watcher.look()
+            watcher.reconcile()
             failure = ""
         except (StateError, InvalidInputError) as error:
             if str(error) != failure:

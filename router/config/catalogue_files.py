@@ -148,7 +148,7 @@ def _fetch_results(
             markets=entry.markets if entry is not None and form == GPUHUNT else _BOTH,
         )
         results[cloud] = build_fetch_result(reading, book, terms)
-    if not any(harvest.offers for harvest in results.values()):
+    if not any(result.offers for result in results.values()):
         why = "; ".join(sorted({d.why for h in results.values() for d in h.dropped})[:3])
         raise InvalidInputError.single("holds no offer of a machine with accelerators", where=str(path), remedy=why)
     return results

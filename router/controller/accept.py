@@ -38,7 +38,7 @@ class AcceptedOrders:
     asked for.
     """
 
-    errands: tuple[ProvisionRequest, ...]
+    requests: tuple[ProvisionRequest, ...]
     expected_usd: Usd
     at_risk_usd: Usd
     policies: Mapping[str, AssignedPolicy] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class AcceptedOrders:
 
         The values of the secrets are never included.
         """
-        jobs = {errand.job.name: errand.job for errand in self.errands}
+        jobs = {request.job.name: request.job for request in self.requests}
         return tuple(
             (name, job.team, job.run.references)
             for name, job in sorted(jobs.items())
@@ -192,7 +192,7 @@ def record_acceptance(
     force; where none were ever given, a job that has to move stays in the clouds of its placements.
     """
     now = site.clock()
-    requests = accepted.errands
+    requests = accepted.requests
     digest = requests[0].plan
     site.store.put_plan(digest, plan_text, now)
     site.store.put_jobs(specs, now)

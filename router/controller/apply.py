@@ -40,7 +40,7 @@ class PlanExecution:
     """One command's work on one plan."""
 
     site: ControllerContext
-    errands: Sequence[ProvisionRequest]
+    requests: Sequence[ProvisionRequest]
     outcomes: dict[int, ProvisionResult] = field(default_factory=dict)
     _unreleasable: set[str] = field(default_factory=set)
 
@@ -56,7 +56,7 @@ class PlanExecution:
         with lock:
             accept()
             self._release_leftovers()
-            self._provision_due(range(len(self.errands)), interrupted)
+            self._provision_due(range(len(self.requests)), interrupted)
         return tuple(self.outcomes[number] for number in sorted(self.outcomes))
 
     def stay(self, watcher: Supervisor, interrupted: Callable[[], None]) -> tuple[ProvisionResult, ...]:
@@ -70,7 +70,7 @@ class PlanExecution:
             while not self.site.stop.is_set():
                 alive = [a for a in self._alive_attempts() if a.id not in self._unreleasable]
                 waiting = [n for n, outcome in self.outcomes.items() if outcome.result is ProvisionStatus.NOT_DUE]
-                if not watcher.look(besides=self._unreleasable) and not waiting:
+                if not watcher.reconcile(besides=self._unreleasable) and not waiting:
                     break
                 for attempt in alive:
                     if is_half_done(attempt) and not watcher.is_busy(attempt):
@@ -78,7 +78,7 @@ class PlanExecution:
                 due = [
                     n
                     for n in waiting
-                    if existing_result(self.site, self.errands[n].plan, self.errands[n].order) is None
+                    if existing_result(self.site, self.requests[n].plan, self.requests[n].order) is None
                 ]
                 if due and watcher.idle:
                     with apply_lock(self.site, within_s=math.inf):
@@ -100,7 +100,7 @@ class PlanExecution:
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
 
     def _alive_attempts(self) -> list[Attempt]:
-        return list(self.site.store.attempts(plan=self.errands[0].plan, alive=True))
+        return list(self.site.store.attempts(plan=self.requests[0].plan, alive=True))
 
     def _release_half_done(self, attempt: Attempt) -> None:
         """Release an attempt that a crashed process left half done.
@@ -123,8 +123,8 @@ class PlanExecution:
         for attempt in alive:
             if attempt.result and attempt.phase.is_up:
                 self._release_ended(attempt)
-        own_jobs = {(e.plan, e.order.job) for e in self.errands}
-        jobs = {e.order.job for e in self.errands}
+        own_jobs = {(e.plan, e.order.job) for e in self.requests}
+        jobs = {e.order.job for e in self.requests}
         for attempt in alive:
             if is_half_done(attempt) and attempt.job not in jobs and (attempt.plan, attempt.job) not in own_jobs:
                 self.site.tell(attempt.job, f"releasing {attempt.id}, which was interrupted")
@@ -148,7 +148,7 @@ class PlanExecution:
             # Orders of one job run one after the other.
             by_job: dict[str, list[int]] = {}
             for number in numbers:
-                by_job.setdefault(self.errands[number].order.job, []).append(number)
+                by_job.setdefault(self.requests[number].order.job, []).append(number)
             pending: set[Future[None]] = {pool.submit(self._provision_job, group) for group in by_job.values()}
             try:
                 while pending:
@@ -163,7 +163,7 @@ class PlanExecution:
 
     def _provision_job(self, numbers: Sequence[int]) -> None:
         for number in numbers:
-            request = self.errands[number]
+            request = self.requests[number]
             try:
                 self.outcomes[number] = fulfil_order(self.site, request)
             except NotReleasedError as error:

@@ -294,7 +294,10 @@ class Deploy(Spec):
         description="URL of the state database; left out: a file in STEPFARE_HOME.",
         examples=["postgresql://stepfare@db.example.com/stepfare"],
     )
-    engine: Text | None = Field(default=None, description="Path of terraform or tofu; left out: terraform or tofu on the PATH, else the one that came with pip.")
+    engine: Text | None = Field(
+        default=None,
+        description="Path of terraform or tofu; left out: the one on the PATH, else the one installed by pip.",
+    )
     backend: BackendEntry = BackendEntry()
     coordinator: CoordinatorEntry = CoordinatorEntry()
     heed_hints: Flag = Field(

@@ -88,7 +88,7 @@ class Supervisor:
         """Return whether nothing is being provisioned or released."""
         return self._work.idle
 
-    def look(self, besides: Collection[str] = ()) -> bool:
+    def reconcile(self, besides: Collection[str] = ()) -> bool:
         """Make one pass, and return whether anything is left to look after.
 
         The attempts ``besides`` are ignored. StateError.

@@ -24,7 +24,7 @@ def plan_table(
 ) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
-    for request in accepted.errands:
+    for request in accepted.requests:
         choice = request.choices[0]
         existing = existing_result(site, request.plan, request.order)
         rows.append(
@@ -44,7 +44,7 @@ def plan_table(
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
-        f"{len(accepted.errands)} gangs, expected {format_usd(accepted.expected_usd)}, "
+        f"{len(accepted.requests)} gangs, expected {format_usd(accepted.expected_usd)}, "
         f"at risk up to {format_usd(accepted.at_risk_usd)} (next places included)"
     )
     lines += [wrap_text(policy_line) for policy_line in _policies(accepted, site.deploy)]

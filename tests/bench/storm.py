@@ -127,7 +127,7 @@ def idle(watcher: Supervisor) -> Iterator[str]:
     for _ in range(IDLE_PASSES):
         time.sleep(PASS_S)
         began = (time.perf_counter(), time.thread_time())
-        watcher.look()
+        watcher.reconcile()
         took.append((time.perf_counter() - began[0], time.thread_time() - began[1]))
     wall, own = ([pair[i] * 1000 for pair in took[1:]] for i in (0, 1))
     yield (
@@ -143,7 +143,7 @@ def weather(watcher: Supervisor, replanner: Timed, gangs: int) -> list[tuple[flo
     while replanner.placed_count < gangs:
         assert time.monotonic() < ends, f"{replanner.placed_count} of {gangs} placed after {GIVE_UP_S:.0f} s"
         began = time.monotonic()
-        watcher.look()
+        watcher.reconcile()
         passes.append((began, time.monotonic() - began))
         time.sleep(PASS_S)
     return passes
@@ -220,7 +220,7 @@ class Timed(Replanner):
         return done
 
 
-def pretended(site: ControllerContext, errand: object, placed: PlacedAttempt, when_whole: object) -> ProvisionResult:
+def pretended(site: ControllerContext, request: object, placed: PlacedAttempt, when_whole: object) -> ProvisionResult:
     """The gang as if it were made, in no time."""
     now = site.clock()
     up = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=now))

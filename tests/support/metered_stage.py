@@ -102,14 +102,14 @@ class Stage:
         plan = _plan(at, jobs, lines)
         digest: str = plan_content(plan)["digest"]
         by_name = {job.name: job for job in jobs}
-        errands = tuple(
+        requests = tuple(
             ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK)
             for order in orders_of(plan)
         )
-        total = Usd.total(errand.order.expected_usd for errand in errands)
+        total = Usd.total(request.order.expected_usd for request in requests)
         specs = {job.digest: job_json(job) for job in jobs}
         record_acceptance(
-            self.site, AcceptedOrders(errands, total, total), plan_to_json(plan), who, "", specs, Limits.none()
+            self.site, AcceptedOrders(requests, total, total), plan_to_json(plan), who, "", specs, Limits.none()
         )
         return digest
 

@@ -104,7 +104,7 @@ def saved(site: ControllerContext, one: Attempt, step: int) -> None:
 
 def settle(watcher: Supervisor, clock: list[float], passes: int = 6) -> None:
     for _ in range(passes):
-        watcher.look()
+        watcher.reconcile()
         while not watcher.idle and not all(f.done() for f in watcher._work._running.values()):
             time.sleep(0.002)
         clock[0] += 1.0

@@ -1,4 +1,4 @@
-"""From a plan to errands: jobs that are missing or changed, budgets, and what is written down when it is accepted."""
+"""From a plan to requests: jobs that are missing or changed, budgets, and what is written down when it is accepted."""
 
 from __future__ import annotations
 
@@ -53,31 +53,31 @@ def plan() -> Plan:
     return plan_of(list(make_jobs().values()), OFFERS)
 
 
-def errands(plan: Plan, jobs: dict[str, Job], tries: int = 3, limits: Limits | None = None) -> Any:
+def requests(plan: Plan, jobs: dict[str, Job], tries: int = 3, limits: Limits | None = None) -> Any:
     return requests_of(plan, "d" * 64, orders_of(plan), jobs, BOOK, tries, limits)
 
 
 def problems(plan: Plan, jobs: dict[str, Job]) -> list[tuple[str, str, str]]:
     with pytest.raises(InvalidInputError) as caught:
-        errands(plan, jobs)
+        requests(plan, jobs)
     return [(p.where, p.what, p.remedy) for p in caught.value.problems]
 
 
 def test_one_errand_a_gang_with_the_money_that_it_puts_at_risk(plan: Plan) -> None:
     jobs = make_jobs()
-    accepted = errands(plan, jobs)
-    assert [(e.order.job, e.plan, e.digest, e.job) for e in accepted.errands] == [
+    accepted = requests(plan, jobs)
+    assert [(e.order.job, e.plan, e.digest, e.job) for e in accepted.requests] == [
         (name, "d" * 64, jobs[name].digest, jobs[name]) for name in ("a", "b")
     ]
-    assert [len(e.choices) for e in accepted.errands] == [2, 2]
+    assert [len(e.choices) for e in accepted.requests] == [2, 2]
     assert accepted.expected_usd == plan.orders_usd
-    assert accepted.at_risk_usd == Usd.total(maximum_cost(e.choices) for e in accepted.errands)
+    assert accepted.at_risk_usd == Usd.total(maximum_cost(e.choices) for e in accepted.requests)
     assert accepted.at_risk_usd > Usd.total(order.at_risk_usd for order in orders_of(plan))
 
 
 def test_fewer_tries_put_less_at_risk(plan: Plan) -> None:
-    one = errands(plan, make_jobs(), tries=1)
-    assert [len(e.choices) for e in one.errands] == [1, 1]
+    one = requests(plan, make_jobs(), tries=1)
+    assert [len(e.choices) for e in one.requests] == [1, 1]
     assert one.at_risk_usd == Usd.total(order.at_risk_usd for order in orders_of(plan))
 
 
@@ -85,8 +85,8 @@ def test_limits_decide_what_next_places_cost_now() -> None:
     limits = {"discounts": [{"cloud": "aws", "percent": 10}]}
     jobs = make_jobs()
     plan = plan_of(list(jobs.values()), OFFERS, limits)
-    assert [len(e.choices) for e in errands(plan, jobs, limits=make_limits(limits)).errands] == [2, 2]
-    assert [len(e.choices) for e in errands(plan, jobs).errands] == [1, 1]
+    assert [len(e.choices) for e in requests(plan, jobs, limits=make_limits(limits)).requests] == [2, 2]
+    assert [len(e.choices) for e in requests(plan, jobs).requests] == [1, 1]
 
 
 def test_a_job_that_nobody_knows(plan: Plan) -> None:
@@ -112,7 +112,7 @@ def test_another_value_of_a_variable_is_no_other_job() -> None:
     plain = {name: a_job(name, run={**RUN, "env": {"BATCH": "1"}}) for name in ("a", "b")}
     plan = plan_of(list(plain.values()), OFFERS)
     plain["a"] = a_job("a", run={**RUN, "env": {"BATCH": "2"}})
-    assert len(errands(plan, plain).errands) == 2
+    assert len(requests(plan, plain).requests) == 2
 
 
 @pytest.mark.parametrize("value", ["secret:env:OTHER", "secret:file:/etc/passwd", "plain"])
@@ -124,7 +124,7 @@ def test_another_reference_is_another_job(plan: Plan, value: str) -> None:
 
 
 def test_what_is_accepted_says_its_references(plan: Plan) -> None:
-    accepted = errands(plan, make_jobs())
+    accepted = requests(plan, make_jobs())
     assert accepted.secrets == tuple((name, "red", (("API_KEY", "secret:env:API_KEY"),)) for name in ("a", "b"))
 
 
@@ -141,8 +141,8 @@ def test_a_job_that_starts_nothing_and_every_problem_at_once() -> None:
 
 def test_a_plan_without_orders_has_no_errands(plan: Plan) -> None:
     outlook = replace(plan, lines=tuple(replace(line, kind="outlook") for line in plan.lines))
-    accepted = errands(outlook, {})
-    assert (accepted.errands, accepted.expected_usd, accepted.at_risk_usd) == ((), Usd(0), Usd(0))
+    accepted = requests(outlook, {})
+    assert (accepted.requests, accepted.expected_usd, accepted.at_risk_usd) == ((), Usd(0), Usd(0))
 
 
 def budgets(
@@ -337,7 +337,7 @@ def test_without_limits_a_job_stays_in_the_clouds_that_were_shown_and_given_ones
         record_acceptance(site, accepted, plan_to_json(plan), "ada", "", {}, limits)
         return Limits.model_validate_json(limits_json(site.store, digest))
 
-    shown = tuple(sorted({choice.cloud for errand in accepted.errands for choice in errand.choices}))
+    shown = tuple(sorted({choice.cloud for request in accepted.requests for choice in request.choices}))
     assert kept(Limits.none()) == Limits.none().model_copy(update={"clouds": shown})
     given = Limits.model_validate({"clouds": [*shown, "sandbox"], "default_cap_machines": 7})
     assert kept(given) == given

@@ -203,7 +203,7 @@ def test_gangs_that_lose_their_zone_have_other_places_at_once(
         return replace(one, phase=Phase.NOTICED, order_id="n1", order_seconds=30.0, ordered_at=now)
 
     try:
-        assert watcher.look()
+        assert watcher.reconcile()
         for number in range(GANGS):
             name = f"gang-{number:03}"
             notice(stormy, name, states.INTERRUPTION)
@@ -222,7 +222,7 @@ def test_gangs_that_lose_their_zone_have_other_places_at_once(
         ends = time.monotonic() + 30
         while len(store.attempts()) < 2 * GANGS:
             assert time.monotonic() < ends
-            watcher.look()
+            watcher.reconcile()
             time.sleep(0.05)
     finally:
         watcher.close()

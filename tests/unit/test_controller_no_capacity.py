@@ -31,10 +31,10 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
     monkeypatch.setattr(provision_order, "_new_attempt", nowhere)
     seat = type("ASeat", (), {"zone": None, "instance_type": "a3-highgpu-1g", "market": Market.SPOT})()
     choice: Any = type("AChoice", (), {"cloud": "gcp", "region": "europe-north1", "seats": (seat, seat)})()
-    errand: Any = None
+    request: Any = None
     with bare_site(tmp_path, []) as site:
         site.store.add_attempt(one, [node("a1")])
-        (answer,) = record_attempts(site, [NextAttempt(errand, choice, None, history_of(site.store, one))])
+        (answer,) = record_attempts(site, [NextAttempt(request, choice, None, history_of(site.store, one))])
         assert isinstance(answer, ProvisionResult)
         (short,) = site.store.shortages(NOW)
         assert (short.region, short.zone, short.instance_type, short.machines) == (

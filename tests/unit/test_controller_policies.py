@@ -197,9 +197,9 @@ def test_a_wish_keeps_its_order_and_what_runs(site: ControllerContext) -> None:
     ):
         told = Replanner(site, book, Told(decision))
         watcher = Supervisor(site, told, Adviser(told, most_s=10.0), lambda: apply_lock(site))
-        watcher.look()
+        watcher.reconcile()
         later(site, TICK)
-        watcher.look()
+        watcher.reconcile()
         watcher.close()
         assert first(site).phase is phase
 

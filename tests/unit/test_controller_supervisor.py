@@ -68,9 +68,9 @@ def test_a_notice_is_answered_by_a_save_and_a_new_gang_that_goes_on(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float], told: list[str]
 ) -> None:
     one = up(site)
-    assert watcher.look()
+    assert watcher.reconcile()
     noticed(site, one)
-    watcher.look()
+    watcher.reconcile()
     assert now(site, one.id).phase is Phase.CHECKPOINTING
     settle(watcher, clock, 2)
     assert now(site, one.id).phase is Phase.CHECKPOINTING, "nothing is saved yet, and there is time"
@@ -91,7 +91,7 @@ def test_gangs_that_leave_together_are_planned_together(
     for number, one in enumerate(gangs):
         noticed(site, one, phase=Phase.CHECKPOINTING)
         saved(site, one, 10 + number)
-        watcher.look()
+        watcher.reconcile()
         clock[0] += 0.3
     settle(watcher, clock)
     assert places.asked == [[f"job-{number}" for number in range(5)]]
@@ -105,7 +105,7 @@ def test_nobody_waits_for_others_for_long(
         one = up(site, f"job-{number:02}")
         noticed(site, one, phase=Phase.CHECKPOINTING)
         saved(site, one, 1)
-        watcher.look()
+        watcher.reconcile()
         clock[0] += 0.3
     assert places.asked
     assert len(places.asked[0]) == 8
@@ -138,7 +138,7 @@ def test_a_lost_rank_needs_no_notice(
     one = up(site, "llama", states.RUNNING, states.RUNNING)
     site.store.set_node(one.id, 1, saved_step=8, saved_manifest="/m/8")
     for _ in range(3):
-        watcher.look()
+        watcher.reconcile()
         clock[0] += 29
     settle(watcher, clock)
     assert now(site, one.id).reason == "lost"
@@ -157,7 +157,7 @@ def test_a_training_that_ended_is_released_and_not_made_again(
     assert (now(site, fine.id).phase, now(site, bad.id).phase) == (Phase.FINISHED, Phase.FAILED)
     assert now(site, bad.id).message == "rank 0 crashed with exit code 7"
     assert places.asked == []
-    assert not watcher.look()
+    assert not watcher.reconcile()
 
 
 def test_a_crash_that_may_pass_is_made_again(
@@ -182,7 +182,7 @@ def test_who_finds_no_place_is_released_and_waits(
     places.answer = PlacementDeferred("all is short")
     settle(watcher, clock)
     assert now(site, one.id).phase is Phase.FAILED
-    assert watcher.look(), "it is waited for"
+    assert watcher.reconcile(), "it is waited for"
     assert sum("waits for a place: all is short" in line for line in told) == 1
     places.answer = None
     settle(watcher, clock)
@@ -199,7 +199,7 @@ def test_who_never_will_is_given_up_with_a_reason(
     settle(watcher, clock)
     last = now(site, one.id)
     assert (last.phase, last.reason, last.message) == (Phase.FAILED, "given_up", "its budget is spent")
-    assert not watcher.look()
+    assert not watcher.reconcile()
 
 
 def test_after_a_crash_in_the_middle_the_next_watcher_goes_on(
@@ -251,7 +251,7 @@ def test_what_was_being_released_when_whoever_applied_died_is_released(
     site.store.add_attempt(attempt("half", job="half", phase=Phase.RELEASING, reason="short"), [])
     settle(watcher, clock, 3)
     assert (now(site, "half").phase, now(site, "half").reason) == (Phase.FAILED, "short")
-    assert not watcher.look()
+    assert not watcher.reconcile()
 
 
 def advising(*advices: Advice) -> Any:
@@ -297,7 +297,7 @@ def test_gangs_that_want_to_move_are_planned_together(
     wishes = [Advice(one, PolicyEvent.PRICE, MoveDecision(("there",), "cheaper")) for one in gangs]
     once = [(), tuple(wishes)]
     watcher.adviser = SimpleNamespace(advise=lambda alive, notices: once.pop() if once else ())  # type: ignore[assignment]
-    watcher.look()
+    watcher.reconcile()
     assert places.asked == [["job-0", "job-1", "job-2"]]
     settle(watcher, clock, 1)
     assert sorted(places.made) == ["job-0-2", "job-1-2", "job-2-2"]
@@ -309,7 +309,7 @@ def test_what_is_over_is_forgotten(
     """A watcher may run for months."""
     places.answer = PlacementRejected("no money")
     one = up(site)
-    watcher.look()
+    watcher.reconcile()
     noticed(site, one, phase=Phase.CHECKPOINTING)
     saved(site, one, 1)
     settle(watcher, clock, 8)

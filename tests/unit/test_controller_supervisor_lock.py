@@ -59,7 +59,7 @@ def test_while_one_waits_others_may_make_and_release(
         before = taken
         for _ in range(10):
             clock[0] += 0.05
-            assert watcher.look(), "it is waited for"
+            assert watcher.reconcile(), "it is waited for"
             assert held == []
         assert taken - before <= 1
     finally:

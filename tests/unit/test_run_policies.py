@@ -159,7 +159,7 @@ def test_what_was_quoted_runs_where_the_deploy_file_names_no_other(plan: Plan) -
         accepted = of(bound, deploy)
         assert {found.policy for found in accepted.policies.values()} == {quoted}
         assert {found.overridden for found in accepted.policies.values()} == {None}
-        assert {errand.policies for errand in accepted.errands} == {(quoted.text, "")}
+        assert {request.policies for request in accepted.requests} == {(quoted.text, "")}
 
 
 def test_another_policy_in_the_deploy_file_is_refused_or_wins_where_that_is_asked_for(plan: Plan) -> None:
@@ -174,7 +174,7 @@ def test_another_policy_in_the_deploy_file_is_refused_or_wins_where_that_is_aske
     accepted = of(bound, deploy, override=True)
     assert accepted.policies[TIMED] == AssignedPolicy(own, FORESIGHT)
     assert accepted.policies[TIMED].overridden == FORESIGHT
-    assert {e.policies for e in accepted.errands if e.order.job == TIMED} == {(own.text, FORESIGHT.text)}
+    assert {e.policies for e in accepted.requests if e.order.job == TIMED} == {(own.text, FORESIGHT.text)}
 
 
 def test_a_quote_for_what_this_version_cannot_run_is_refused(plan: Plan) -> None:
@@ -199,18 +199,18 @@ def test_the_audit_log_and_the_attempt_say_which_policy_runs_and_which_was_quote
     skynomad = default_run_policy(Rule.SKYNOMAD)
     assert entry.details["policies"] == {TIMED: skynomad.content, UNTIMED: GREEDY.content}
     assert entry.details["overridden_policies"] == {TIMED: FORESIGHT.content, UNTIMED: FORESIGHT.content}
-    errand = next(e for e in accepted.errands if e.order.job == TIMED)
+    request = next(e for e in accepted.requests if e.order.job == TIMED)
     made, nodes = new_attempt(
         "a1",
-        errand.plan,
-        errand.order,
-        errand.choices[0],
+        request.plan,
+        request.order,
+        request.choices[0],
         1,
-        errand.job,
-        errand.digest,
+        request.job,
+        request.digest,
         "t",
         NOW,
-        policies=errand.policies,
+        policies=request.policies,
     )
     site.store.add_attempt(made, nodes)
     kept = site.store.attempt("a1")
