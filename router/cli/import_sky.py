@@ -12,7 +12,7 @@ from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.cli.console import ExitCode, note, write
 from router.config.yamlfile import read_documents
-from router.jobs.sky import from_sky
+from router.jobs.skypilot import from_skypilot
 
 _HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"
 
@@ -42,7 +42,7 @@ def import_sky(
         )
     try:
         book = embedded_book()
-        imported = from_sky(documents[0].plain(), book.machines, book.regions)
+        imported = from_skypilot(documents[0].plain(), book.machines, book.regions)
     except InvalidInputError as error:
         places = [(problem, documents[0].where()) for problem in error.problems]
         raise InvalidInputError(

@@ -57,7 +57,7 @@ _SEE = "see SkyPilot's reference"
 
 
 @dataclass(frozen=True, slots=True)
-class SkyResources:
+class SkyPilotResources:
     """The gangs, places and options that the resources of a task ask for.
 
     ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
@@ -75,7 +75,7 @@ class SkyResources:
 
 def read_resources(
     resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
-) -> SkyResources:
+) -> SkyPilotResources:
     """Read what the task asks for; append what cannot be carried to ``lost``.
 
     A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
@@ -106,7 +106,7 @@ def read_resources(
     if len(set(gangs)) > 1 and len(set(places)) > 1:
         lost.append("which accelerator goes with which place: any of them may be had in any of the places")
     _note_fields(choices, lost)
-    return SkyResources(
+    return SkyPilotResources(
         gangs=_once(gang for found in gangs for gang in found),
         places=_once(place for found in places for place in found),
         unplanned=unplanned,

@@ -15,13 +15,13 @@ from typing import Any
 from pricing.machines import Machine
 from pricing.places import Region
 from pricing.problems import InvalidInputError
-from router.jobs.sky_resources import SkyResources, mapping_of, read_resources
+from router.jobs.skypilot_resources import SkyPilotResources, mapping_of, read_resources
 from router.jobs.spec import parse_name
 
 FILL_IN = "FILL IN"
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
 _SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)
-_SKY_VARIABLE = re.compile(r"SKYPILOT_\w+")
+_SKYPILOT_VARIABLE = re.compile(r"SKYPILOT_\w+")
 # The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/environ.py).
 _GIVEN = {"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"}
 _READ = {
@@ -47,7 +47,7 @@ _WHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class SkyImport:
+class SkyPilotImport:
     """A task imported as a job.
 
     ``job_yaml`` is plain data in the order in which to write it; ``not_carried`` what was in the task and is not in the
@@ -59,7 +59,9 @@ class SkyImport:
     to_fill: tuple[str, ...]
 
 
-def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = (), regions: Iterable[Region] = ()) -> SkyImport:
+def from_skypilot(
+    task: Mapping[str, Any], machines: Iterable[Machine] = (), regions: Iterable[Region] = ()
+) -> SkyPilotImport:
     """Turn a SkyPilot task into a job.
 
     ``machines`` let it understand an ``instance_type``, ``regions`` are the places that are planned (empty: any).
@@ -106,7 +108,7 @@ def from_sky(task: Mapping[str, Any], machines: Iterable[Machine] = (), regions:
             "engine": "command",
         }
     _note_rest(task, command, lost)
-    return SkyImport(job, tuple(dict.fromkeys(lost)), tuple(_to_fill(job)))
+    return SkyPilotImport(job, tuple(dict.fromkeys(lost)), tuple(_to_fill(job)))
 
 
 def _fill(hint: str) -> dict[str, str]:
@@ -130,7 +132,7 @@ def _name(name: object) -> str | dict[str, str]:
     return parse_name(slug) if slug else _fill("lower-case letters, digits and -")
 
 
-def _workload(want: SkyResources) -> dict[str, Any]:
+def _workload(want: SkyPilotResources) -> dict[str, Any]:
     hint = "measured with this gang; or replace `profile` by a `transformer` shape"
     points = [{"accelerators": gang, "seconds_per_step": _fill(hint)} for gang in want.gangs]
     return {"profile": points} if points else _fill("measured `profile` points or a `transformer` shape")
@@ -197,7 +199,7 @@ def _note_rest(task: Mapping[str, Any], command: str, lost: list[str]) -> None:
         lost.append("workdir: a repository to check out; put the code into the image")
     elif task.get("workdir") and command:
         lost.append("workdir is copied from your machine by SkyPilot; here it is a folder in the image")
-    names = sorted(set(_SKY_VARIABLE.findall(command)) - _GIVEN)
+    names = sorted(set(_SKYPILOT_VARIABLE.findall(command)) - _GIVEN)
     lost.extend(f"{name} is used by the command and set by SkyPilot only" for name in names)
     if not command and task.get("setup"):
         lost.append("setup: there is no `run` beside it")
