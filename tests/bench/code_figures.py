@@ -44,7 +44,11 @@ def retired_words(tree: Path) -> dict[Path, Counter[str]]:
 
 def words_in(path: Path) -> Counter[str]:
     """Return how often each retired word occurs in a file, in singular, plural or as a part of a name."""
-    text = _words(path.read_text(encoding="utf-8"))
+    return retired_in(_words(path.read_text(encoding="utf-8")))
+
+
+def retired_in(text: str) -> Counter[str]:
+    """Return how often each retired word occurs in a text as a word of its own."""
     return +Counter({word: len(pattern.findall(text)) for word, pattern in _PATTERNS.items()})
 
 
