@@ -100,7 +100,7 @@ def test_a_machine_without_its_metadata_service_works(tmp_path: Path) -> None:
         agents(tmp_path / "a", coordinator, "sleep 2", **poll) as (rank,),
     ):
         assert rank.end() == 0
-    assert rank.log("agent.log").count("the metadata service: Trouble") == 1
+    assert rank.log("agent.log").count("the metadata service: NoticeSourceError") == 1
 
 
 def test_gpus_that_are_not_well(tmp_path: Path) -> None:
