@@ -235,13 +235,13 @@ def test_interrupted_before_there_is_anything_to_release(tmp_path: Path) -> None
 BREAKS = """\
 from router.cli.main import main
 from router.demo import stage
-lay_out = stage.lay_out
+write_demo_files = stage.write_demo_files
 def broken(folder, steps, seed):
-    names = lay_out(folder, steps, seed)
+    names = write_demo_files(folder, steps, seed)
     job = folder / "job.yaml"
     job.write_text(job.read_text().replace("exec python -m router.demo.train", "echo no good >&2; exit 7;"))
     return names
-stage.lay_out = broken
+stage.write_demo_files = broken
 main()
 """
 
