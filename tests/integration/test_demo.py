@@ -260,7 +260,7 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the demo failed: `stepfare apply plan.json" in done.stderr
     assert "ended with exit code 5" in done.stderr
-    assert f"lies in {folder / 'home'}: logs/" in done.stderr
+    assert f"{folder / 'home'}: logs/" in done.stderr
     assert re.search("failed: .*exit code 7", " ".join(done.stdout.split()))
     assert "] no good" in done.stdout
     assert _processes(folder) == []
