@@ -11,10 +11,10 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; cores = os.cpu_count() or 1; print(m
 # Files in their order: the longest tests are alone in theirs, and would else come last.
 PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOW := 2026-11-21T18:00:00Z
-SOURCES := pricing providers router terraform tests
+SOURCES := pricing providers router terraform tests docs
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo drill test check slow walk bench calibrate format clean help
+.PHONY: plan demo drill test check slow walk bench calibrate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -26,7 +26,7 @@ $(READY): pyproject.toml requirements/constraints.txt
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
 	@$(BIN)/stepfare plan examples/nightly --book embedded --limits examples/nightly/limits.yaml --now $(NOW) --time-limit 10m
 
-demo: $(READY) ## plan, apply, train and finish on a made-up cloud on this machine
+demo: $(READY) ## plan, apply, train and finish on a simulated cloud on this machine
 	@$(BIN)/stepfare demo
 
 drill: $(READY) ## the fault campaign: 100 random worlds in which everything fails, about a quarter of an hour
@@ -51,15 +51,18 @@ walk: $(READY) ## faults at every stage of apply and destroy and of a migration 
 bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plain Terraform, to answer them
 	@$(BIN)/python -m tests.bench.run
 
-calibrate: $(READY) ## whether quotes hold on weather of measured traces that no model saw (a quarter of an hour)
+calibrate: $(READY) ## whether quotes hold on recorded availability that no model saw (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.calibrate
+
+docs: $(READY) ## build the documentation as a site into site/
+	$(BIN)/mkdocs build --strict --quiet
 
 format: $(READY) ## rewrite the sources in the one format, with safe fixes
 	$(BIN)/ruff check --quiet --fix $(SOURCES)
 	$(BIN)/ruff format --quiet $(SOURCES)
 
 clean: ## remove the environment, caches and builds
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist out
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist out site
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## this list

@@ -1,4 +1,4 @@
-"""What things cost: the shared vocabulary (money, places, machines, offers, the price book).
+"""Shared vocabulary of prices: money, places, machines, offers and the price book.
 
-The bottom package: it imports none of the others. Only ``bookfile`` touches the disk.
+This is the bottom package: it imports none of the others. Only ``book_file`` touches the disk.
 """

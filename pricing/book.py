@@ -1,4 +1,4 @@
-"""The price book: an immutable, dated, digest-named set of offers and everything needed to judge them."""
+"""The price book: an immutable, dated set of offers, named by its digest, with the tables needed to judge them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import InitVar, astuple, dataclass, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 
-from pricing.bookcheck import find_problems
+from pricing.book_check import find_problems
 from pricing.egress import EgressTable, Tariff
 from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
@@ -17,7 +17,7 @@ from pricing.offers import Offer, OfferKey
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
 from pricing.risk import RiskPrior, RiskTable
-from pricing.sold import rule_of, unsold
+from pricing.sale_rules import explain_unsold, find_sale_rule
 
 
 def _offer_key(offer: Offer) -> OfferKey:
@@ -30,11 +30,11 @@ def _canonical(value: object) -> object:
 
 @dataclass(frozen=True)
 class PriceBook:
-    """Offers and tables as of one moment (UTC; ValueError otherwise). Tuples are sorted on construction.
+    """Hold offers and tables as of one moment (UTC; ValueError otherwise).
 
-    ``in_order`` says that the offers are sorted already. Construction checks nothing else, so that a book of
-    150,000 offers is cheap; :meth:`check` does. Look-ups build their index on first use and are constant-time
-    afterwards.
+    Tuples are sorted on construction. ``in_order`` says that the offers are sorted already. Construction checks nothing
+    else, so that a book of 150,000 offers is cheap; :meth:`check` does. Look-ups build their index on first use and are
+    constant-time afterwards.
     """
 
     as_of: datetime
@@ -49,7 +49,7 @@ class PriceBook:
     def __post_init__(self, in_order: bool) -> None:
         if self.as_of.utcoffset() is None:
             raise ValueError("a price book's as_of needs a time zone")
-        sort = object.__setattr__  # the one moment at which a frozen book is still being made
+        sort = object.__setattr__  # The dataclass is frozen: this is the only way to set a field while it is built.
         sort(self, "as_of", self.as_of.astimezone(UTC))
         if not in_order:
             sort(self, "offers", tuple(sorted(self.offers, key=_offer_key)))
@@ -61,7 +61,10 @@ class PriceBook:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) over the whole content; the order in which things were given does not matter."""
+        """Return the SHA-256 (hex) of the whole content.
+
+        The order in which offers and rows were given does not matter.
+        """
         content: dict[str, object] = {
             "as_of": self.as_of.isoformat(),
             "offers": [_offer_row(offer) for offer in self.offers],
@@ -92,47 +95,52 @@ class PriceBook:
 
     @cached_property
     def egress(self) -> EgressTable:
-        """The tariffs, to be looked up by pair of places."""
+        """Return the tariffs, to be looked up by pair of places."""
         return EgressTable(self.tariffs)
 
     @cached_property
     def risk(self) -> RiskTable:
-        """The interruption priors, to be asked about a gang."""
+        """Return the interruption priors, from which the risk of a gang is computed."""
         return RiskTable(self.priors)
 
     def machine(self, cloud: str, instance_type: str) -> Machine | None:
-        """The machine of that name; None when the book does not know it."""
+        """Return the machine of that name; None when the book does not know it."""
         return self._machines.get((cloud, instance_type))
 
     def accelerator(self, name: str) -> Accelerator | None:
-        """The accelerator of that name; None when the book does not know it."""
+        """Return the accelerator of that name; None when the book does not know it."""
         return self._accelerators.get(name)
 
     def region(self, region: RegionId) -> Region | None:
-        """The region; None when the book does not know it."""
+        """Return the region; None when the book does not know it."""
         return self._regions.get(region)
 
     @cached_property
     def _on_demand(self) -> Mapping[tuple[RegionId, str], tuple[Offer, ...]]:
-        found: dict[tuple[RegionId, str], list[Offer]] = {}
+        by_type: dict[tuple[RegionId, str], list[Offer]] = {}
         for offer in self.offers:
             if offer.market is Market.ON_DEMAND:
-                found.setdefault((offer.region_id, offer.instance_type), []).append(offer)
-        return {key: tuple(offers) for key, offers in found.items()}
+                by_type.setdefault((offer.region_id, offer.instance_type), []).append(offer)
+        return {key: tuple(offers) for key, offers in by_type.items()}
 
     def on_demand(self, region: RegionId, zone: str | None, instance_type: str) -> UsdPerHour | None:
-        """What a machine costs there on demand: in that zone, or the whole region; without a zone the least of all its
-        zones. None when the book does not know it."""
+        """Return the on-demand price of a machine in that zone, or in the whole region.
+
+        Without a zone it is the lowest price of all zones. None when the book does not know it.
+        """
         offers = self._on_demand.get((region, instance_type), ())
-        there = (offer.usd_per_hour for offer in offers if zone is None or offer.zone in (None, zone))
-        return min(there, default=None)
+        prices = (offer.usd_per_hour for offer in offers if zone is None or offer.zone in (None, zone))
+        return min(prices, default=None)
 
     def with_offers(self, offers: Iterable[Offer]) -> PriceBook:
-        """The same book with other offers."""
+        """Return the same book with other offers."""
         return replace(self, offers=tuple(offers))
 
     def without(self, clouds: frozenset[str]) -> PriceBook:
-        """Return the book without offers, machines, regions and tariffs of these clouds; itself where it has none."""
+        """Return the book without offers, machines, regions and tariffs of these clouds.
+
+        Returns the book itself where it has none of them.
+        """
         if not any(region.id.cloud in clouds for region in self.regions):
             return self
         return replace(
@@ -144,25 +152,30 @@ class PriceBook:
         )
 
     def sold_only(self) -> PriceBook:
-        """Return the book without offers that no cloud sells (:mod:`pricing.sold`); itself where it has none."""
+        """Return the book without offers that no cloud sells (:mod:`pricing.sale_rules`).
+
+        Returns the book itself where it has none of them.
+        """
         counts = {
             (m.cloud, m.instance_type): m.accelerator_count
             for m in self.machines
-            if rule_of(m.cloud, m.instance_type) is not None
+            if find_sale_rule(m.cloud, m.instance_type) is not None
         }
         if not counts:
             return self
-        kept = tuple(
+        sold = tuple(
             o
             for o in self.offers
             if (o.cloud, o.instance_type) not in counts
-            or not unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
+            or not explain_unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
         )
-        return self if len(kept) == len(self.offers) else replace(self, offers=kept, in_order=True)
+        return self if len(sold) == len(self.offers) else replace(self, offers=sold, in_order=True)
 
     def check(self, places: Mapping[OfferKey, str] | None = None) -> None:
-        """Raise InvalidInputError with everything that is wrong with the content; ``places`` says where
-        each offer was read (``file:line``)."""
+        """Raise InvalidInputError with everything that is wrong with the content.
+
+        ``places`` says where each offer was read (``file:line``).
+        """
         problems = find_problems(
             self.offers,
             self.machines,

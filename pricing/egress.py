@@ -1,8 +1,8 @@
-"""Egress: what moving bytes out of a place costs, tiered by the month's volume on a meter.
+"""Egress tariffs: the cost of moving bytes out of a place, tiered by the month's volume on a meter.
 
-Prices are per GB (1e9 bytes). A zero-priced first tier that a priced one follows is an *allowance*: one for
-all regions of an account, so a tariff alone cannot give it away; callers say how much of it is really free.
-A pair without a row is unknown (None), never free.
+Prices are per GB (1e9 bytes). A zero-priced first tier that a priced one follows is an *allowance*: one for all regions
+of an account, so a tariff alone cannot give it away; callers say how much of it is really free. A pair without a row is
+unknown (None), never free.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Tier:
 class Tariff:
     """Tiers of one meter, contiguous from 0 to infinity (:meth:`PriceBook.check` refuses others).
 
-    ``from_group`` and ``to_group`` are a region name, geo codes joined by ``|``, ``any``, or
-    ``any except OC and CN``. ``as_of`` is the oldest date of its tiers ("undated" when one has none).
+    ``from_group`` and ``to_group`` are a region name, geo codes joined by ``|``, ``any``, or ``any except OC and CN``.
+    ``as_of`` is the oldest date of its tiers ("undated" when one has none).
     """
 
     cloud: str
@@ -49,36 +49,36 @@ class Tariff:
 
     @property
     def meter(self) -> str:
-        """The key under which a month's volume accumulates, e.g. ``aws internet us-east-1 > any``."""
+        """Return the key under which a month's volume accumulates, e.g. ``aws internet us-east-1 > any``."""
         return f"{self.cloud} {self.scope} {self.from_group} > {self.to_group}"
 
     @property
     def allowance_bytes(self) -> int:
-        """Size of a zero-priced first tier that a priced one follows; else 0."""
+        """Return the size of a zero-priced first tier that a priced one follows; else 0."""
         if len(self.tiers) < 2 or self.tiers[0].price.nanos != 0 or self.tiers[1].price.nanos == 0:
             return 0
         return self.tiers[0].to_bytes or 0
 
     @property
     def top_price(self) -> UsdPerGb:
-        """The dearest tier: an upper bound for any byte on this meter."""
+        """Return the price of the most expensive tier: an upper bound for any byte on this meter."""
         return max(tier.price for tier in self.tiers)
 
     @property
     def after_allowance(self) -> UsdPerGb:
-        """What a byte of the allowance costs once the allowance is used up: the next tier's price."""
+        """Return the price of a byte of the allowance once the allowance is used up: the next tier's price."""
         return self.tiers[1].price if self.allowance_bytes else self.tiers[0].price
 
     def cost_at(self, volume_bytes: int, free_bytes: int) -> Usd:
-        """Cost of a month's first ``volume_bytes`` when ``free_bytes`` of the allowance are really free.
+        """Return the cost of a month's first ``volume_bytes`` when ``free_bytes`` of the allowance are free.
 
-        What else falls into the allowance tier is charged at the next tier's price. Exact, one rounding.
-        ValueError for a negative volume, or when ``free_bytes`` is not within the allowance.
+        Whatever else falls into the allowance tier is charged at the next tier's price. The sum is exact, with one
+        rounding. ValueError for a negative volume, or when ``free_bytes`` is not within the allowance.
         """
         return self.cost_of(0, volume_bytes, free_bytes)
 
     def cost_of(self, already_bytes: int, volume_bytes: int, free_bytes: int) -> Usd:
-        """Cost of ``volume_bytes`` more after ``already_bytes`` of this month; else as :meth:`cost_at`."""
+        """Return the cost of ``volume_bytes`` more after ``already_bytes`` of this month; else as :meth:`cost_at`."""
         if already_bytes < 0 or volume_bytes < 0:
             raise ValueError("a volume of bytes cannot be negative")
         if not 0 <= free_bytes <= self.allowance_bytes:
@@ -93,7 +93,7 @@ class Tariff:
         return Usd(divide_half_even(total, BYTES_PER_GB))
 
     def allowance_use(self, already_bytes: int, volume_bytes: int) -> int:
-        """How many of the added bytes fall into the allowance tier (0 where there is none)."""
+        """Return the number of added bytes that fall into the allowance tier (0 where there is none)."""
         if not self.allowance_bytes:
             return 0
         return _overlap(self.tiers[0], already_bytes, already_bytes + volume_bytes)
@@ -105,33 +105,41 @@ def _overlap(tier: Tier, start: int, end: int) -> int:
 
 
 def free_tariff(cloud: str) -> Tariff:
-    """Moving within one region: one tier at zero (what crosses zones is not modelled)."""
+    """Return the tariff within one region: one tier at zero.
+
+    Traffic that crosses zones is not modelled.
+    """
     tier = Tier(0, None, UsdPerGb(0))
     return Tariff(cloud, "same region", "any", "any", (tier,), "no transfer leaves the region", "", "")
 
 
-def settle(items: Sequence[tuple[Tariff, int, int]], free_bytes_left: Mapping[str, int]) -> tuple[Usd, ...]:
-    """Cost of each ``(tariff, already_bytes, volume_bytes)``, shared allowances given where they save most.
+def compute_meter_costs(
+    items: Sequence[tuple[Tariff, int, int]], free_bytes_left: Mapping[str, int]
+) -> tuple[Usd, ...]:
+    """Return the cost of each ``(tariff, already_bytes, volume_bytes)``, with allowances given where they save most.
 
-    Each item is one meter (ValueError otherwise). ``free_bytes_left`` is, by cloud, what is left of the
-    account's allowance this month; a cloud that is missing has none left. Dearest next-tier price first, ties
-    by meter name: the least total there is.
+    Each item is one meter (ValueError otherwise). ``free_bytes_left`` is, by cloud, the rest of the account's allowance
+    this month; a cloud that is missing has none left. The allowance goes to the highest next-tier price first, ties by
+    meter name: that gives the lowest total.
     """
     meters = [tariff.meter for tariff, _, _ in items]
     if len(set(meters)) != len(meters):
         raise ValueError("each item must be a meter of its own: add up volumes of one meter first")
-    left = dict(free_bytes_left)
+    remaining = dict(free_bytes_left)
     costs: dict[str, Usd] = {}
     for tariff, already, volume in sorted(items, key=lambda i: (-i[0].after_allowance.nanos, i[0].meter)):
-        free = min(max(0, left.get(tariff.cloud, 0)), tariff.allowance_use(already, volume))
+        free = min(max(0, remaining.get(tariff.cloud, 0)), tariff.allowance_use(already, volume))
         if free:
-            left[tariff.cloud] -= free
+            remaining[tariff.cloud] -= free
         costs[tariff.meter] = tariff.cost_of(already, volume, free)
     return tuple(costs[meter] for meter in meters)
 
 
 def _match(group: str, name: str | None, region: Region | None) -> int:
-    """How closely ``group`` names the place: 3 by name, 2 by geo, 1 by exclusion, 0 any, -1 not at all."""
+    """Return how closely ``group`` names the place.
+
+    3 is by name, 2 by geo, 1 by exclusion, 0 any, -1 not at all.
+    """
     if group == "any":
         return 0
     if group == name:
@@ -148,7 +156,7 @@ def _match(group: str, name: str | None, region: Region | None) -> int:
 
 @dataclass(frozen=True)
 class EgressTable:
-    """The tariffs of a book, looked up by pair of places; answers are cached."""
+    """Look up the tariffs of a book by pair of places; answers are cached."""
 
     tariffs: tuple[Tariff, ...]
 
@@ -165,7 +173,7 @@ class EgressTable:
 
     @cached_property
     def allowances(self) -> Mapping[str, int]:
-        """Bytes a month that each cloud gives away once per account (its largest; absent: none)."""
+        """Return the bytes a month that each cloud gives away once per account (its largest; absent: none)."""
         sizes: dict[str, int] = {}
         for tariff in self.tariffs:
             if tariff.allowance_bytes:
@@ -173,7 +181,7 @@ class EgressTable:
         return sizes
 
     def between(self, src: Region, dst: Region) -> Tariff | None:
-        """The tariff from one region to another; None where no row covers the pair: unknown, never zero.
+        """Return the tariff from one region to another; None where no row covers the pair: unknown, never zero.
 
         The most specific row wins (region name, then geo group, then ``any``). Premium network tier only.
         """
@@ -193,9 +201,10 @@ class EgressTable:
         return self._best(src.id.cloud, scope, src, dst)
 
     def outbound(self, cloud: str, src: Region | None) -> Tariff | None:
-        """The tariff to the internet from ``src``, or (None) from a storage place that is no region, such as
-        ``cloudflare-r2``. Where the price depends on the destination the dearest row is taken, so that
-        nothing is understated. None: unknown.
+        """Return the tariff to the internet from ``src``; None when unknown.
+
+        ``src`` None is a storage place that is no region, such as ``cloudflare-r2``. Where the price depends on the
+        destination, the most expensive row is taken, so that nothing is understated.
         """
         name = src.id.region if src else None
         ranked = [
@@ -212,7 +221,7 @@ class EgressTable:
             target = _match(tariff.to_group, dst.id.region, dst)
             if origin < 0 or target < 0:
                 continue
-            # A region name on either side beats geo groups on both; equals go to the dearer one.
+            # A region name on either side beats geo groups on both; of equal rows the more expensive one wins.
             rank = (max(origin, target), min(origin, target), origin)
             if best is None or (rank, tariff.top_price, tariff) > best:
                 best = (rank, tariff.top_price, tariff)

@@ -1,4 +1,4 @@
-"""Machines (instance types), their accelerators, links and fabric."""
+"""Machine types, their accelerators, links and network fabric."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Accelerator:
 class Machine:
     """An instance type of one cloud.
 
-    ``intra_node_gb_per_s`` is GB/s per accelerator, both directions added; ``inter_node_gbps`` Gbit/s
-    per machine; None is unknown, never zero. ``checked`` False marks the network figures as weak.
+    ``intra_node_gb_per_s`` is GB/s per accelerator, both directions added; ``inter_node_gbps`` is Gbit/s per machine;
+    None is unknown, never zero. ``checked`` False marks the network figures as weak.
     """
 
     cloud: str
@@ -50,12 +50,14 @@ class Machine:
 
     @property
     def family(self) -> str:
-        """What quotas are written for: the part before the size (``p5`` of ``p5.48xlarge``,
-        ``a3`` of ``a3-highgpu-8g``); the whole name where a cloud has no such part."""
+        """Return the part of the name that quotas are written for: the one before the size.
+
+        ``p5`` of ``p5.48xlarge``, ``a3`` of ``a3-highgpu-8g``; the whole name where a cloud has no such part.
+        """
         head = self.instance_type.split(".", maxsplit=1)[0]
         return head.split("-", maxsplit=1)[0] if "-" in head else head
 
     @property
     def has_rdma(self) -> bool:
-        """Whether the machine has an RDMA-class fabric; False when unknown."""
+        """Return whether the machine has an RDMA-class fabric; False when unknown."""
         return self.fabric in RDMA_FABRICS

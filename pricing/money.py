@@ -1,8 +1,8 @@
 """Exact money: whole nano-dollars in integers.
 
-``UsdPerHour.over(duration)`` is the one place where an hourly price becomes an amount and is rounded
-(half to even); sums of amounts are exact. A rate cannot be added to an amount.
-Nano-dollars because GCP quotes units + nanos; a price with more than nine decimals is refused, not rounded.
+``UsdPerHour.over(duration)`` is the one place where an hourly price becomes an amount and is rounded (half to even);
+sums of amounts are exact. A rate cannot be added to an amount. The unit is the nano-dollar because GCP quotes units +
+nanos; a price with more than nine decimals is refused, not rounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LARGEST_POWER_OF_TEN = 15
 
 
 def divide_half_even(numerator: int, denominator: int) -> int:
-    """``numerator / denominator`` rounded to the nearest integer, ties to the even one; denominator > 0."""
+    """Return ``numerator / denominator`` rounded to the nearest integer, ties to the even one; denominator > 0."""
     quotient, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
     if twice > denominator or (twice == denominator and quotient % 2 == 1):
@@ -37,10 +37,10 @@ def _parse_nanos(text: str | int | Decimal) -> int:
         raise ValueError(f"{text!r} is not a finite amount of dollars")
     if value and value.adjusted() > _LARGEST_POWER_OF_TEN:
         raise ValueError(f"{text} is too large to be an amount of dollars")
-    # Fractions, since a decimal product is rounded to 28 digits; tiny exponents would only make them slow.
+    # A fraction is exact, where a decimal product is rounded to 28 digits. Tiny exponents would only make it slow.
     nanos = Fraction(value) * NANOS if not value or value.adjusted() >= -9 else Fraction(1, 2)
     if nanos.denominator != 1:
-        raise ValueError(f"{text} has more than nine decimals: nano-dollars are the smallest unit kept")
+        raise ValueError(f"{text} has more than nine decimals: nano-dollars are the smallest unit")
     return nanos.numerator
 
 
@@ -59,16 +59,16 @@ class Usd:
 
     @classmethod
     def parse(cls, text: str | int | Decimal) -> Self:
-        """From a decimal string such as ``"912.60"``; ValueError if it is none or has over nine decimals."""
+        """Parse a decimal string such as ``"912.60"``; ValueError if it is none or has over nine decimals."""
         return cls(_parse_nanos(text))
 
     @classmethod
     def total(cls, amounts: Iterable[Usd]) -> Self:
-        """The exact sum; zero for none."""
+        """Return the exact sum; zero for no amounts."""
         return cls(sum(a.nanos for a in amounts))
 
     def __str__(self) -> str:
-        """Exact decimal string, two to nine decimals: what JSON carries."""
+        """Return the exact decimal string with two to nine decimals, the form that JSON carries."""
         return _format_nanos(self.nanos)
 
     def __add__(self, other: Usd) -> Usd:
@@ -81,13 +81,13 @@ class Usd:
         return Usd(-self.nanos)
 
     def dollars(self) -> float:
-        """As a float, for ratios, plots and the solver only; never added up into money again."""
+        """Return the amount as a float, for ratios, plots and the solver only; never added up into money again."""
         return self.nanos / NANOS
 
     def split(self, weights: Sequence[int]) -> tuple[Usd, ...]:
-        """Shares in proportion to ``weights`` (non-negative, not all zero) that add up to the whole.
+        """Return shares in proportion to ``weights`` (non-negative, not all zero) that add up to the whole.
 
-        Largest remainder: each share is within one nano-dollar of its exact value.
+        The largest-remainder method keeps each share within one nano-dollar of its exact value.
         """
         whole = sum(weights)
         if whole <= 0 or min(weights) < 0:
@@ -111,7 +111,7 @@ class UsdPerHour:
 
     @classmethod
     def parse(cls, text: str | int | Decimal) -> Self:
-        """From a decimal string such as ``"55.04"``; ValueError as :meth:`Usd.parse`."""
+        """Parse a decimal string such as ``"55.04"``; ValueError as :meth:`Usd.parse`."""
         return cls(_parse_nanos(text))
 
     def __str__(self) -> str:
@@ -121,21 +121,21 @@ class UsdPerHour:
         return UsdPerHour(self.nanos + other.nanos)
 
     def times(self, count: int) -> UsdPerHour:
-        """The price of ``count`` of them."""
+        """Return the price of ``count`` of them."""
         return UsdPerHour(self.nanos * count)
 
     def scaled(self, factor: Fraction | Decimal) -> UsdPerHour:
-        """Times an exact factor (a discount), rounded half to even to the nano-dollar."""
+        """Return the price times an exact factor (a discount), rounded half to even to the nano-dollar."""
         exact = Fraction(factor) * self.nanos
         return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
 
     def over(self, duration: timedelta) -> Usd:
-        """What ``duration`` costs: the one rounding, half to even, to the nano-dollar."""
+        """Return the cost of ``duration``: the one rounding, half to even, to the nano-dollar."""
         microseconds = duration // timedelta(microseconds=1)
         return Usd(divide_half_even(self.nanos * microseconds, _MICROSECONDS_PER_HOUR))
 
     def dollars(self) -> float:
-        """As a float, for ratios, plots and the solver only."""
+        """Return the price as a float, for ratios, plots and the solver only."""
         return self.nanos / NANOS
 
 
@@ -147,12 +147,12 @@ class UsdPerGb:
 
     @classmethod
     def parse(cls, text: str | int | Decimal) -> Self:
-        """From a decimal string such as ``"0.09"``; ValueError as :meth:`Usd.parse`."""
+        """Parse a decimal string such as ``"0.09"``; ValueError as :meth:`Usd.parse`."""
         return cls(_parse_nanos(text))
 
     def __str__(self) -> str:
         return _format_nanos(self.nanos)
 
     def dollars(self) -> float:
-        """As a float, for the solver only."""
+        """Return the price as a float, for the solver only."""
         return self.nanos / NANOS

@@ -1,15 +1,16 @@
-"""Interruption rates from observations: how often a pool that had machines was found without.
+"""Interruption rates from observations: how often a pool with machines was later observed without any.
 
-Posterior mean of a Gamma-Poisson model. Losses in an exposure of T hours are Poisson with mean r T; before looking, r
-is Gamma-distributed with shape ``prior_rate * prior_hours`` and rate ``prior_hours``, so that its mean is
-``prior_rate`` and it weighs as much as ``prior_hours`` hours of looking. After n losses in T hours:
+The estimate is the posterior mean of a Gamma-Poisson model. Losses in an exposure of T hours are Poisson with mean r T;
+before any observation, r is Gamma-distributed with shape ``prior_rate * prior_hours`` and rate ``prior_hours``, so that
+its mean is ``prior_rate`` and it weighs as much as ``prior_hours`` hours of observation. After n losses in T hours:
 
     E[r] = (n + prior_rate * prior_hours) / (T + prior_hours)        per hour
 
-What it is not: a probe asks for a fresh machine, and a pool that has none to give may leave running ones alone. In the
-four zones where both were recorded, falls of probes and losses of held machines were of the same order (0.35 and 0.45
-an hour, docs/design/005-interruption-priors.md), which is all that lets one stand in for the other. What a cloud lists
-as for sale is no probe at all. Falls between two observations that both found machines are not seen.
+Limits of the model: a probe asks for a fresh machine, and a pool that has none to give may leave running ones alone. In
+the four zones where both were recorded, falls of probes and losses of held machines were of the same order (0.35 and
+0.45 an hour, docs/design/005-interruption-priors.md), which is the only ground for using one in place of the other. A
+cloud's list of what is for sale is no probe at all. Falls between two observations that both found machines are not
+counted.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from pricing.units import hours
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """``hours`` in which a machine could be had, and how often that ended (``losses``)."""
+    """Hours in which a machine could be obtained (``hours``), and how often that ended (``losses``)."""
 
     hours: float = 0.0
     losses: int = 0
 
 
-def observe(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Exposure:
-    """Exposure and losses of one pool, seen at strictly increasing moments (ValueError otherwise).
+def measure_exposure(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelta) -> Exposure:
+    """Return exposure and losses of one pool, observed at strictly increasing moments (ValueError otherwise).
 
-    An observation holds until the next: available counts its whole stretch, and a loss when the next is not.
-    A stretch longer than ``longest_gap`` counts neither: nobody looked. At a rate r and a gap g the whole stretch
-    overstates the time at risk by a factor of about 1 + r g / 2.
+    An observation holds until the next: an available one counts its whole interval, and a loss when the next is not
+    available. An interval longer than ``longest_gap`` counts neither, since nobody observed the pool. At a rate r and a
+    gap g the whole interval overstates the time at risk by a factor of about 1 + r g / 2.
     """
     exposed, losses = timedelta(0), 0
     before: tuple[datetime, bool] | None = None
@@ -50,10 +51,11 @@ def observe(observations: Iterable[tuple[datetime, bool]], longest_gap: timedelt
     return Exposure(hours(exposed), losses)
 
 
-def shrunken_rate(seen: Exposure, prior_rate: float, prior_hours: float) -> float:
-    """Losses per hour, between what was seen and ``prior_rate`` (per hour), which weighs ``prior_hours``.
+def estimate_loss_rate(seen: Exposure, prior_rate: float, prior_hours: float) -> float:
+    """Return losses per hour, between the observed rate and ``prior_rate`` (per hour).
 
-    ValueError for a negative rate or a weight that is not above zero. Above zero whenever ``prior_rate`` is.
+    The prior weighs ``prior_hours``. ValueError for a negative rate or a weight that is not above zero. The result is
+    above zero whenever ``prior_rate`` is.
     """
     if not (prior_rate >= 0 and prior_hours > 0):
         raise ValueError("the prior needs a rate of at least 0 and a weight above 0 hours")

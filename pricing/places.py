@@ -1,4 +1,4 @@
-"""Places and markets: clouds, regions, and where machines are sold from."""
+"""Places and markets: clouds, regions, and the ways in which machines are sold."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-# Clouds on which a plan can be carried out; the rest (neoclouds for now) are advisory.
+# Clouds on which a plan can be applied; the rest (neoclouds for now) are advisory.
 PROVISIONABLE_CLOUDS = frozenset({"aws", "azure", "gcp", "sandbox", "static"})
 
-# Those that announce interruptions in a queue of ours too.
-ANNOUNCING_CLOUDS = frozenset({"aws"})
+# Clouds that also send interruption notices to a queue of the account.
+NOTICE_QUEUE_CLOUDS = frozenset({"aws"})
 
-# Clouds whose machines and prices are invented for trials. They share no price book with real ones.
-MADE_UP_CLOUDS = frozenset({"sandbox"})
+# Clouds whose machines and prices are simulated for trials. They share no price book with real ones.
+SIMULATED_CLOUDS = frozenset({"sandbox"})
 
-# What clouds were called before, as other people's files still call them.
-FORMER_NAMES = MappingProxyType({"datacrunch": "verda"})
+# Former names of clouds, which files from elsewhere still use.
+FORMER_CLOUD_NAMES = MappingProxyType({"datacrunch": "verda"})
 
-# The ``geo`` and ``continent`` of a region that nobody has looked up.
+# The ``geo`` and ``continent`` of a region that is in no table.
 UNKNOWN_GEO = "?"
 
 
 class Market(StrEnum):
-    """How a machine is bought."""
+    """The way in which a machine is bought."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
@@ -43,7 +43,7 @@ class RegionId:
 
     @classmethod
     def parse(cls, text: str) -> RegionId:
-        """From ``cloud/region`` (``cloud:region`` too); ValueError otherwise."""
+        """Parse ``cloud/region`` (``cloud:region`` too); ValueError otherwise."""
         cloud, separator, region = text.replace(":", "/", 1).partition("/")
         if not (cloud and separator and region):
             raise ValueError(f"{text!r} is not cloud/region, e.g. aws/us-east-1")
@@ -52,10 +52,10 @@ class RegionId:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Region:
-    """A region and what rules about places need.
+    """A region and the facts that rules about places need.
 
-    ``geo`` is the group that egress tariffs use (continent, but ME for the Middle East);
-    ``residency_group`` is EU, EEA (Norway, Iceland), UK, otherwise the country; None is unknown.
+    ``geo`` is the group that egress tariffs use (continent, but ME for the Middle East); ``residency_group`` is EU, EEA
+    (Norway, Iceland), UK, otherwise the country; None is unknown.
     """
 
     id: RegionId
@@ -71,7 +71,7 @@ class Region:
     as_of: str
 
 
-def mixes_made_up(clouds: Iterable[str]) -> bool:
-    """Return whether the names hold both a made-up cloud and a real one."""
+def mixes_simulated_and_real(clouds: Iterable[str]) -> bool:
+    """Return whether the names hold both a simulated cloud and a real one."""
     names = frozenset(clouds)
-    return bool(names & MADE_UP_CLOUDS) and bool(names - MADE_UP_CLOUDS)
+    return bool(names & SIMULATED_CLOUDS) and bool(names - SIMULATED_CLOUDS)

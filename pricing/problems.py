@@ -1,4 +1,4 @@
-"""What is wrong with an input: where, which field, why, and what to do. One exception carries them all."""
+"""Problems of an input: where, which field, why, and what to do. One exception carries them all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong. ``where`` is ``file:line:column`` as far as known; ``field`` a dotted path."""
+    """One problem of an input. ``where`` is ``file:line:column`` as far as known; ``field`` is a dotted path."""
 
     where: str
     field: str
@@ -23,7 +23,7 @@ class Problem:
 
 
 class InvalidInputError(Exception):
-    """Input that a user gave and that is refused whole; exit code 2. Nothing was written."""
+    """An input that a user gave is refused whole; exit code 2. Nothing was written."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -31,5 +31,5 @@ class InvalidInputError(Exception):
 
     @classmethod
     def single(cls, what: str, *, where: str = "", field: str = "", remedy: str = "") -> InvalidInputError:
-        """With one problem."""
+        """Return an error with one problem."""
         return cls([Problem(where, field, what, remedy)])

@@ -1,7 +1,7 @@
-"""Interruption risk: how often a gang is hit and how long the wait for a new one is.
+"""Interruption risk: how often a gang is interrupted and how long the wait for a new one is.
 
-Evidence for a spot machine's rate, best first: a rate that the offer states, the cloud's published band, the
-dated prior table (weak). Never zero: hardware fails on every market.
+Evidence for a spot machine's rate, best first: a rate that the offer states, the cloud's published band, the dated
+prior table (weak). The rate is never zero: hardware fails on every market.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ BAND_UPPER_EDGES = {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, 
 
 
 def band_rate(band: str) -> float:
-    """Interruptions per machine-hour of a monthly band, at its upper edge: -ln(1-b)/730; KeyError if none."""
+    """Return interruptions per machine-hour of a monthly band, at its upper edge: -ln(1-b)/730; KeyError if none."""
     return -math.log1p(-BAND_UPPER_EDGES[band]) / HOURS_PER_MONTH
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class RiskPrior:
-    """What is assumed of a pool of machines of which nothing better is known.
+    """The assumption about a pool of machines of which nothing better is known.
 
-    ``interruptions_per_machine_hour``: how often the cloud takes one machine back (hardware not included).
-    ``pool_exponent``: a gang of n is hit n**exponent times as often as one machine, 0 (machines of a pool are
-    always taken together) to 1 (independently). ``recovery_hours``: unbilled wait until a new gang is had.
+    ``interruptions_per_machine_hour``: how often the cloud preempts one machine (hardware not included).
+    ``pool_exponent``: a gang of n is interrupted n**exponent times as often as one machine, 0 (machines of a pool are
+    always preempted together) to 1 (independently). ``recovery_hours``: unbilled wait until a new gang is obtained.
     ``cloud``, ``accelerator`` and ``market`` may be ``*`` for any.
     """
 
@@ -50,7 +50,7 @@ class RiskPrior:
 
 @dataclass(frozen=True, slots=True)
 class GangRisk:
-    """Of a gang as a whole: interruptions (1/h, above zero), unbilled wait after one, reason for doubt."""
+    """The risk of a gang as a whole: interruptions (1/h, above zero), unbilled wait after one, reason for doubt."""
 
     interruptions_per_hour: float
     recovery_hours: float
@@ -69,7 +69,7 @@ class RiskTable:
         return {(p.cloud, p.accelerator, p.market): p for p in self.priors}
 
     def prior(self, cloud: str, accelerator: str, market: Market) -> RiskPrior:
-        """The most specific row; LookupError when none covers it, not even ``*``."""
+        """Return the most specific row; LookupError when none covers it, not even ``*``."""
         for c in (cloud, ANY):
             for a in (accelerator, ANY):
                 for m in (market.value, ANY):
@@ -79,16 +79,16 @@ class RiskTable:
         raise LookupError(f"no interruption prior covers {cloud} {accelerator} {market.value}")
 
     def gang(self, offer: Offer, machine: Machine, machines: int) -> GangRisk:
-        """The risk of ``machines`` of ``machine`` bought as ``offer``, taken together.
+        """Return the risk of ``machines`` of ``machine`` bought as ``offer``, taken together.
 
-        Taken back: machine rate x machines**pool_exponent, on spot from the best evidence there is, on the
-        other markets only where the offer states a rate. Hardware: once per 30,000 accelerator-hours, on top.
-        ValueError without a machine, LookupError when no prior covers the offer.
+        Preemption: machine rate x machines**pool_exponent, on spot from the best evidence there is, on the other
+        markets only where the offer states a rate. Hardware: once per 30,000 accelerator-hours, on top. ValueError
+        without a machine, LookupError when no prior covers the offer.
         """
         if machines < 1:
             raise ValueError("a gang has at least one machine")
         prior = self.prior(offer.cloud, machine.accelerator, offer.market)
-        rate, weak, source = _taken_back(offer, prior)
+        rate, weak, source = _preemption_rate(offer, prior)
         hardware = machines * machine.accelerator_count / ACCELERATOR_HOURS_PER_FAILURE
         return GangRisk(
             interruptions_per_hour=rate * machines**prior.pool_exponent + hardware,
@@ -98,8 +98,8 @@ class RiskTable:
         )
 
 
-def _taken_back(offer: Offer, prior: RiskPrior) -> tuple[float, str, str]:
-    """Rate of one machine being taken back, why it is weak, and its source."""
+def _preemption_rate(offer: Offer, prior: RiskPrior) -> tuple[float, str, str]:
+    """Return the rate at which one machine is preempted, why it is weak, and its source."""
     if offer.interruptions_per_hour is not None:
         return offer.interruptions_per_hour, "", f"stated with the offer: {offer.source}"
     if offer.market is not Market.SPOT:

@@ -10,15 +10,15 @@ BYTES_PER_GIB = 1 << 30
 
 
 def gib_to_bytes(gib: float | Decimal) -> int:
-    """Whole bytes in ``gib`` GiB, rounded half to even."""
+    """Return the whole bytes in ``gib`` GiB, rounded half to even."""
     return round(Decimal(str(gib)) * BYTES_PER_GIB)
 
 
 def gb_to_bytes(gb: float | Decimal) -> int:
-    """Whole bytes in ``gb`` GB, rounded half to even."""
+    """Return the whole bytes in ``gb`` GB, rounded half to even."""
     return round(Decimal(str(gb)) * BYTES_PER_GB)
 
 
 def hours(duration: timedelta) -> float:
-    """A duration in hours."""
+    """Return a duration in hours."""
     return duration / timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""Where offers come from: one adapter a cloud, each turning an SDK's answers into ``pricing`` values.
+"""Adapters of clouds: each turns the answers of one cloud's SDK into ``pricing`` values.
 
 Knows ``pricing`` only; neither ``router`` nor ``terraform``.
 """

@@ -1,13 +1,13 @@
-"""What can go wrong at a cloud, in one small vocabulary; each adapter's ``errors.py`` maps its codes to it.
+"""Errors of clouds, in one small vocabulary; each adapter's ``errors.py`` maps its codes to it.
 
 ::
 
     ProviderError                 anything a cloud refused or failed to do
     ├── CredentialsError          no identity, or one that is wrong or expired      exit code 7
     ├── PermissionDeniedError     the identity is known and may not make this call  exit code 7
-    ├── AccountNotUsedError       the settings say to leave the account alone
+    ├── AccountNotUsedError       the settings say not to use the account
     ├── SdkMissingError           the extra with the cloud's SDK is not installed
-    ├── RegionOffError            the account has not switched this region on
+    ├── RegionOffError            the account has not enabled this region
     ├── NotForSaleError           no such machine type there, or it was withdrawn
     ├── NoCapacityError           sold there, and none left at the moment
     ├── QuotaError                the account may not have that many
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 
 class ProviderError(Exception):
-    """Something a cloud refused or failed to do. ``code`` is the cloud's own word for it, "" when it has none."""
+    """A cloud refused or failed to do something. ``code`` is the cloud's own word for it, "" when it has none."""
 
     title = "failed"
 
@@ -73,7 +73,7 @@ class SdkMissingError(ProviderError):
 
 
 class RegionOffError(ProviderError):
-    """The region exists and is not switched on for this account."""
+    """The region exists and is not enabled for this account."""
 
     title = "region not enabled"
 
@@ -97,7 +97,7 @@ class QuotaError(ProviderError):
 
 
 class NotReachedError(ProviderError):
-    """No connection at all: no network, no such host, refused. Tried again only by the next command."""
+    """No connection is possible: no network, no such host, refused. Only the next command tries again."""
 
     title = "could not be reached"
 
@@ -107,7 +107,10 @@ class RetryableError(ProviderError):
 
 
 class ThrottledError(RetryableError):
-    """Too many calls. ``retry_after_s`` is what the cloud asked for, None when it did not say."""
+    """The cloud refused because of too many calls.
+
+    ``retry_after_s`` is the wait it asked for, None when it did not say.
+    """
 
     title = "throttled"
 
@@ -119,12 +122,12 @@ class ThrottledError(RetryableError):
 
 
 class TransientError(RetryableError):
-    """The cloud's own failure, a connection that broke, or a time limit."""
+    """The cloud itself failed, a connection broke, or a time limit was reached."""
 
     title = "temporary failure"
 
 
 class UnreadableError(TransientError):
-    """An answer cut off midway, or not of the documented form. Nothing of it is used."""
+    """The answer was cut off midway, or is not of the documented form. Nothing of it is used."""
 
     title = "unreadable answer"

@@ -1,8 +1,8 @@
-"""What every cloud adapter offers. The doc comments are the contract; ``tests/contract`` holds all adapters to it.
+"""Protocol of every cloud adapter. The docstrings are the contract; ``tests/contract`` holds all adapters to it.
 
-Rules for every method: it raises nothing but :class:`providers.errors.ProviderError`; what it returns holds no
-SDK object and no secret; a second call gives the same answer while the cloud has not changed. A row that cannot
-be used is left out and named in ``dropped``: never guessed, never zero. Nothing here changes anything at a cloud.
+Rules for every method: it raises nothing but :class:`providers.errors.ProviderError`; what it returns holds no SDK
+object and no secret; a second call gives the same answer while the cloud has not changed. A row that cannot be used is
+left out and named in ``dropped``: never guessed, never zero. No method changes anything at a cloud.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from providers.errors import ProviderError
 
 @dataclass(frozen=True, slots=True, order=True)
 class Scope:
-    """A piece of a cloud that is fetched by itself, at the same time as others: a region, or "" for all of it."""
+    """A part of a cloud that is fetched by itself, concurrently with others: a region, or "" for all."""
 
     cloud: str
     region: str
@@ -33,18 +33,18 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Dropped:
-    """A row that the cloud gave and that was left out: which one, and why (the same words for the same reason)."""
+class DroppedRow:
+    """A row of the cloud that was left out: which one, and why (the same words for the same reason)."""
 
     row: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Something that could not be had while the rest could: ``subject`` as "spot prices", and the reason.
+class PartialFailure:
+    """A part that could not be obtained while the rest could: ``subject`` as "spot prices", and the reason.
 
-    ``would_add`` says to a person what mending it would bring.
+    ``would_add`` tells a person what fixing it would add.
     """
 
     subject: str
@@ -53,14 +53,15 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Harvest:
-    """What one scope gave. Offers are unique by key, priced above 0, dated today or earlier; a machine type of a
-    region and market is offered either by zone or for the region, not both.
+class FetchResult:
+    """The result of fetching one scope.
 
-    ``covered`` names each (region, market) that was seen whole: there, an offer that is not listed is not for
-    sale, and replaces what an older book says. Whatever is not covered keeps its older rows. ``machines``,
-    ``regions`` and ``tariffs`` hold those that the session's book does not know (an unknown accelerator is a dropped
-    row, for without its speed nothing can be planned on it). ``points`` is price, stock and score over time.
+    Offers are unique by key, priced above 0, dated today or earlier; a machine type of a region and market is offered
+    either by zone or for the region, not both. ``covered`` names each (region, market) that was seen whole: there, an
+    offer that is not listed is not for sale, and replaces what an older book says. Whatever is not covered keeps its
+    older rows. ``machines``, ``regions`` and ``tariffs`` hold those that the session's book does not know (an unknown
+    accelerator is a dropped row, since without its speed nothing can be planned on it). ``points`` is price, stock and
+    score over time.
     """
 
     offers: tuple[Offer, ...] = ()
@@ -69,14 +70,14 @@ class Harvest:
     regions: tuple[Region, ...] = ()
     tariffs: tuple[Tariff, ...] = ()
     points: tuple[PricePoint, ...] = ()
-    dropped: tuple[Dropped, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    dropped: tuple[DroppedRow, ...] = ()
+    gaps: tuple[PartialFailure, ...] = ()
     rows_read: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A gang for which stock is asked: so many machines of one type, in these regions (empty: everywhere)."""
+class GangQuery:
+    """A gang for which stock is queried: N machines of one type, in these regions (empty: everywhere)."""
 
     instance_type: str
     machines: int
@@ -86,8 +87,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class StockHint:
-    """What a cloud lets one know of its stock. ``score`` runs from 0 (no) to 1 (surely), as the cloud judges for
-    the whole gang; ``machines`` is a count where the cloud states one. None is unknown."""
+    """A cloud's hint about its stock.
+
+    ``score`` runs from 0 (no) to 1 (surely), as the cloud judges for the whole gang; ``machines`` is a count where the
+    cloud states one. None is unknown.
+    """
 
     region: str
     zone: str | None
@@ -99,7 +103,7 @@ class StockHint:
 
 
 class QuotaUnit(StrEnum):
-    """What a quota counts; the words of ``limits.yaml``."""
+    """The unit of a quota, in the words of ``limits.yaml``."""
 
     ACCELERATORS = "accelerators"
     VCPUS = "vcpus"
@@ -108,7 +112,7 @@ class QuotaUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What the account may have at once. A field that is None matches anything, as in ``limits.yaml``.
+    """A limit on what the account may have at once. A field that is None matches anything, as in ``limits.yaml``.
 
     ``name`` is the cloud's own; ``used`` None where the cloud does not say; ``families`` empty: every family.
     """
@@ -125,10 +129,12 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Machines held for the account: a capacity reservation or block. ``start``/``end`` None is open; ``end`` is when
-    they are usable no more. ``prepaid``: it was paid at once, at a price that the cloud does not tell; else the cloud
-    bills it by the hour at the on-demand price, used or not."""
+class CapacityReservation:
+    """Machines reserved for the account: a capacity reservation or block.
+
+    ``start``/``end`` None is open; ``end`` is when they can no longer be used. ``prepaid``: it was paid at once, at a
+    price that the cloud does not tell; else the cloud bills it by the hour at the on-demand price, used or not.
+    """
 
     cloud: str
     name: str
@@ -143,16 +149,16 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowances:
-    """What the account may have and already holds in the regions asked for, and what could not be learnt."""
+class AccountAllowances:
+    """The account's quotas and reservations in the regions asked for, and what could not be learnt."""
 
     quotas: tuple[Quota, ...] = ()
-    held: tuple[Held, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    held: tuple[CapacityReservation, ...] = ()
+    gaps: tuple[PartialFailure, ...] = ()
 
 
 class NoticeKind(StrEnum):
-    """What a cloud announces about a running machine."""
+    """The kind of a cloud's notice about a running machine."""
 
     INTERRUPTION = "interruption"
     REBALANCE = "rebalance"
@@ -160,8 +166,8 @@ class NoticeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """A cloud's word that a machine will be, or was, taken back. ``id`` is the same each time it is told."""
+class ProviderNotice:
+    """A cloud's notice that a machine will be, or was, preempted. ``id`` is the same each time it is sent."""
 
     id: str
     kind: NoticeKind
@@ -184,10 +190,11 @@ class CallCheck:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What ``doctor`` says of a cloud. ``identity`` names who we are there, never with a secret; None: nobody.
+    """The findings of ``doctor`` for a cloud.
 
-    ``clock_ahead`` is this machine's clock less the cloud's; ``latency`` the fastest answered call.
-    ``sources`` says in a person's words what a refresh would put into the book as things stand.
+    ``identity`` names the identity in use there, never with a secret; None: none. ``clock_ahead`` is this machine's
+    clock less the cloud's; ``latency`` the fastest answered call. ``sources`` says in plain words what a refresh would
+    put into the book as things stand.
     """
 
     identity: str | None
@@ -199,38 +206,41 @@ class Diagnosis:
 
 
 class Provider(Protocol):
-    """One cloud. Made by :func:`providers.registry.open_provider`; making one touches no network.
+    """One cloud, made by :func:`providers.registry.open_provider`; making it touches no network.
 
-    Methods may be called from several threads at once. Network calls go through ``Session.caller``, which
-    retries, keeps to the cloud's rate and gives up at the time limit.
+    Methods may be called from several threads at once. Network calls go through ``Session.caller``, which retries,
+    keeps to the cloud's rate and gives up at the time limit.
     """
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry and in every offer."""
+        """Return its name, as in the registry and in every offer."""
 
     def scopes(self) -> Sequence[Scope]:
-        """What can be fetched now, sorted; at least one. Raises when the cloud cannot even say that.
+        """Return what can be fetched now, sorted; at least one. Raises when the cloud cannot even say that.
 
-        Without credentials: what its public sources cover.
+        Without credentials it is what the public sources cover.
         """
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """Offers of one scope, with price history from ``history_since`` on (None: none is asked for).
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
+        """Return offers of one scope, with price history from ``history_since`` on (None: none is asked for).
 
-        Public sources serve where there are no credentials; what is then missing is a gap. Raises when
-        nothing of the scope could be had. ``covered`` stays within the scope.
+        Public sources serve where there are no credentials; what is then missing is a partial failure. Raises when
+        nothing of the scope could be obtained. ``covered`` stays within the scope.
         """
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """What the cloud says of its stock; empty where it says nothing. One hint a place, type and market."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return the cloud's hints about its stock, one a place, type and market; empty where it gives none."""
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
-        """Quotas and capacity held in these regions (empty: all scopes)."""
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
+        """Return quotas and reserved capacity in these regions (empty: all scopes)."""
 
-    def notices(self) -> Sequence[Notice]:
-        """Notices told outside the machine since it was last asked, oldest first; empty where a cloud has no
-        such channel (the node agent hears them inside the machine). May be told twice: keep to ``id``."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return notices sent outside the machine since the last call, oldest first.
+
+        Empty where a cloud has no such channel (the node agent hears them inside the machine). A notice may come twice:
+        identify it by ``id``.
+        """
 
     def diagnose(self) -> Diagnosis:
-        """Whether each call this adapter makes works, without changing anything. Never raises."""
+        """Check each call that this adapter makes, without changing anything. Never raises."""

@@ -1,4 +1,4 @@
-"""The one list of clouds. An adapter, and the SDK behind it, is imported when it is opened."""
+"""Registry of clouds, the only list of them. An adapter, and the SDK behind it, is imported when it is opened."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import cast
 
-from providers.announcing import QUEUE, Announcements
 from providers.errors import SdkMissingError
 from providers.fleet import Fleet
+from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.protocol import Provider
 from providers.session import Session
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One cloud: how people call it, the ``module:function`` that makes its provider from (cloud, session), the
-    extra of this package that installs its SDK ("" for none), what makes the provider of its public prices where the
-    first needs an account ("" where it does not), whether it is asked without being configured, what makes its
-    fleet ("" where nothing is made by attempts that could be left there), what hears its announcements, and what its
-    bills call it beside our name and the title.
+class CloudRegistration:
+    """One cloud of the registry.
+
+    ``title`` is its name for people; ``factory`` the ``module:function`` that makes its provider from (cloud, session);
+    ``extra`` the extra of this package that installs its SDK ("" for none); ``public`` makes the provider of its public
+    prices where ``factory`` needs an account ("" where it does not); ``by_default``: it is asked without being
+    configured; ``fleet`` makes its fleet ("" where attempts make nothing that could be left there); ``notices`` makes
+    its queue of notices; ``sellers`` are names in its bills besides the cloud's name and title.
     """
 
     title: str
@@ -36,9 +38,9 @@ class Entry:
 
 _NEOCLOUD = "providers.neoclouds.provider:make"
 
-CLOUDS: Mapping[str, Entry] = MappingProxyType(
+CLOUDS: Mapping[str, CloudRegistration] = MappingProxyType(
     {
-        "aws": Entry(
+        "aws": CloudRegistration(
             "Amazon EC2",
             "providers.aws.provider:make",
             "aws",
@@ -46,7 +48,7 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
             notices="providers.aws.interruptions:make",
             sellers=("Amazon Web Services", "Amazon Web Services, Inc.", "Amazon"),
         ),
-        "gcp": Entry(
+        "gcp": CloudRegistration(
             "Google Compute Engine",
             "providers.gcp.provider:make",
             "gcp",
@@ -54,20 +56,20 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
             fleet="providers.gcp.fleet:make",
             sellers=("Google Cloud", "Google Cloud Platform", "Google"),
         ),
-        "azure": Entry(
+        "azure": CloudRegistration(
             "Azure",
             "providers.azure.provider:make",
             "azure",
             fleet="providers.azure.fleet:make",
             sellers=("Microsoft Azure", "Microsoft", "Microsoft Corporation"),
         ),
-        "lambda": Entry("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
-        "nebius": Entry("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
-        "runpod": Entry("RunPod", _NEOCLOUD),
-        "verda": Entry("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
-        "vast": Entry("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
-        "static": Entry("hosts of your own", "providers.static.provider:make", by_default=False),
-        "sandbox": Entry(
+        "lambda": CloudRegistration("Lambda", _NEOCLOUD, sellers=("Lambda Labs", "Lambda Cloud")),
+        "nebius": CloudRegistration("Nebius", _NEOCLOUD, sellers=("Nebius B.V.", "Nebius AI Cloud")),
+        "runpod": CloudRegistration("RunPod", _NEOCLOUD),
+        "verda": CloudRegistration("Verda (DataCrunch)", _NEOCLOUD, sellers=("Verda", "DataCrunch")),
+        "vast": CloudRegistration("Vast.ai", _NEOCLOUD, sellers=("Vast",)),
+        "static": CloudRegistration("hosts of your own", "providers.static.provider:make", by_default=False),
+        "sandbox": CloudRegistration(
             "sandbox on this machine",
             "providers.sandbox.provider:make",
             by_default=False,
@@ -77,18 +79,17 @@ CLOUDS: Mapping[str, Entry] = MappingProxyType(
 )
 
 
-def cloud_called(name: str) -> str | None:
-    """Our name (a key of :data:`CLOUDS`) of the cloud that a bill calls ``name``, in capitals or not; None where none
-    is called that."""
-    wanted = name.strip().casefold()
+def find_cloud(name: str) -> str | None:
+    """Return the cloud (a key of :data:`CLOUDS`) that a bill calls ``name``, in any case; None without one."""
+    folded = name.strip().casefold()
     for cloud, entry in CLOUDS.items():
-        if wanted in {word.casefold() for word in (cloud, entry.title, *entry.sellers)}:
+        if folded in {word.casefold() for word in (cloud, entry.title, *entry.sellers)}:
             return cloud
     return None
 
 
 def open_provider(cloud: str, session: Session) -> Provider:
-    """The adapter of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise). Touches no network.
+    """Return the adapter of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise). Touches no network.
 
     SdkMissingError when its SDK is missing and it cannot do without, naming the extra that installs it.
     """
@@ -96,26 +97,33 @@ def open_provider(cloud: str, session: Session) -> Provider:
 
 
 def open_public_provider(cloud: str, session: Session) -> Provider | None:
-    """What knows public prices of ``cloud`` when its own adapter can say nothing without an account; None where
-    there is no such thing, or the adapter reads public sources by itself."""
+    """Return the provider of public prices of ``cloud``, for when its own adapter needs an account.
+
+    None where there is no such thing, or the adapter reads public sources by itself.
+    """
     entry = CLOUDS[cloud]
     return cast(Provider, _make(entry.public, cloud, session)) if entry.public else None
 
 
 def open_fleet(cloud: str, session: Session) -> Fleet | None:
-    """What finds and releases the machines of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise); None where
-    attempts make none. Touches no network. SdkMissingError as :func:`open_provider`."""
+    """Return the fleet of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise), which finds and releases machines.
+
+    None where attempts make no machines. Touches no network. SdkMissingError as :func:`open_provider`.
+    """
     entry = CLOUDS[cloud]
     return cast(Fleet, _open(cloud, entry.fleet, session)) if entry.fleet else None
 
 
-def open_notices(cloud: str, session: Session) -> Announcements | None:
-    """The queue that the settings of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise) name; None where they name
-    none, or the cloud has no such thing. Touches no network. SdkMissingError as :func:`open_provider`."""
+def open_notices(cloud: str, session: Session) -> NoticeQueue | None:
+    """Return the notice queue in the settings of ``cloud`` (a key of :data:`CLOUDS`; KeyError otherwise).
+
+    None where they name none, or the cloud has no such thing. Touches no network. SdkMissingError as
+    :func:`open_provider`.
+    """
     entry = CLOUDS[cloud]
-    if not entry.notices or QUEUE not in session.settings.options:
+    if not entry.notices or QUEUE_OPTION not in session.settings.options:
         return None
-    return cast(Announcements, _open(cloud, entry.notices, session))
+    return cast(NoticeQueue, _open(cloud, entry.notices, session))
 
 
 def _open(cloud: str, factory: str, session: Session) -> object:

@@ -1,4 +1,4 @@
-"""What an adapter is given: where to go, as whom, what is known already, and how to call."""
+"""Session of an adapter: its settings, the book, the moment and the caller."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from pricing.book import PriceBook
-from providers.calling import Caller
+from providers.caller import Caller
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One cloud's part of the clouds file. Everything may be left out.
 
-    ``endpoints`` replaces the public address of a service of that cloud, by its name there; ``options`` holds
-    what the adapter documents (profile, project, subscription ...), never a secret; ``regions`` limits a refresh
-    to these (empty: all); ``document`` is the content of the cloud's own file where it has one (the static pool,
-    the sandbox script). ``credentials`` False leaves the account alone and uses public sources only.
+    ``endpoints`` replaces the public address of a service of that cloud, by its name there; ``options`` holds what the
+    adapter documents (profile, project, subscription ...), never a secret; ``regions`` limits a refresh to these
+    (empty: all); ``document`` is the content of the cloud's own file where it has one (the static pool, the sandbox
+    script). ``credentials`` False leaves the account alone and uses public sources only.
     """
 
     endpoints: Mapping[str, str] = field(default_factory=dict)
@@ -31,8 +31,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Session:
-    """``book`` holds the words (machines, accelerators, regions) and its offers are not looked at; ``now`` dates
-    what is fetched."""
+    """The inputs of an adapter.
+
+    ``book`` provides machines, accelerators and regions; its offers are not used. ``now`` dates what is fetched.
+    """
 
     settings: Settings
     book: PriceBook

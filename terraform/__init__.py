@@ -1,4 +1,4 @@
-"""How machines appear: a workspace value rendered to Terraform's JSON and run.
+"""Provisioning with Terraform: a workspace value is rendered to Terraform's JSON and run.
 
 Knows ``pricing`` only; neither ``router`` nor ``providers``.
 """

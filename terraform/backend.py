@@ -1,4 +1,4 @@
-"""Where Terraform keeps a state: locked, one place for each attempt, no credential in it."""
+"""Backends of Terraform's state: locked, one place for each attempt, no credential in them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Where Terraform keeps its state: ``local`` (in the run directory), or s3, gcs, azurerm, http, pg.
+    """The backend that holds Terraform's state: ``local`` (in the run directory), or s3, gcs, azurerm, http, pg.
 
     ``settings`` are not secret; credentials reach a backend through the environment only. The setting that says where
     one state lies must contain ``{attempt}``, since two attempts in one state would destroy each other's machines.
@@ -48,18 +48,23 @@ class Backend:
         return [value for value in self.settings.values() if isinstance(value, str)]
 
     def of(self, attempt: str) -> dict[str, str | bool]:
-        """The settings with ``{attempt}`` filled in."""
+        """Return the settings with ``{attempt}`` filled in."""
         return {
             name: value.replace("{attempt}", attempt) if isinstance(value, str) else value
             for name, value in self.settings.items()
         }
 
 
-# Which setting of a backend tells one state from another.
+# The setting of each backend that tells one state from another.
 _STATE_PLACE: Final[Mapping[str, str | None]] = {
-    "local": None, "s3": "key", "gcs": "prefix", "azurerm": "key", "http": "address", "pg": "schema_name",
-}  # fmt: skip
-# Those that lock only when told to, and what tells them.
+    "local": None,
+    "s3": "key",
+    "gcs": "prefix",
+    "azurerm": "key",
+    "http": "address",
+    "pg": "schema_name",
+}
+# Backends that lock only when told to, and the settings that tell them.
 _LOCK_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("use_lockfile", "dynamodb_table"),
     "http": ("lock_address",),

@@ -1,4 +1,4 @@
-"""What Terraform says is wrong, as it says it."""
+"""Diagnostics: errors and warnings as Terraform reports them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error or warning: ``severity`` (error, warning), what in a line, more about it, which resource ("" none)."""
+    """One error or warning of Terraform.
+
+    ``severity`` is error or warning, ``summary`` one line, ``detail`` more about it, ``address`` the resource ("" for
+    none).
+    """
 
     severity: str
     summary: str
@@ -16,6 +20,7 @@ class Diagnostic:
 
     @property
     def is_error(self) -> bool:
+        """Return whether the diagnostic is an error, not a warning."""
         return self.severity == "error"
 
     def __str__(self) -> str:

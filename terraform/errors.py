@@ -1,4 +1,4 @@
-"""What can go wrong when machines are made or released.
+"""Errors of making and releasing machines with Terraform.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── EngineMissingError        neither terraform nor tofu nor the embedded engine
     ├── EngineTooOldError         one that lacks what the runner uses
     ├── RunDirectoryError         cannot be written, full, not there
-    ├── StraysLeftError           processes that a run directory knows of go on
+    ├── OrphansLeftError          processes that a run directory knows of still run
     ├── StateLostError            the state is empty or cut off: what it listed must be found by tag (sweep)
     └── RunError                  a command ran and failed; ``diagnostics`` say why
         ├── InitFailedError
@@ -14,12 +14,12 @@
         ├── ApplyFailedError      some resources may exist: destroy, or apply again
         ├── DestroyFailedError    some resources still exist: destroy again
         ├── ReadFailedError       state or outputs could not be read
-        ├── StateLockedError      somebody else works on the same state
-        ├── TimedOutError         stopped by us after the time limit
+        ├── StateLockedError      another run works on the same state
+        ├── TimedOutError         stopped by the runner after the time limit
         └── StoppedError          stopped by a signal or because it was asked to
 
-After any of them the state is whole, unless ``StateLostError`` says otherwise at the next call.
-No message carries a secret.
+After any of them the state is whole, unless ``StateLostError`` says otherwise at the next call. No message carries a
+secret.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SHOWN = 3
 
 
 class TerraformError(Exception):
-    """Something that kept Terraform from doing what was asked; ``remedy`` says what to do, "" if nothing is known."""
+    """Terraform could not do what was asked; ``remedy`` says what to do, "" if nothing is known."""
 
     def __init__(self, what: str, *, remedy: str = "") -> None:
         super().__init__(what)
@@ -53,15 +53,21 @@ class RunDirectoryError(TerraformError):
 
 
 class StateLostError(TerraformError):
-    """The state file is empty or cut off, as a killed engine leaves it. Applying now would make everything again."""
+    """The state file is empty or cut off, as a killed engine leaves it.
+
+    Applying now would create everything again.
+    """
 
 
-class StraysLeftError(TerraformError):
+class OrphansLeftError(TerraformError):
     """Processes of this machine that a run directory knows of could not be ended."""
 
 
 class RunError(TerraformError):
-    """A command of the engine failed. ``diagnostics`` as Terraform gave them, secrets masked; may be empty."""
+    """A command of the engine failed.
+
+    ``diagnostics`` are those of Terraform, with secrets masked; they may be empty.
+    """
 
     def __init__(self, what: str, diagnostics: Sequence[Diagnostic] = (), *, remedy: str = "") -> None:
         super().__init__(what, remedy=remedy)
@@ -74,19 +80,19 @@ class RunError(TerraformError):
 
 
 class InitFailedError(RunError):
-    """The directory could not be prepared: a provider not to be had, a backend not reached."""
+    """The directory could not be prepared: a provider could not be obtained, or a backend not reached."""
 
 
 class PreviewFailedError(RunError):
-    """Nothing was changed; what would be changed is not known either."""
+    """The preview failed: nothing was changed, and what would be changed is not known either."""
 
 
 class ApplyFailedError(RunError):
-    """Some resources may exist now, and the state knows them."""
+    """Apply failed: some resources may exist now, and the state knows them."""
 
 
 class DestroyFailedError(RunError):
-    """Some resources still exist, and the state knows them."""
+    """Destroy failed: some resources still exist, and the state knows them."""
 
 
 class ReadFailedError(RunError):
@@ -94,7 +100,10 @@ class ReadFailedError(RunError):
 
 
 class StateLockedError(RunError):
-    """Another run holds the state; nothing was done. The diagnostics say who and since when."""
+    """Another run holds the state; nothing was done.
+
+    The diagnostics say who holds it and since when.
+    """
 
 
 class TimedOutError(RunError):

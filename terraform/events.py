@@ -1,6 +1,6 @@
-"""Terraform's JSON lines, read as they come: what it will do, what it does, what went wrong.
+"""Terraform's JSON lines, read as they come: planned changes, progress and diagnostics.
 
-Texts of provisioners are not kept: a script may print anything. Diagnostics go through the masker.
+The output of provisioners is not stored: a script may print anything. Diagnostics go through the masker.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ from typing import Any, Final
 
 from terraform.diagnostics import Diagnostic
 
-# Kinds of events about one resource.
+# The kinds of message that are about one resource.
 _HOOKS: Final = frozenset({"apply_start", "apply_progress", "apply_complete", "apply_errored"})
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One step of one resource. ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``:
-    create, update, delete; ``id`` is the cloud's, "" before there is one; ``seconds`` since the step began."""
+class TerraformEvent:
+    """One step of one resource.
+
+    ``kind``: apply_start, apply_progress, apply_complete, apply_errored; ``action``: create, update, delete; ``id`` is
+    the cloud's, "" before there is one; ``seconds`` since the step began.
+    """
 
     kind: str
     address: str
@@ -29,8 +32,8 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A resource and what is to happen to it, or has behind Terraform's back: create, update, delete, replace."""
+class ResourceChange:
+    """A resource and its planned change, or a change made outside Terraform: create, update, delete, replace."""
 
     address: str
     action: str
@@ -39,17 +42,17 @@ class Change:
 
 @dataclass(slots=True)
 class Transcript:
-    """Collects one command's lines."""
+    """Collect the lines of one command."""
 
     mask: Callable[[str], str]
-    planned: list[Change] = field(default_factory=list)
-    drift: list[Change] = field(default_factory=list)
+    planned: list[ResourceChange] = field(default_factory=list)
+    drift: list[ResourceChange] = field(default_factory=list)
     diagnostics: list[Diagnostic] = field(default_factory=list)
-    done: list[Event] = field(default_factory=list)
+    done: list[TerraformEvent] = field(default_factory=list)
     outputs: Mapping[str, Any] | None = None
 
-    def read(self, line: str) -> Event | None:
-        """Takes one line in; the event in it, None for everything else. Lines that are no JSON are passed over."""
+    def read(self, line: str) -> TerraformEvent | None:
+        """Process one line; return the event in it, None for everything else. Lines that are not JSON are ignored."""
         try:
             message = json.loads(line)
         except ValueError:
@@ -81,8 +84,8 @@ class Transcript:
         )
 
 
-def _event(kind: str, hook: Mapping[str, Any]) -> Event:
-    return Event(
+def _event(kind: str, hook: Mapping[str, Any]) -> TerraformEvent:
+    return TerraformEvent(
         kind=kind,
         address=_address(hook),
         action=str(hook.get("action", "")),
@@ -91,8 +94,8 @@ def _event(kind: str, hook: Mapping[str, Any]) -> Event:
     )
 
 
-def _change(found: Mapping[str, Any]) -> Change:
-    return Change(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
+def _change(found: Mapping[str, Any]) -> ResourceChange:
+    return ResourceChange(_address(found), str(found.get("action", "")), str(found.get("reason", "")))
 
 
 def _address(found: Mapping[str, Any]) -> str:
@@ -100,7 +103,7 @@ def _address(found: Mapping[str, Any]) -> str:
 
 
 def _outputs(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Values by name; None when they are only announced (a preview does not know them), or one is hidden."""
+    """Return values by name; None when one is hidden or only announced (a preview does not know them)."""
     if not all("value" in output for output in found.values()):
         return None
     return {name: output["value"] for name, output in found.items()}

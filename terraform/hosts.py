@@ -1,4 +1,4 @@
-"""Machines that are there already, as the module ``static`` reaches them."""
+"""Existing machines, as the module ``static`` reaches them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LARGEST_PORT: Final = 65_535
-# Names and addresses, IPv6 too; nothing that a shell or SSH would take for something else.
+# Names and addresses, IPv6 too, but nothing that a shell or SSH would take for something else.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9:](?:[A-Za-z0-9:._-]*[A-Za-z0-9:])?")
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _HOST_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
@@ -15,9 +15,11 @@ _HOST_KEY: Final = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """One host: where it answers SSH and as whom to log in. ``host_key`` is its public key (``ssh-ed25519 AAAA...``);
-    None: whoever answers is believed. ``private_address`` is where the gang reaches it, None: ``address`` too.
-    ValueError."""
+    """One existing host: its SSH address and the user to log in as.
+
+    ``host_key`` is its public key (``ssh-ed25519 AAAA...``); None: any key is accepted. ``private_address`` is where
+    the gang reaches it; None: ``address`` too. ValueError for an invalid value.
+    """
 
     address: str
     port: int = 22
@@ -33,7 +35,7 @@ class Host:
             raise ValueError(f"host {self.address}: port {self.port} is not 1 to {LARGEST_PORT}")
         if not _USER.fullmatch(self.user):
             raise ValueError(f"host {self.address}: {self.user!r} is not the name of a user")
-        # Not quoted: somebody may have given the private one.
+        # The message does not quote the key, because it may be the private one.
         if self.host_key is not None and not _HOST_KEY.fullmatch(self.host_key):
             raise ValueError(
                 f"host {self.address}: host_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name"

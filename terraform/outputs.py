@@ -1,4 +1,4 @@
-"""What a module says it made."""
+"""Outputs of the modules: the machines that they made."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pricing.places import Market
 
 
 @dataclass(frozen=True, slots=True)
-class MadeNode:
-    """One machine that exists. ``id`` is the cloud's; ``address`` is where it is reached from outside, None: not."""
+class ProvisionedNode:
+    """One machine that exists.
+
+    ``id`` is the cloud's; ``address`` is where it is reached from outside, None: it is not.
+    """
 
     rank: int
     id: str
@@ -24,22 +27,23 @@ class MadeNode:
     max_usd_per_hour: UsdPerHour | None
 
 
-def made_nodes(outputs: Mapping[str, Any]) -> tuple[MadeNode, ...]:
-    """The output ``nodes`` of any module, sorted by rank; empty when there is none. ValueError when it is not one.
+def parse_nodes(outputs: Mapping[str, Any]) -> tuple[ProvisionedNode, ...]:
+    """Parse the output ``nodes`` of any module, sorted by rank; empty when there is none.
 
-    Rows, or the JSON text of them that a rendered workspace keeps (``terraform/render.py``).
+    The output is rows, or the JSON text of them that a rendered workspace stores (``terraform/render.py``). ValueError
+    when it is neither.
     """
-    found = outputs.get("nodes") or []
+    rows = outputs.get("nodes") or []
     try:
-        nodes = [_node(row) for row in (json.loads(found) if isinstance(found, str) else found)]
+        nodes = [_node(row) for row in (json.loads(rows) if isinstance(rows, str) else rows)]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"the module's output `nodes` is not what was agreed: {error}") from error
     return tuple(sorted(nodes, key=lambda node: node.rank))
 
 
-def _node(row: Mapping[str, Any]) -> MadeNode:
+def _node(row: Mapping[str, Any]) -> ProvisionedNode:
     ceiling = row["max_usd_per_hour"]
-    return MadeNode(
+    return ProvisionedNode(
         rank=int(row["rank"]),
         id=str(row["id"]),
         address=row["address"] or None,

@@ -1,4 +1,4 @@
-"""A child process with a time limit, whose lines are handed over as they come; asked to stop before it is killed."""
+"""Child processes with a time limit: lines are passed on as they come, and stopping precedes killing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from queue import Empty, SimpleQueue
 from typing import IO, Final
 
 _TICK_S: Final = 0.1
-_STRAY_S: Final = 2.0  # for output that a grandchild holds open after the child's end
-_KEPT_LINES: Final = 200
+_LATE_OUTPUT_S: Final = 2.0  # A grandchild may hold the output open after the child's end.
+_STDERR_LINES: Final = 200
 
 
-class Ended(StrEnum):
-    """Why a process ended."""
+class EndReason(StrEnum):
+    """The reason why a process ended."""
 
     ITSELF = "by itself"
     TIME_LIMIT = "time limit"
@@ -30,20 +30,26 @@ class Ended(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Seconds between asking to stop (SIGINT, once: a second one makes Terraform drop its state), insisting (SIGTERM)
-    and killing the whole group."""
+class StopTimeouts:
+    """Seconds to wait between the steps of stopping a process.
+
+    The steps are asking (SIGINT, once: a second one makes Terraform drop its state), insisting (SIGTERM) and killing
+    the whole group.
+    """
 
     interrupt_s: float = 120.0
     terminate_s: float = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """``code`` is negative for a signal; ``stderr`` the last lines of it; ``killed`` when nothing milder helped."""
+class ProcessResult:
+    """The result of a process.
+
+    ``code`` is negative for a signal; ``stderr`` holds its last lines; ``killed`` when nothing milder helped.
+    """
 
     code: int
-    ended: Ended
+    ended: EndReason
     killed: bool
     stderr: str = field(repr=False)
 
@@ -54,15 +60,15 @@ def run_process(
     folder: Path,
     environment: Mapping[str, str],
     limit_s: float,
-    patience: Patience,
+    patience: StopTimeouts,
     on_line: Callable[[str], None],
     stop: threading.Event | None = None,
-) -> Finished:
-    """Runs ``words`` in a session of their own (Ctrl-C reaches us alone) and calls ``on_line`` here, in this thread.
+) -> ProcessResult:
+    """Run ``words`` in a process session of their own (Ctrl-C reaches only the caller).
 
-    When the limit is reached, ``stop`` is set, ``on_line`` raises or Ctrl-C is pressed, the child is asked to stop and
-    its output read on until it has. What was raised is raised again then; a second Ctrl-C is less patient.
-    OSError when the child cannot be started.
+    ``on_line`` is called in the caller's thread. When the limit is reached, ``stop`` is set, ``on_line`` raises or
+    Ctrl-C is pressed, the child is asked to stop and its output is read until it has. The exception is raised again
+    then; a second Ctrl-C moves on to the next step at once. OSError when the child cannot be started.
     """
     child = subprocess.Popen(
         words,
@@ -77,13 +83,13 @@ def run_process(
 
 
 class _Watch:
-    """One child until its end."""
+    """Watch one child until its end."""
 
     def __init__(
         self,
         child: subprocess.Popen[bytes],
         deadline: float,
-        patience: Patience,
+        patience: StopTimeouts,
         on_line: Callable[[str], None],
         stop: threading.Event | None,
     ) -> None:
@@ -92,14 +98,14 @@ class _Watch:
         self._on_line = on_line
         self._stop = stop
         self._steps = [(signal.SIGINT, patience.interrupt_s), (signal.SIGTERM, patience.terminate_s)]
-        self._ended = Ended.ITSELF
+        self._ended = EndReason.ITSELF
         self._ending = False
         self._killed = False
         self._raised: BaseException | None = None
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._stderr: deque[bytes] = deque(maxlen=_KEPT_LINES)
+        self._stderr: deque[bytes] = deque(maxlen=_STDERR_LINES)
 
-    def finish(self) -> Finished:
+    def finish(self) -> ProcessResult:
         assert self._child.stdout is not None
         assert self._child.stderr is not None
         readers = [
@@ -112,58 +118,58 @@ class _Watch:
         more = True
         while more or self._child.poll() is None:
             try:
-                more = self._turn(more)
+                more = self._step(more)
             except KeyboardInterrupt as error:
-                self._raised, self._ended = error, Ended.ASKED
-                self._harder()
+                self._raised, self._ended = error, EndReason.ASKED
+                self._escalate()
             if self._child.poll() is not None and more:
                 gone_at = gone_at or time.monotonic()
-                more = time.monotonic() - gone_at < _STRAY_S
+                more = time.monotonic() - gone_at < _LATE_OUTPUT_S
         if self._ending:
-            self._kill_group()  # what the child started and did not end; nodes have sessions of their own
+            self._kill_group()  # Processes that the child started and did not end; nodes are in other groups.
         if self._raised is not None:
             raise self._raised
-        # The last line of standard output says nothing of errors; a child that was left behind may hold them open.
-        readers[-1].join(_STRAY_S)
+        # Standard error may still be read when standard output has ended; a surviving grandchild may hold it open.
+        readers[-1].join(_LATE_OUTPUT_S)
         errors = b"".join(line for line in list(self._stderr) if line).decode(errors="replace")
-        return Finished(self._child.returncode, self._ended, self._killed, errors)
+        return ProcessResult(self._child.returncode, self._ended, self._killed, errors)
 
-    def _turn(self, more: bool) -> bool:
-        """One line, or a tick without one; False when there will be no more lines."""
+    def _step(self, more: bool) -> bool:
+        """Process one line, or one tick without a line; return False when there will be no more lines."""
         if more:
             with suppress(Empty):
                 line = self._lines.get(timeout=_TICK_S)
                 if line is None:
                     return False
-                self._hand_over(line)
+                self._pass_on(line)
         else:
             with suppress(subprocess.TimeoutExpired):
                 self._child.wait(_TICK_S)
         self._check()
         return more
 
-    def _hand_over(self, line: bytes) -> None:
+    def _pass_on(self, line: bytes) -> None:
         if self._raised is not None:
             return
         try:
             self._on_line(line.decode(errors="replace").rstrip("\r\n"))
         except Exception as error:
-            self._raised, self._ended = error, Ended.ASKED
-            self._harder()
+            self._raised, self._ended = error, EndReason.ASKED
+            self._escalate()
 
     def _check(self) -> None:
         if self._child.poll() is not None:
             return
         if not self._ending and self._stop is not None and self._stop.is_set():
-            self._ended = Ended.ASKED
-            self._harder()
+            self._ended = EndReason.ASKED
+            self._escalate()
         elif time.monotonic() >= self._deadline:
             if not self._ending:
-                self._ended = Ended.TIME_LIMIT
-            self._harder()
+                self._ended = EndReason.TIME_LIMIT
+            self._escalate()
 
-    def _harder(self) -> None:
-        """The next step of stopping."""
+    def _escalate(self) -> None:
+        """Take the next step of stopping the child."""
         self._ending = True
         if self._child.poll() is not None:
             return
@@ -174,7 +180,7 @@ class _Watch:
             return
         step, wait_s = self._steps.pop(0)
         self._deadline = time.monotonic() + wait_s
-        # To the engine alone: it ends its plugins and provisioners itself, once they are through.
+        # The signal goes to the engine alone, which ends its plugins and provisioners itself once they have finished.
         self._child.send_signal(step)
 
     def _kill_group(self) -> None:

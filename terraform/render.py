@@ -1,11 +1,10 @@
-"""A workspace as the files that Terraform reads: pure, the same bytes for the same spec.
+"""Render a workspace as the files that Terraform reads. Pure: the same bytes for the same spec.
 
 ``main.tf.json`` passes every variable to one module and its outputs on, as JSON text; ``terraform.tfvars.json`` holds
-the values.
-User data goes to ``secrets.auto.tfvars.json`` alone, a name that Terraform reads by itself and that nothing refers to;
-whoever writes the files makes that one readable by its owner only (:data:`SECRET_FILES`). What Terraform does with it
-from there depends on the module: clouds' modules hand it to the machine's metadata, and the state keeps it as it keeps
-every argument.
+the values. User data goes to ``secrets.auto.tfvars.json`` alone, a name that Terraform reads by itself and that nothing
+refers to; the writer of the files makes that one readable by its owner only (:data:`SECRET_FILES`). What Terraform does
+with it from there depends on the module: clouds' modules pass it to the machine's metadata, and the state stores it as
+it stores every argument.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from terraform.boot import takes_instance_profile
-from terraform.spec import Node, WorkspaceSpec
+from terraform.module_metadata import takes_instance_profile
+from terraform.spec import NodeSpec, WorkspaceSpec
 
 OLDEST_ENGINE: Final = (1, 6)
 MAIN: Final = "main.tf.json"
@@ -28,18 +27,21 @@ OUTPUTS: Final = ("nodes",)
 
 
 def render(spec: WorkspaceSpec, module_source: str = "./module") -> Mapping[str, str]:
-    """File name to text. ``module_source`` is written as it is: relative ones begin with ``./`` or ``../``."""
+    """Return the text of each file by name.
+
+    ``module_source`` is written as it is: relative ones begin with ``./`` or ``../``.
+    """
     return {
         MAIN: _text(_main(spec, module_source)),
         VALUES: _text(_values(spec)),
-        # Every rank, so that no module needs a default for the nodes that have none.
+        # Every rank is listed, so that no module needs a default for the nodes without user data.
         SECRETS: _text({"user_data": {str(node.rank): spec.user_data.get(node.rank, "") for node in spec.nodes}}),
     }
 
 
 def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
     variables: dict[str, Any] = {name: {"type": "any"} for name in _values(spec)}
-    # A default, since releasing machines needs no user data: destroy works though the file is gone.
+    # The default lets destroy work when the file is gone: releasing machines needs no user data.
     variables["user_data"] = {"type": "map(string)", "sensitive": True, "default": {}}
     return {
         "terraform": {
@@ -48,7 +50,7 @@ def _main(spec: WorkspaceSpec, module_source: str) -> dict[str, Any]:
         },
         "variable": variables,
         "module": {"gang": {"source": module_source, **{name: f"${{var.{name}}}" for name in variables}}},
-        # As one text: with rows of their own, releasing a large gang takes nearly twice as long.
+        # The rows are one text: as separate values, releasing a large gang takes nearly twice as long.
         "output": {name: {"value": f"${{jsonencode(module.gang.{name})}}"} for name in OUTPUTS},
     }
 
@@ -81,7 +83,7 @@ def _values(spec: WorkspaceSpec) -> dict[str, Any]:
     }
 
 
-def _node(node: Node) -> dict[str, Any]:
+def _node(node: NodeSpec) -> dict[str, Any]:
     return {
         "rank": node.rank,
         "name": node.name,

@@ -1,4 +1,4 @@
-"""Runs Terraform in a run directory: init, preview, apply, outputs, destroy, state. Calls share nothing.
+"""Runner of Terraform in a run directory: init, preview, apply, outputs, destroy, state. Calls share nothing.
 
 Every command is a process of its own with a time limit (:mod:`terraform.process`); errors are those of
 :mod:`terraform.errors`, with Terraform's diagnostics. Nothing is logged.
@@ -31,10 +31,10 @@ from terraform.errors import (
     StoppedError,
     TimedOutError,
 )
-from terraform.events import Change, Event, Transcript
-from terraform.masking import Masker, secret_values
-from terraform.process import Ended, Finished, Patience, run_process
-from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, secrets_in
+from terraform.events import ResourceChange, TerraformEvent, Transcript
+from terraform.masker import Masker, secret_values
+from terraform.process import EndReason, ProcessResult, StopTimeouts, run_process
+from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, read_user_data
 
 _LOCKED: Final = "Error acquiring the state lock"
 _DELETES: Final = frozenset({"delete", "replace"})
@@ -42,142 +42,179 @@ _CREATES: Final = frozenset({"create", "replace"})
 _CHANGES: Final = frozenset({"update"})
 _DATA: Final = re.compile(r"(?:^|(?<!module)\.)data\.")
 _BOX: Final = re.compile(r"^[╷│╵\s]+", re.MULTILINE)
-# What would change a command behind our back, or (TF_LOG) write every value to stderr.
+# Variables that would silently change a command, or (TF_LOG) write every value to stderr.
 _NOT_PASSED_ON: Final = re.compile(
     r"TF_(?:LOG.*|CLI_.*|VAR_.*|DATA_DIR|WORKSPACE|INPUT|PLUGIN_CACHE.*|STATE_PERSIST.*|IN_AUTOMATION)"
 )
-# Terraform writes the whole state for every resource: most of a large gang's time would be Go's collection of garbage.
-# With a limit, since providers, which are large, inherit it. The caller's word counts.
+# Terraform writes the whole state for every resource, so most of a large gang's time would be Go's garbage collection.
+# The memory limit is needed because providers, which are large, inherit it. The caller's own values take precedence.
 _LESS_GARBAGE_COLLECTION: Final = {"GOGC": "400", "GOMEMLIMIT": "2GiB"}
-_OURS: Final = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
+_FIXED_VARIABLES: Final = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds for each command, and how patiently one is stopped."""
+class CommandLimits:
+    """Time limit of each command in seconds, and the timeouts for stopping one."""
 
     init_s: float = 300.0
     preview_s: float = 600.0
     apply_s: float = 1800.0
     destroy_s: float = 1800.0
     read_s: float = 120.0
-    patience: Patience = field(default_factory=Patience)
+    patience: StopTimeouts = field(default_factory=StopTimeouts)
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What an apply would do, and what somebody changed behind Terraform's back (``drift``), by address. A replaced
-    resource counts under ``creates`` and ``destroys``. ``file`` holds secrets; :meth:`Runner.apply` removes it."""
+    """The changes that an apply would make, and changes made outside Terraform (``drift``), by address.
+
+    A replaced resource counts under ``creates`` and ``destroys``. ``file`` holds secrets; :meth:`Runner.apply` removes
+    it.
+    """
 
     creates: tuple[str, ...]
     changes: tuple[str, ...]
     destroys: tuple[str, ...]
-    drift: tuple[Change, ...]
+    drift: tuple[ResourceChange, ...]
     file: Path
 
     @property
     def is_empty(self) -> bool:
+        """Return whether an apply would change nothing."""
         return not (self.creates or self.changes or self.destroys)
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """What is there now: outputs by name, and each step that was completed."""
+class ApplyResult:
+    """The result of an apply: outputs by name, and each step that was completed."""
 
     outputs: Mapping[str, Any]
-    done: tuple[Event, ...]
+    done: tuple[TerraformEvent, ...]
     warnings: tuple[Diagnostic, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Destroyed:
-    """The steps of releasing; none when there was nothing."""
+class DestroyResult:
+    """The completed steps of a destroy; none when nothing existed."""
 
-    done: tuple[Event, ...]
+    done: tuple[TerraformEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Runs ``engine`` with ``environment`` (PATH, HOME, credentials; nothing is inherited). May be shared by threads.
+    """Run ``engine`` with ``environment`` (PATH, HOME, credentials; nothing is inherited).
 
-    Secrets, that is user data and values of the environment whose names say so, are masked in every error.
+    Threads may share a runner. Secrets, that is user data and values of the environment whose names say so, are masked
+    in every error.
     """
 
     engine: Engine
     environment: Mapping[str, str] = field(repr=False)
-    limits: Limits = Limits()
+    limits: CommandLimits = CommandLimits()
     parallelism: int = 64
 
     def init(self, directory: Path) -> None:
-        """Fetches providers and connects the state. Again is harmless. InitFailedError."""
+        """Fetch providers and connect the state; doing it again is harmless. Raises InitFailedError."""
         self._run(directory, InitFailedError, self.limits.init_s, "init", input=False, no_color=True)
 
     def preview(self, directory: Path, *, stop: threading.Event | None = None) -> Preview:
-        """Says what an apply would do; changes nothing. PreviewFailedError, StateLockedError, StateLostError."""
-        self._prepared(directory)
+        """Return the changes that an apply would make, without making any.
+
+        Raises PreviewFailedError, StateLockedError, StateLostError.
+        """
+        self._ensure_prepared(directory)
         file = directory / PREVIEW
         try:
-            said = self._stream(
-                directory, PreviewFailedError, self.limits.preview_s, None, stop,
-                "plan", out=PREVIEW, input=False, json=True, parallelism=self.parallelism,
-            )  # fmt: skip
+            transcript = self._stream(
+                directory,
+                PreviewFailedError,
+                self.limits.preview_s,
+                None,
+                stop,
+                "plan",
+                out=PREVIEW,
+                input=False,
+                json=True,
+                parallelism=self.parallelism,
+            )
             file.chmod(0o600)
         except BaseException:
             with suppress(OSError):
                 file.unlink(missing_ok=True)
             raise
         return Preview(
-            creates=_addresses(said.planned, _CREATES),
-            changes=_addresses(said.planned, _CHANGES),
-            destroys=_addresses(said.planned, _DELETES),
-            drift=tuple(sorted(said.drift, key=lambda change: change.address)),
+            creates=_addresses(transcript.planned, _CREATES),
+            changes=_addresses(transcript.planned, _CHANGES),
+            destroys=_addresses(transcript.planned, _DELETES),
+            drift=tuple(sorted(transcript.drift, key=lambda change: change.address)),
             file=file,
         )
 
     def apply(
         self,
         directory: Path,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[TerraformEvent], None] | None = None,
         *,
         preview: Preview | None = None,
         stop: threading.Event | None = None,
-    ) -> Applied:
-        """Makes what is missing. With ``preview`` exactly that, refused when the state has changed since.
+    ) -> ApplyResult:
+        """Create the missing resources; with ``preview`` make exactly its changes.
 
-        ``on_event`` is called in this thread; if it raises, Terraform is stopped and the exception passed on.
-        ApplyFailedError, TimedOutError, StoppedError: some machines may exist. StateLockedError, StateLostError: none.
+        A preview is refused when the state has changed since. ``on_event`` is called in this thread; if it raises,
+        Terraform is stopped and the exception passed on. After ApplyFailedError, TimedOutError and StoppedError some
+        machines may exist; after StateLockedError and StateLostError none do.
         """
-        self._prepared(directory)
+        self._ensure_prepared(directory)
         words = ("apply",) if preview is None else ("apply", preview.file.name)
         try:
-            said = self._stream(
-                directory, ApplyFailedError, self.limits.apply_s, on_event, stop,
-                *words, input=False, json=True, parallelism=self.parallelism, auto_approve=preview is None,
-            )  # fmt: skip
+            transcript = self._stream(
+                directory,
+                ApplyFailedError,
+                self.limits.apply_s,
+                on_event,
+                stop,
+                *words,
+                input=False,
+                json=True,
+                parallelism=self.parallelism,
+                auto_approve=preview is None,
+            )
         finally:
             if preview is not None:
                 preview.file.unlink(missing_ok=True)
-        outputs = said.outputs if said.outputs is not None else self.outputs(directory)
-        return Applied(outputs, tuple(said.done), tuple(d for d in said.diagnostics if not d.is_error))
+        outputs = transcript.outputs if transcript.outputs is not None else self.outputs(directory)
+        return ApplyResult(outputs, tuple(transcript.done), tuple(d for d in transcript.diagnostics if not d.is_error))
 
     def destroy(
         self,
         directory: Path,
-        on_event: Callable[[Event], None] | None = None,
+        on_event: Callable[[TerraformEvent], None] | None = None,
         *,
         stop: threading.Event | None = None,
-    ) -> Destroyed:
-        """Releases everything in the state; nothing there is no error. DestroyFailedError and as :meth:`apply`."""
-        self._prepared(directory)
-        said = self._stream(
-            directory, DestroyFailedError, self.limits.destroy_s, on_event, stop,
-            "apply", destroy=True, auto_approve=True, input=False, json=True, parallelism=self.parallelism,
-        )  # fmt: skip
-        return Destroyed(tuple(said.done))
+    ) -> DestroyResult:
+        """Release everything in the state; an empty state is no error.
+
+        Raises DestroyFailedError and the errors of :meth:`apply`.
+        """
+        self._ensure_prepared(directory)
+        transcript = self._stream(
+            directory,
+            DestroyFailedError,
+            self.limits.destroy_s,
+            on_event,
+            stop,
+            "apply",
+            destroy=True,
+            auto_approve=True,
+            input=False,
+            json=True,
+            parallelism=self.parallelism,
+        )
+        return DestroyResult(tuple(transcript.done))
 
     def outputs(self, directory: Path) -> Mapping[str, Any]:
-        """The outputs in the state, by name; empty before the first apply. ReadFailedError."""
-        self._prepared(directory)
+        """Return the outputs in the state, by name; empty before the first apply. Raises ReadFailedError."""
+        self._ensure_prepared(directory)
         text = self._run(directory, ReadFailedError, self.limits.read_s, "output", json=True, no_color=True)
         try:
             return {name: output["value"] for name, output in json.loads(text).items()}
@@ -185,8 +222,11 @@ class Runner:
             raise ReadFailedError(f"terraform output in {directory} is no JSON of outputs") from error
 
     def state(self, directory: Path) -> tuple[str, ...]:
-        """Addresses of the resources in the state, sorted; empty before the first apply. ReadFailedError."""
-        self._prepared(directory)
+        """Return addresses of the resources in the state, sorted; empty before the first apply.
+
+        Raises ReadFailedError.
+        """
+        self._ensure_prepared(directory)
         try:
             text = self._run(directory, ReadFailedError, self.limits.read_s, "state list")
         except ReadFailedError as error:
@@ -195,7 +235,7 @@ class Runner:
             raise
         return tuple(sorted(line for line in text.splitlines() if line and not _DATA.search(line)))
 
-    def _prepared(self, directory: Path) -> None:
+    def _ensure_prepared(self, directory: Path) -> None:
         check_directory(directory)
         if not (directory / ".terraform" / "modules" / "modules.json").is_file():
             self.init(directory)
@@ -205,40 +245,40 @@ class Runner:
         directory: Path,
         failed: type[RunError],
         limit_s: float,
-        on_event: Callable[[Event], None] | None,
+        on_event: Callable[[TerraformEvent], None] | None,
         stop: threading.Event | None,
         command: str,
         *arguments: str,
         **options: bool | str | int,
     ) -> Transcript:
-        """A command that answers in JSON lines."""
+        """Run a command that answers in JSON lines."""
         mask = self._masker(directory)
-        said = Transcript(mask)
+        transcript = Transcript(mask)
 
         def take(line: str) -> None:
-            event = said.read(line)
+            event = transcript.read(line)
             if event is not None and on_event is not None:
                 on_event(event)
 
         words = command_line(self.engine.path, command, *arguments, **options)
         finished = self._process(directory, words, limit_s, take, stop)
-        found = said.diagnostics
-        if finished.code != 0 and not any(diagnostic.is_error for diagnostic in found):
-            found = [*found, *_from_text(mask(finished.stderr), finished.ended)]
-        self._judge(directory, command, finished, found, failed, limit_s)
-        return said
+        diagnostics = transcript.diagnostics
+        if finished.code != 0 and not any(diagnostic.is_error for diagnostic in diagnostics):
+            diagnostics = [*diagnostics, *_from_text(mask(finished.stderr), finished.ended)]
+        self._raise_failure(directory, command, finished, diagnostics, failed, limit_s)
+        return transcript
 
     def _run(
         self, directory: Path, failed: type[RunError], limit_s: float, command: str, **options: bool | str | int
     ) -> str:
-        """A command that answers in text, or one JSON document: its stdout."""
+        """Run a command that answers in text or one JSON document, and return its stdout."""
         check_directory(directory)
         lines: list[str] = []
         words = command_line(self.engine.path, command, **options)
         finished = self._process(directory, words, limit_s, lines.append, None)
-        said = self._masker(directory)(finished.stderr)
-        found = _from_text(said, finished.ended) if finished.code != 0 else []
-        self._judge(directory, command, finished, found, failed, limit_s)
+        errors = self._masker(directory)(finished.stderr)
+        diagnostics = _from_text(errors, finished.ended) if finished.code != 0 else []
+        self._raise_failure(directory, command, finished, diagnostics, failed, limit_s)
         return "\n".join(lines)
 
     def _process(
@@ -248,16 +288,16 @@ class Runner:
         limit_s: float,
         on_line: Callable[[str], None],
         stop: threading.Event | None,
-    ) -> Finished:
-        kept = {name: value for name, value in self.environment.items() if not _NOT_PASSED_ON.fullmatch(name)}
+    ) -> ProcessResult:
+        inherited = {name: value for name, value in self.environment.items() if not _NOT_PASSED_ON.fullmatch(name)}
         config = directory.absolute() / CLI_CONFIG
-        # A file that is missing would be warned about by every command.
-        ours = {**_OURS, **({"TF_CLI_CONFIG_FILE": str(config)} if config.is_file() else {})}
+        # Every command would warn about a missing file.
+        fixed = {**_FIXED_VARIABLES, **({"TF_CLI_CONFIG_FILE": str(config)} if config.is_file() else {})}
         try:
             return run_process(
                 words,
                 folder=directory,
-                environment={**_LESS_GARBAGE_COLLECTION, **kept, **ours},
+                environment={**_LESS_GARBAGE_COLLECTION, **inherited, **fixed},
                 limit_s=limit_s,
                 patience=self.limits.patience,
                 on_line=on_line,
@@ -270,44 +310,47 @@ class Runner:
         except PermissionError as error:
             raise EngineMissingError(f"{self.engine.path} may not be run") from error
 
-    def _judge(
+    def _raise_failure(
         self,
         directory: Path,
         command: str,
-        finished: Finished,
-        found: list[Diagnostic],
+        finished: ProcessResult,
+        diagnostics: list[Diagnostic],
         failed: type[RunError],
         limit_s: float,
     ) -> None:
         what = f"terraform {command} in {directory}"
-        # One that completed all the same has done what was asked.
+        # A command that was stopped late and completed all the same has done what was asked.
         if finished.code == 0:
             return
-        if finished.ended is Ended.TIME_LIMIT:
+        if finished.ended is EndReason.TIME_LIMIT:
             how = ", and had to be killed" if finished.killed else ""
-            raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", found, killed=finished.killed)
-        if finished.ended is Ended.ASKED:
-            raise StoppedError(f"{what} was stopped as asked", found)
-        if any(_LOCKED in diagnostic.summary for diagnostic in found):
-            raise StateLockedError(f"{what}: another run is at work on this state", found)
+            raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", diagnostics, killed=finished.killed)
+        if finished.ended is EndReason.ASKED:
+            raise StoppedError(f"{what} was stopped as asked", diagnostics)
+        if any(_LOCKED in diagnostic.summary for diagnostic in diagnostics):
+            raise StateLockedError(f"{what}: another run is at work on this state", diagnostics)
         if finished.code < 0:
-            raise StoppedError(f"{what} was ended by signal {-finished.code}", found)
-        raise failed(f"{what} failed", found)
+            raise StoppedError(f"{what} was ended by signal {-finished.code}", diagnostics)
+        raise failed(f"{what} failed", diagnostics)
 
     def _masker(self, directory: Path) -> Masker:
-        return Masker((*secrets_in(directory), *secret_values(self.environment)))
+        return Masker((*read_user_data(directory), *secret_values(self.environment)))
 
 
-def _addresses(planned: Iterable[Change], actions: Container[str]) -> tuple[str, ...]:
+def _addresses(planned: Iterable[ResourceChange], actions: Container[str]) -> tuple[str, ...]:
     return tuple(sorted(change.address for change in planned if change.action in actions))
 
 
-def _from_text(stderr: str, ended: Ended) -> list[Diagnostic]:
-    """What a command that answers in text printed last: from its first error on. Of one that was stopped only errors:
-    the embedded engine, interrupted before it listens, says where its interpreter was."""
+def _from_text(stderr: str, ended: EndReason) -> list[Diagnostic]:
+    """Return the diagnostics in what a text command printed last, from its first error on.
+
+    From a command that was stopped only errors are taken: the embedded engine, interrupted before it handles signals,
+    prints where its interpreter was.
+    """
     text = _BOX.sub("", stderr).strip()
     _, is_error, errors = text.partition("Error: ")
-    if not is_error and ended is not Ended.ITSELF:
+    if not is_error and ended is not EndReason.ITSELF:
         return []
     summary, _, detail = (errors if is_error else text).partition("\n")
     return [Diagnostic("error", summary.strip(), " ".join(detail.split()))] if text else []

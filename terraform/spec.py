@@ -1,6 +1,7 @@
-"""What one gang's workspace holds: frozen values, checked when they are made. ValueError says what is wrong, no secret.
+"""Specification of one gang's workspace: frozen values, checked when they are made.
 
-Limits are the strictest of the clouds', so that a spec that can be made can be sent anywhere.
+ValueError says what is wrong and contains no secret. Limits are the strictest of the clouds', so that a spec that can
+be made can be sent anywhere.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from typing import Final, TypeVar
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from terraform.backend import Backend as Backend
-from terraform.boot import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
 from terraform.hosts import Host as Host
+from terraform.module_metadata import names_containers, needs_hosts, needs_key, needs_zones, takes_instance_profile
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")
 
-ATTEMPT_CHARACTERS: Final = 40  # leaves room in 63 for what modules append
+ATTEMPT_CHARACTERS: Final = 40  # Leaves room in 63 characters for the suffixes that modules append.
 NAME_CHARACTERS: Final = 63
 LARGEST_USER_DATA_BYTES: Final = 16_384
 MOST_TAGS: Final = 40
@@ -37,7 +38,7 @@ _FABRIC = re.compile(r"[a-z][a-z0-9-]*")
 _POLICY_ARN = re.compile(r"arn:aws[a-z-]*:iam::[0-9]{12}:policy/[\w+=,.@/-]+")
 _PROFILE = re.compile(r"[\w+=,.@-]{1,128}")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,221}[a-z0-9]")
-# What may be granted to machines on Azure is a container, by its resource id.
+# On Azure, access is granted to a container, named by its resource id.
 _CONTAINER = re.compile(
     r"/subscriptions/[\w-]+/resourceGroups/[\w().-]+/providers/Microsoft\.Storage/storageAccounts/[a-z0-9]{3,24}"
     r"/blobServices/default/containers/[a-z0-9-]{3,63}"
@@ -45,9 +46,12 @@ _CONTAINER = re.compile(
 _PUBLIC_KEY = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/=]+(?: [^\r\n]*)?")
 
 
-def taggable(text: str) -> str:
-    """``text`` as a tag value that every cloud accepts; itself where it is one, else changed and made distinct by a
-    hash, so that two teams never share a tag."""
+def to_tag_value(text: str) -> str:
+    """Return ``text`` as a tag value that every cloud accepts.
+
+    A valid text is returned unchanged; any other is changed and made distinct by a hash, so that two teams never share
+    a tag.
+    """
     if _TAG_VALUE.fullmatch(text):
         return text
     slug = re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:54]
@@ -55,9 +59,12 @@ def taggable(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One machine to be made. ``zone`` None: the module picks it. ``max_usd_per_hour`` is the ceiling of a spot bid;
-    ``reservation`` names the capacity that was bought."""
+class NodeSpec:
+    """One machine to be made.
+
+    ``zone`` None: the module picks it. ``max_usd_per_hour`` is the ceiling of a spot bid; ``reservation`` names the
+    capacity that was bought.
+    """
 
     rank: int
     name: str
@@ -83,9 +90,11 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
-    """A network that exists. All empty: the module makes one, closed but for the gang. ``subnet_ids`` by zone, "" for
-    the whole region."""
+class NetworkSpec:
+    """An existing network; all fields empty: the module makes one, closed but for the gang.
+
+    ``subnet_ids`` is by zone, "" for the whole region.
+    """
 
     network_id: str | None = None
     subnet_ids: Mapping[str, str] = field(default_factory=dict)
@@ -99,15 +108,16 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceSpec:
-    """One attempt: a whole gang, in one region of one cloud (only nodes have zones).
+    """The workspace of one attempt: a whole gang, in one region of one cloud (only nodes have zones).
 
-    ``nodes`` sorted by rank, ranks 0 to n-1. ``user_data`` by rank is secret (tokens are in it): not in the repr, and
-    at most 16 KiB each. Everything here but ``user_data`` may be shown, logged and kept.
+    ``nodes`` are sorted by rank, ranks 0 to n-1. ``user_data`` by rank is secret (it contains tokens): not in the repr,
+    and at most 16 KiB each. Everything here but ``user_data`` may be shown, logged and stored.
 
     ``checkpoint_bucket``: the name of a bucket; on Azure the resource id of a container
     (``/subscriptions/.../blobServices/default/containers/NAME``). For aws alone: ``permissions_boundary``, the ARN of
-    the policy that bounds the role made for the bucket, or ``instance_profile``, one that is there.
-    ``ssh_public_key``: Azure makes no machine without.
+    the policy that bounds the role made for the bucket, or ``instance_profile``, the name of an existing one.
+    ``ssh_public_key``: Azure makes no machine without it.
+
     ``hosts`` by rank, for the cloud ``static`` alone, one each; ``private_key_path`` is the file to log in with, None:
     the SSH agent. On Google Cloud every node has a zone.
     """
@@ -115,10 +125,10 @@ class WorkspaceSpec:
     attempt: str
     cloud: str
     region: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeSpec, ...]
     tags: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
-    network: Network = field(default_factory=Network)
+    network: NetworkSpec = field(default_factory=NetworkSpec)
     fabric: str = "none"
     disk_gib: int = 200
     checkpoint_bucket: str | None = None
@@ -154,9 +164,9 @@ class WorkspaceSpec:
         twice = [name for name, count in Counter(node.name for node in self.nodes).items() if count > 1]
         if twice:
             raise ValueError(f"more than one node is called {_short(twice)}")
-        strangers = sorted(set(self.user_data) - set(ranks))
-        if strangers:
-            raise ValueError(f"user data for ranks that the gang does not have: {_short(strangers)}")
+        unknown_ranks = sorted(set(self.user_data) - set(ranks))
+        if unknown_ranks:
+            raise ValueError(f"user data for ranks that the gang does not have: {_short(unknown_ranks)}")
         for rank, text in self.user_data.items():
             if (size := len(text.encode())) > LARGEST_USER_DATA_BYTES:
                 raise ValueError(f"user data of rank {rank} is {size:,} bytes; clouds take {LARGEST_USER_DATA_BYTES:,}")
@@ -168,7 +178,7 @@ class WorkspaceSpec:
             if not _TAG_KEY.fullmatch(key):
                 raise ValueError(f"tag {key!r}: lower-case letters, digits, _ and -, at most 63, a letter first")
             if not _TAG_VALUE.fullmatch(value):
-                raise ValueError(f"tag {key}={value!r}: lower-case letters, digits, _ and -, at most 63 (see taggable)")
+                raise ValueError(f"tag {key}={value!r}: lower-case letters, digits, _ and -, at most 63 characters")
 
     def _check_machine(self) -> None:
         if self.image is not None and not re.fullmatch(r"[\w./:-]+", self.image):
@@ -177,12 +187,12 @@ class WorkspaceSpec:
             raise ValueError(f"fabric {self.fabric!r} is not a name such as none, efa or infiniband")
         if not 10 <= self.disk_gib <= LARGEST_DISK_GIB:
             raise ValueError(f"a disk of {self.disk_gib} GiB; 10 to {LARGEST_DISK_GIB:,} are possible")
-        # Not quoted: somebody may have given the private one.
+        # The message does not quote the key, because it may be the private one.
         if self.ssh_public_key is not None and not _PUBLIC_KEY.fullmatch(self.ssh_public_key):
             raise ValueError("ssh_public_key is not one line of a public key, e.g. ssh-ed25519 AAAA... name")
 
     def _check_cloud(self) -> None:
-        """What one cloud alone asks for."""
+        """Check the fields that only one cloud asks for."""
         bucket = self.checkpoint_bucket
         if bucket is not None and names_containers(self.cloud) and not _CONTAINER.fullmatch(bucket):
             raise ValueError(
@@ -201,9 +211,9 @@ class WorkspaceSpec:
             raise ValueError(f"{self.instance_profile!r} is not the name of an instance profile (a name, no ARN)")
         if needs_key(self.cloud) and self.ssh_public_key is None:
             raise ValueError(f"{self.cloud} makes no Linux machine without ssh_public_key")
-        nowhere = [node.name for node in self.nodes if node.zone is None]
-        if needs_zones(self.cloud) and nowhere:
-            raise ValueError(f"{self.cloud} makes machines in a zone only; without one: {_short(nowhere)}")
+        zoneless = [node.name for node in self.nodes if node.zone is None]
+        if needs_zones(self.cloud) and zoneless:
+            raise ValueError(f"{self.cloud} makes machines in a zone only; without one: {_short(zoneless)}")
 
     def _check_hosts(self) -> None:
         if not needs_hosts(self.cloud):

@@ -1,4 +1,4 @@
-"""One directory per attempt: what Terraform reads, its state, nothing of anybody else's.
+"""Run directories, one per attempt: the files that Terraform reads and its state, and nothing else.
 
 ``module/`` is a copy, made once: machines are released by the module that made them, whatever version of stepfare runs
 by then, and the directory can be moved. Its mode is 0700, that of the file with secrets 0600.
@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from terraform.cliconfig import Plugins, render_cli_config
+from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
 from terraform.spec import WorkspaceSpec
@@ -27,22 +27,24 @@ MODULE: Final = "module"
 CLI_CONFIG: Final = "terraform.tfrc"
 STATE: Final = "terraform.tfstate"
 PREVIEW: Final = "preview.tfplan"
-# Its presence says that `init` was done.
+# This file exists once `init` was done.
 _INITIALIZED: Final = ".terraform/modules/modules.json"
 _LOST: Final = "terraform.tfstate.lost"
 _LOCK: Final = ".terraform.tfstate.lock.info"
 
 
-def prepare(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = None, modules: Path = MODULES) -> None:
-    """Makes or renews the run directory of ``spec``; each file is whole, old or new, at any moment.
+def prepare(
+    directory: Path, spec: WorkspaceSpec, *, plugins: PluginSources | None = None, modules: Path = MODULES
+) -> None:
+    """Create or renew the run directory of ``spec``; each file is whole, old or new, at any moment.
 
     The same spec again changes nothing. RunDirectoryError when it cannot be written or is another attempt's.
     """
-    settings = plugins or Plugins()
+    settings = plugins or PluginSources()
     source = modules / spec.cloud
     if not source.is_dir():
         raise RunDirectoryError(f"there is no module for {spec.cloud} in {modules}")
-    with _explained(directory):
+    with _errors_explained(directory):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
         _check_owner(directory, spec.attempt)
@@ -54,9 +56,11 @@ def prepare(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = N
         _write(directory / CLI_CONFIG, render_cli_config(settings), 0o644)
 
 
-def damaged(directory: Path) -> tuple[str, ...]:
-    """Names of the files of a prepared directory that are missing or no JSON; none where nothing was prepared there.
-    User data counts only while it lies there: releasing does not need it."""
+def find_damaged_files(directory: Path) -> tuple[str, ...]:
+    """Return the names of the files of a prepared directory that are missing or not JSON.
+
+    None where nothing was prepared. User data counts only while it lies there: releasing does not need it.
+    """
     if not (directory / MAIN).exists() and not any(directory.glob("*.tfstate")):
         return ()
     return tuple(
@@ -66,25 +70,27 @@ def damaged(directory: Path) -> tuple[str, ...]:
     )
 
 
-def repair(directory: Path, spec: WorkspaceSpec, *, plugins: Plugins | None = None) -> None:
-    """Writes what is :func:`damaged` again, so that the machines of ``spec`` can be released; whole files stay as they
-    are. RunDirectoryError."""
-    bad = damaged(directory)
+def repair(directory: Path, spec: WorkspaceSpec, *, plugins: PluginSources | None = None) -> None:
+    """Write the :func:`find_damaged_files` again, so that the machines of ``spec`` can be released.
+
+    Whole files stay as they are. RunDirectoryError when the directory cannot be written.
+    """
+    bad = find_damaged_files(directory)
     texts = dict(render(spec, f"./{MODULE}"))
-    with _explained(directory):
+    with _errors_explained(directory):
         _copy_module(MODULES / spec.cloud, directory / MODULE)
         for name in bad:
             if name in (SECRETS, _INITIALIZED):
                 (directory / name).unlink(missing_ok=True)
             elif name == VALUES and MAIN not in bad:
-                # An earlier version may have declared others.
+                # An earlier version may have declared other variables.
                 declared = json.loads((directory / MAIN).read_bytes()).get("variable", {})
                 values = {key: value for key, value in json.loads(texts[VALUES]).items() if key in declared}
                 _write(directory / VALUES, json.dumps(values, indent=2, sort_keys=True) + "\n", 0o644)
             else:
                 _write(directory / name, texts[name], 0o644)
         if not (directory / CLI_CONFIG).is_file():
-            _write(directory / CLI_CONFIG, render_cli_config(plugins or Plugins()), 0o644)
+            _write(directory / CLI_CONFIG, render_cli_config(plugins or PluginSources()), 0o644)
 
 
 def _is_json(path: Path) -> bool:
@@ -94,8 +100,8 @@ def _is_json(path: Path) -> bool:
         return False
 
 
-def secrets_in(directory: Path) -> tuple[str, ...]:
-    """The user data that lies in the directory, to be masked; empty when there is none."""
+def read_user_data(directory: Path) -> tuple[str, ...]:
+    """Return the user data that lies in the directory, to be masked; empty when there is none."""
     try:
         content = json.loads((directory / SECRETS).read_text(encoding="utf-8"))
         return tuple(str(text) for text in content["user_data"].values())
@@ -104,15 +110,17 @@ def secrets_in(directory: Path) -> tuple[str, ...]:
 
 
 def forget_secrets(directory: Path) -> None:
-    """Removes the user data, once the machines have it: releasing them does not need it, making them again does. Also a
-    preview that was never applied: it holds the same."""
-    with _explained(directory):
+    """Remove the user data once the machines have it, and any preview that was never applied.
+
+    Releasing the machines does not need user data; making them again does. A preview holds the same secrets.
+    """
+    with _errors_explained(directory):
         (directory / SECRETS).unlink(missing_ok=True)
         (directory / PREVIEW).unlink(missing_ok=True)
 
 
 def check_directory(directory: Path) -> None:
-    """RunDirectoryError unless something was prepared there and can be written; StateLostError."""
+    """Raise RunDirectoryError unless the directory was prepared and can be written; StateLostError for a lost state."""
     if not (directory / MAIN).is_file():
         raise RunDirectoryError(f"{directory} holds no {MAIN}: nothing was prepared there")
     if not os.access(directory, os.W_OK | os.X_OK):
@@ -121,7 +129,7 @@ def check_directory(directory: Path) -> None:
 
 
 def check_state(directory: Path) -> None:
-    """StateLostError when the local state is empty or cut off and nobody is writing it at the moment."""
+    """Raise StateLostError when the local state is empty or cut off and no process is writing it at the moment."""
     path = directory / STATE
     try:
         content = path.read_bytes()
@@ -132,8 +140,8 @@ def check_state(directory: Path) -> None:
     try:
         json.loads(content)
     except ValueError as error:
-        if _held(path):
-            return  # being written: Terraform will say that it is locked
+        if _is_locked(path):
+            return  # The state is being written: Terraform will report that it is locked.
         what = "is empty" if not content else "is cut off"
         raise StateLostError(
             f"{path} {what}: Terraform was killed while it wrote, and has forgotten what it was making",
@@ -142,7 +150,7 @@ def check_state(directory: Path) -> None:
 
 
 def lists_resources(directory: Path) -> bool:
-    """Whether the local state lists something, or cannot be read; one that lies elsewhere is not looked at."""
+    """Return whether the local state lists something, or cannot be read; a remote state is not read."""
     try:
         content = json.loads((directory / STATE).read_bytes())
     except FileNotFoundError:
@@ -153,14 +161,15 @@ def lists_resources(directory: Path) -> bool:
 
 
 def forget_state(directory: Path) -> Path | None:
-    """Puts a lost state aside, so that the directory can be used again; its new place, None when none was lost.
+    """Move a lost state aside, so that the directory can be used again.
 
-    For whoever has released by other means what the state should have listed. A whole state is never put aside.
+    Returns its new path, None when none was lost. Call it after the resources that the state should have listed were
+    released by other means. A whole state is never moved.
     """
     try:
         check_state(directory)
     except StateLostError:
-        with _explained(directory):
+        with _errors_explained(directory):
             handle, name = tempfile.mkstemp(dir=directory, prefix=f"{_LOST}-")
             os.close(handle)
             (directory / STATE).replace(name)
@@ -173,7 +182,7 @@ def _check_owner(directory: Path, attempt: str) -> None:
     try:
         owner = json.loads((directory / VALUES).read_text(encoding="utf-8")).get("attempt")
     except (FileNotFoundError, ValueError):
-        return  # new, or an earlier try that did not get far: the file is written again
+        return  # The directory is new, or an earlier try failed early: the file is written again.
     if owner != attempt:
         raise RunDirectoryError(f"{directory} belongs to attempt {owner}, not {attempt}")
 
@@ -206,8 +215,8 @@ def _write(path: Path, text: str, mode: int) -> None:
         raise
 
 
-def _held(path: Path) -> bool:
-    """Whether another process holds Terraform's lock on the state."""
+def _is_locked(path: Path) -> bool:
+    """Return whether another process holds Terraform's lock on the state."""
     try:
         with path.open("rb+") as stream:
             fcntl.lockf(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -217,10 +226,10 @@ def _held(path: Path) -> bool:
 
 
 @contextmanager
-def _explained(directory: Path) -> Iterator[None]:
+def _errors_explained(directory: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # shutil.Error is one too
+    except OSError as error:  # shutil.Error is an OSError too.
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise RunDirectoryError(f"{directory}: no space left", remedy="free some space and try again") from error
         reason = error.strerror or str(error)

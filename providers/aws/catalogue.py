@@ -1,23 +1,23 @@
-"""A region from the public files alone: what a refresh brings without an account."""
+"""Fetching of a region from the public files alone, for a refresh without an account."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pricing.places import Market
-from providers.aws.gather import Attempts, advise, new_region
 from providers.aws.parse import pricelist
-from providers.aws.parse.offers import estimated_spot_offers, on_demand_offers
-from providers.aws.parse.places import listed_regions
+from providers.aws.parse.offers import build_estimated_spot_offers, build_on_demand_offers
+from providers.aws.parse.places import parse_region_index
 from providers.aws.public import PublicFiles
+from providers.aws.region_calls import RegionCalls, fetch_advice, find_new_region
 from providers.errors import ProviderError
-from providers.protocol import Gap, Harvest
+from providers.protocol import FetchResult, PartialFailure
 from providers.session import Session
 
 WOULD_ADD = "spot prices per zone and their history, placement scores, quotas and reservations"
 
 
-class Catalogue:
+class PublicCatalogue:
     """The public files of one cloud."""
 
     def __init__(self, cloud: str, session: Session, files: PublicFiles) -> None:
@@ -26,34 +26,37 @@ class Catalogue:
         self._files = files
 
     def regions(self) -> Sequence[str]:
-        """Those that have a price list, sorted. Raises when that cannot be learnt."""
-        return listed_regions(self._cloud, self._files.index())
+        """Return the regions that have a price list, sorted. Raises when that cannot be learnt."""
+        return parse_region_index(self._cloud, self._files.index())
 
-    def fetch(self, region: str, no_account: ProviderError) -> Harvest:
-        """On-demand prices of the region's list, and spot estimated from the advisor's savings on them.
+    def fetch(self, region: str, no_account: ProviderError) -> FetchResult:
+        """Return on-demand prices of the region's list, and spot estimated from the advisor's savings on them.
 
-        ``no_account`` is why no account is used, and becomes a gap. Raises when the price list cannot be had.
+        ``no_account`` is why no account is used, and becomes a partial failure. Raises when the price list cannot be
+        obtained.
         """
         cloud, book, today = self._cloud, self._session.book, self._session.now.date()
         found = self._files.prices(region, lambda chunks: pricelist.read_list(cloud, region, chunks, book))
         listed, published = found.listed, min(found.published, today) if found.published else None
-        offers = on_demand_offers(cloud, region, listed.prices, {}, pricelist.SOURCE, published)
+        offers = build_on_demand_offers(cloud, region, listed.prices, {}, pricelist.SOURCE, published)
         covered = {(region, Market.ON_DEMAND)} if not listed.lost else set()
         dropped = listed.dropped
-        attempt = Attempts()
-        advised = attempt("estimated spot prices", lambda: advise(cloud, self._files, region, frozenset(listed.prices)))
+        attempt = RegionCalls()
+        advised = attempt(
+            "estimated spot prices", lambda: fetch_advice(cloud, self._files, region, frozenset(listed.prices))
+        )
         if advised is not None:
             advice, written = advised
             as_of = min(written, published or written, today) if written else None
-            offers += estimated_spot_offers(cloud, region, listed.prices, advice, pricelist.SOURCE, as_of)
+            offers += build_estimated_spot_offers(cloud, region, listed.prices, advice, pricelist.SOURCE, as_of)
             dropped += advice.dropped
             if not advice.dropped and not listed.lost:
                 covered.add((region, Market.SPOT))
-        return Harvest(
+        return FetchResult(
             offers=offers,
             covered=frozenset(covered),
-            regions=new_region(cloud, self._session, region, pricelist.SOURCE),
+            regions=find_new_region(cloud, self._session, region, pricelist.SOURCE),
             dropped=dropped,
-            gaps=(Gap("live prices", no_account, WOULD_ADD), *attempt.gaps),
+            gaps=(PartialFailure("live prices", no_account, WOULD_ADD), *attempt.gaps),
             rows_read=listed.rows_read,
         )

@@ -1,8 +1,8 @@
-"""The AWS SDK, cut down to the calls in use: plain dicts, lists and strings come out, moments as the API wrote them.
+"""Client of the AWS SDK, reduced to the calls in use; returns plain dicts, lists and strings.
 
-Clients come from boto3; botocore below it is told how to read moments and pages of prices. Every request goes through
-the session's caller; the SDK's own retries are off. Credentials come from the SDK's own chain (environment, profiles,
-SSO, roles), and appear neither in what is returned nor in an error.
+Moments stay as the API wrote them. Clients come from boto3; botocore below it is configured for reading moments and
+pages of prices. Every request goes through the session's caller; the SDK's own retries are off. Credentials come from
+the SDK's own chain (environment, profiles, SSO, roles), and appear neither in what is returned nor in an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from providers.aws.errors import from_code, from_exception, retry_after, told_time
+from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
 from providers.aws.parse.machines import ACCELERATED
 from providers.errors import ProviderError, UnreadableError
 from providers.session import Session
@@ -36,12 +36,16 @@ _TYPES_A_CALL = 100
 _QUEUE_BATCH = 10
 _MOST_BATCHES = 50
 _LARGEST_PAGE = 1000
-# What IAM and the settings call a service, where it is not the SDK's name.
+# The name of a service in IAM and in the settings, where it is not the SDK's name.
 _POLICY_NAMES = {"service-quotas": "servicequotas", "resourcegroupstaggingapi": "tag"}
 
 
-class Client:
-    """Thread-safe; makes the SDK session and its clients at first use (under a lock: that part of the SDK is not)."""
+class AwsClient:
+    """Call the AWS APIs; safe for threads.
+
+    The SDK session and its clients are made at first use, under a lock, since that part of the SDK is not safe for
+    threads.
+    """
 
     # The file that grants the calls made here.
     POLICY = "policy.json"
@@ -55,7 +59,7 @@ class Client:
         self._clients: dict[tuple[str, str], Any] = {}
 
     def has_credentials(self) -> bool:
-        """Whether the SDK's chain finds any; CredentialsError when what it finds cannot be used."""
+        """Return whether the SDK's chain finds any; CredentialsError when what it finds cannot be used."""
 
         def find() -> bool:
             with self._lock:
@@ -65,26 +69,26 @@ class Client:
 
     @property
     def home(self) -> str:
-        """The region that answers for the account: the option ``region``, else the SDK's own setting."""
+        """Return the region that answers for the account: the option ``region``, else the SDK's own setting."""
         with self._lock:
             return self._settings.options.get("region") or self._sdk().region_name or DEFAULT_REGION
 
     def identity(self) -> Mapping[str, Any]:
-        """Account and Arn of whoever the credentials belong to."""
+        """Return Account and Arn of the credentials' owner."""
         return self._ask("sts", "GetCallerIdentity", self.home)
 
     def regions(self) -> Sequence[Mapping[str, Any]]:
-        """Every region with its opt-in status."""
+        """Return every region with its opt-in status."""
         return self._listed("ec2", "DescribeRegions", self.home, "Regions", AllRegions=True)
 
     def zones(self, region: str) -> Sequence[Mapping[str, Any]]:
-        """The zones that the account can use, with name and id."""
+        """Return the zones that the account can use, with name and id."""
         return self._listed("ec2", "DescribeAvailabilityZones", region, "AvailabilityZones")
 
     def offerings(self, region: str) -> Sequence[Mapping[str, Any]]:
-        """Which instance types with accelerators each zone sells, by zone id."""
+        """Return the instance types with accelerators that each zone sells, by zone id."""
         rows = self._offerings(region, Filters=[{"Name": "instance-type", "Values": list(ACCELERATED)}])
-        # A region without any is hard to believe: the patterns may have been taken literally.
+        # A region without any row is implausible: the endpoint may have taken the patterns literally.
         return rows or [
             row
             for row in self._offerings(region)
@@ -104,7 +108,7 @@ class Client:
         return [row for page in pages for row in page]
 
     def instance_types(self, region: str, names: Sequence[str]) -> Sequence[Mapping[str, Any]]:
-        """What the API says of each of ``names``; NotForSaleError when the region has one of them no longer."""
+        """Return the API's description of each of ``names``; NotForSaleError when the region no longer has one."""
         return [
             row
             for start in range(0, len(names), _TYPES_A_CALL)
@@ -118,8 +122,10 @@ class Client:
         ]
 
     def spot_prices(self, region: str, names: Sequence[str], since: datetime) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """Pages of Linux spot prices per zone: those in force at ``since`` (at most 90 days ago, which is as far as EC2
-        remembers) and every change after it."""
+        """Return pages of Linux spot prices per zone: those in force at ``since`` and every change after it.
+
+        ``since`` is at most 90 days ago, which is as far as EC2 stores them.
+        """
         return self._pages(
             "ec2",
             "DescribeSpotPriceHistory",
@@ -134,7 +140,10 @@ class Client:
     def placement_scores(
         self, names: Sequence[str], machines: int, regions: Sequence[str]
     ) -> Sequence[Mapping[str, Any]]:
-        """Ask how likely each zone has N machines of any of the types; ten regions a call, as the API allows."""
+        """Return how likely each zone has N machines of any of the types.
+
+        One call asks for ten regions, as the API allows.
+        """
         return [
             row
             for start in range(0, len(regions), _SCORED_REGIONS_A_CALL)
@@ -153,7 +162,7 @@ class Client:
         ]
 
     def block_offerings(self, region: str, name: str, machines: int, hours: int) -> Sequence[Mapping[str, Any]]:
-        """Capacity blocks for sale that hold so many machines for so many hours."""
+        """Return capacity blocks for sale that hold this many machines for this many hours."""
         pages = self._pages(
             "ec2",
             "DescribeCapacityBlockOfferings",
@@ -166,18 +175,20 @@ class Client:
         return [row for page in pages for row in page]
 
     def reservations(self, region: str) -> Sequence[Mapping[str, Any]]:
-        """Capacity reservations and blocks, in every state."""
+        """Return capacity reservations and blocks, in every state."""
         pages = self._pages("ec2", "DescribeCapacityReservations", region, "CapacityReservations")
         return [row for page in pages for row in page]
 
     def quotas(self, region: str) -> Sequence[Mapping[str, Any]]:
-        """EC2's quotas as they apply to the account."""
+        """Return EC2's quotas as they apply to the account."""
         pages = self._pages("service-quotas", "ListServiceQuotas", region, "Quotas", ServiceCode="ec2", MaxResults=100)
         return [row for page in pages for row in page]
 
     def products(self, region: str, name: str | None = None) -> Sequence[str]:
-        """On-demand products (JSON texts) for Linux, shared tenancy, nothing installed: those of one instance type, or
-        all that the price list calls GPU instances."""
+        """Return on-demand products (JSON texts) for Linux, shared tenancy, nothing installed.
+
+        They are those of one instance type, or all that the price list calls GPU instances.
+        """
         fields = {
             "regionCode": region,
             "operatingSystem": "Linux",
@@ -200,8 +211,11 @@ class Client:
         return [row for page in pages for row in page]
 
     def messages(self, queue_url: str) -> Sequence[str]:
-        """Bodies of what the queue holds. Nothing is deleted, and a message stays visible to other readers; each
-        look counts as one receipt, for queues that move messages away after so many."""
+        """Return the bodies of the messages in the queue.
+
+        Nothing is deleted, and a message stays visible to other readers; each look counts as one receipt, for queues
+        that move messages away after a number of receipts.
+        """
         bodies: dict[str, str] = {}
         for _ in range(_MOST_BATCHES):
             answer = self._ask(
@@ -220,19 +234,21 @@ class Client:
         return list(bodies.values())
 
     def probe(self, service: str, action: str, **parameters: Any) -> float:
-        """Makes one call for its own sake; the seconds that it took. A dry run that would have been allowed counts
-        as answered."""
+        """Make one call to test it; return the seconds that it took.
+
+        A dry run that would have been allowed counts as answered.
+        """
         place = _PRICING_REGION if service == "pricing" else self.home
 
         def ask() -> float:
             client = self._client(service, place)
             began = time.monotonic()
             try:
-                self._hear(getattr(client, xform_name(action))(**parameters))
+                self._note_clock(getattr(client, xform_name(action))(**parameters))
             except ClientError as error:
                 if error.response.get("Error", {}).get("Code") != "DryRunOperation":
                     raise
-                self._hear(error.response)
+                self._note_clock(error.response)
             return time.monotonic() - began
 
         return self._call(service, action, place, "", ask)
@@ -240,7 +256,10 @@ class Client:
     def _pages(
         self, service: str, action: str, region: str, key: str, *, about: str = "", **parameters: Any
     ) -> Iterator[Sequence[Any]]:
-        """Each page's list under ``key``. A token that comes twice would page for ever: UnreadableError."""
+        """Yield each page's list under ``key``.
+
+        UnreadableError for a token that comes twice, which would page for ever.
+        """
         seen: set[str] = set()
         while True:
             answer = self._ask(service, action, region, key=key, about=about, **parameters)
@@ -263,7 +282,7 @@ class Client:
         def ask() -> Mapping[str, Any]:
             client = self._client(service, region)
             answer: dict[str, Any] = getattr(client, xform_name(action))(**parameters)
-            self._hear(answer)
+            self._note_clock(answer)
             if key and not isinstance(answer.get(key), list):
                 raise UnreadableError(self._cloud, f"{action} in {about or region}: the answer has no {key}")
             return answer
@@ -294,21 +313,21 @@ class Client:
     def _sdk(self) -> Any:
         if self._session is None:
             core = botocore.session.Session(profile=self._settings.options.get("profile"))
-            # Moments stay text: reading them is half of the work on a page of prices, and is done once, in parse.
+            # Moments stay text: reading them is half of the work on a page of prices, and the parser does it once.
             core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=str)
             core.register("before-parse.ec2.DescribeSpotPriceHistory", _read_price_page)
             self._session = boto3.session.Session(botocore_session=core)
         return self._session
 
-    def _hear(self, answer: Mapping[str, Any]) -> None:
-        date = told_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
+    def _note_clock(self, answer: Mapping[str, Any]) -> None:
+        date = parse_server_time(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
         if date is not None:
             self._caller.heard(date)
 
     def _translate(self, error: Exception, asked: str, permission: str) -> ProviderError:
         if not isinstance(error, ClientError):
             return from_exception(self._cloud, asked, _chain(error))
-        self._hear(error.response)
+        self._note_clock(error.response)
         metadata = error.response.get("ResponseMetadata", {})
         return from_code(
             self._cloud,
@@ -322,21 +341,23 @@ class Client:
 
 
 def _chain(error: BaseException | None) -> Iterator[str]:
-    """Class names of an exception and of what it was raised from."""
+    """Yield class names of an exception and of the exceptions it was raised from."""
     while error is not None:
         yield type(error).__name__
         error = error.__cause__ or error.__context__
 
 
 def queue_region(url: str) -> str:
-    """us-east-1 of https://sqs.us-east-1.amazonaws.com/123456789012/notices; "" of any other form."""
+    """Return us-east-1 of https://sqs.us-east-1.amazonaws.com/123456789012/notices; "" of any other form."""
     host = url.partition("//")[2].partition("/")[0].split(".")
     return host[1] if len(host) > 3 and host[0] == "sqs" else ""
 
 
 def _read_price_page(**event: Any) -> None:
-    """Reads the rows of a page of spot prices, and leaves the SDK's generic reader, seven times as slow, nothing of
-    them. Whatever is not such a page is left to it as it is."""
+    """Read the rows of a page of spot prices and hide them from the SDK's generic reader.
+
+    That reader is seven times as slow. Whatever is not such a page is left to the SDK unchanged.
+    """
     response: dict[str, Any] = event["response_dict"]
     if response["status_code"] != 200:
         return

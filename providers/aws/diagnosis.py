@@ -1,4 +1,4 @@
-"""What `stepfare doctor` is told about the account: identity, permissions, clock, latency, sources."""
+"""Diagnosis of the account for `stepfare doctor`: identity, permissions, clock, latency, sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from providers.aws.access import Access, Opened
+from providers.aws.access import AccountAccess, OpenedAccount
 from providers.aws.public import PublicFiles
 from providers.errors import AccountNotUsedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis
@@ -16,7 +16,7 @@ from providers.session import Session
 
 _PRICE_LIST, _ADVISOR = "public price list", "public Spot Advisor file"
 _PRICES, _HISTORY = "on-demand prices", "spot prices"
-# Sold for many years in the home regions that people have; only asked about.
+# This type has been sold for many years in common home regions; it is only asked about.
 _TYPE = "g4dn.xlarge"
 
 
@@ -33,7 +33,7 @@ class _Call:
 
 
 def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
-    """One small call for each permission of the policy; those that count or cost are dry runs."""
+    """Yield one small call for each permission of the policy; those that count or cost are dry runs."""
     linux = {"InstanceTypes": [_TYPE], "ProductDescriptions": ["Linux/UNIX"]}
     yield _Call("ec2", "DescribeRegions", "which regions can be used", {})
     yield _Call("ec2", "DescribeAvailabilityZones", "zones", {})
@@ -45,15 +45,15 @@ def _calls(now: datetime, queue_url: str | None) -> Iterator[_Call]:
     yield _Call("ec2", "GetSpotPlacementScores", "placement scores", {**scored, "DryRun": True})
     block = {"InstanceType": "p5.48xlarge", "InstanceCount": 1, "CapacityDurationHours": 24}
     yield _Call("ec2", "DescribeCapacityBlockOfferings", "capacity blocks for sale", {**block, "DryRun": True})
-    yield _Call("ec2", "DescribeCapacityReservations", "capacity that is held", {"MaxResults": 1})
+    yield _Call("ec2", "DescribeCapacityReservations", "reserved capacity", {"MaxResults": 1})
     yield _Call("service-quotas", "ListServiceQuotas", "quotas", {"ServiceCode": "ec2", "MaxResults": 1})
     if queue_url:
-        looked = {"QueueUrl": queue_url, "MaxNumberOfMessages": 1, "VisibilityTimeout": 0, "WaitTimeSeconds": 0}
-        yield _Call("sqs", "ReceiveMessage", "interruption notices", looked)
+        receive = {"QueueUrl": queue_url, "MaxNumberOfMessages": 1, "VisibilityTimeout": 0, "WaitTimeSeconds": 0}
+        yield _Call("sqs", "ReceiveMessage", "interruption notices", receive)
 
 
 class _Examination:
-    """What the calls so far showed."""
+    """The results of the calls so far."""
 
     def __init__(self) -> None:
         self.checks: list[CallCheck] = []
@@ -69,41 +69,44 @@ class _Examination:
         self.latency = took if self.latency is None else min(self.latency, took)
 
 
-def diagnose(session: Session, access: Access, files: PublicFiles) -> Diagnosis:
-    """Raises nothing. The clock is told by whatever answered, refusals too: a clock that is far off is refused."""
-    seen = _Examination()
+def diagnose(session: Session, access: AccountAccess, files: PublicFiles) -> Diagnosis:
+    """Return the diagnosis. Raises nothing.
+
+    The clock comes from whatever answered, refusals too: a request from a clock that is far off is refused.
+    """
+    examination = _Examination()
     identity: str | None = None
     identity_error: ProviderError | None = None
     try:
         opened = access.open()
     except ProviderError as error:
         opened = error
-    if isinstance(opened, Opened):
+    if isinstance(opened, OpenedAccount):
         try:
             who = opened.client.identity()
             identity = f"{who.get('Arn')} (account {who.get('Account')})"
         except ProviderError as error:
             identity_error = error
-        seen.checks.append(CallCheck("sts:GetCallerIdentity", "who we are", identity_error))
+        examination.checks.append(CallCheck("sts:GetCallerIdentity", "who we are", identity_error))
         for call in _calls(session.now, session.settings.options.get("notice_queue_url")):
             probe = partial(opened.client.probe, call.service, call.action, **call.parameters)
-            seen.check(call.permission, call.needed_for, probe)
+            examination.check(call.permission, call.needed_for, probe)
     elif not isinstance(opened, AccountNotUsedError):
         identity_error = opened
-    seen.check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
-    seen.check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)
+    examination.check(_PRICE_LIST, "on-demand prices without an account", files.probe_price_list)
+    examination.check(_ADVISOR, "interruption bands, and estimated spot prices without an account", files.probe_advisor)
     return Diagnosis(
         identity=identity,
         identity_error=identity_error,
-        checks=tuple(seen.checks),
+        checks=tuple(examination.checks),
         clock_ahead=session.caller.clock_ahead(session.now),
-        latency=seen.latency,
-        sources=tuple(_sources(seen.checks, isinstance(opened, Opened))),
+        latency=examination.latency,
+        sources=tuple(_sources(examination.checks, isinstance(opened, OpenedAccount))),
     )
 
 
 def _sources(checks: Iterable[CallCheck], account: bool) -> Iterator[str]:
-    """What a refresh would bring, by what was answered."""
+    """Yield what a refresh would add, given the calls that were answered."""
     works = {check.permission for check in checks if check.error is None}
     if {"ec2:DescribeRegions", "ec2:DescribeInstanceTypeOfferings", "pricing:GetProducts"} <= works:
         yield "on-demand prices per zone, from the Price List API"

@@ -1,7 +1,7 @@
-"""AWS error codes and SDK exceptions, as names, to our errors: one table. Pure.
+"""Table from AWS error codes and SDK exception names to provider errors. Pure.
 
-Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, and the common errors of the
-Price List, Service Quotas, STS and SQS APIs.
+Codes: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html, and the common errors of the Price
+List, Service Quotas, STS and SQS APIs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CODES: Mapping[type[ProviderError], str] = {
         Unavailable""",
 }
 
-# Of botocore, urllib3 and requests; an exception is known by the first name in its chain that stands here.
+# Names of botocore, urllib3 and requests. An exception is known by the first name in its chain that is listed here.
 _EXCEPTIONS: Mapping[type[ProviderError], str] = {
     CredentialsError: """
         ConfigParseError CredentialRetrievalError InvalidConfigError LoginRefreshRequired NoAuthTokenError
@@ -89,7 +89,7 @@ def from_code(
     retry_after_s: float | None = None,
     policy: str = "policy.json",
 ) -> ProviderError:
-    """The error for a refusal with ``code``; an unknown code is judged by its HTTP ``status``.
+    """Return the error for a refusal with ``code``; an unknown code is judged by its HTTP ``status``.
 
     ``asked`` says what was asked and where; ``permission`` is what the IAM policy calls it, ``policy`` the file beside
     this one that grants it.
@@ -108,7 +108,7 @@ def from_code(
 
 
 def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderError:
-    """The error for an exception that carries no code, by the class names of it and of what caused it."""
+    """Return the error for an exception without a code, by the class names of it and of its causes."""
     chain = tuple(names)
     for name in chain:
         kind = BY_EXCEPTION.get(name)
@@ -118,18 +118,18 @@ def from_exception(cloud: str, asked: str, names: Iterable[str]) -> ProviderErro
     return ProviderError(cloud, asked, code=chain[0] if chain else "")
 
 
-def told_time(date: str | None, age: str | None = None) -> datetime | None:
-    """The moment of a ``Date`` header, moved on by the ``Age`` of an answer that a cache kept; None without one."""
+def parse_server_time(date: str | None, age: str | None = None) -> datetime | None:
+    """Return the moment of a ``Date`` header, plus the ``Age`` of an answer from a cache; None without one."""
     try:
         at = parsedate_to_datetime(date) if date else None
-        kept = timedelta(seconds=int(age or 0))
+        cached_for = timedelta(seconds=int(age or 0))
     except (ValueError, OverflowError):
         return None
-    return None if at is None or at.tzinfo is None else at + kept
+    return None if at is None or at.tzinfo is None else at + cached_for
 
 
 def retry_after(header: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header; None without one, or where it is a date (which needs a clock)."""
+    """Return the seconds of a ``Retry-After`` header; None without one, or where it is a date (which needs a clock)."""
     text = (header or "").strip()
     return float(text) if text.isascii() and text.replace(".", "", 1).isdigit() else None
 

@@ -1,6 +1,6 @@
-"""What attempts made in an AWS account, and giving it back.
+"""Fleet of an AWS account: the resources of attempts, and their release.
 
-Machines, spot requests, NAT gateways, elastic IPs, volumes and network interfaces are asked of EC2; everything else of
+Machines, spot requests, NAT gateways, elastic IPs, volumes and network interfaces are listed by EC2; everything else by
 the Resource Groups Tagging API, which learns of a deletion minutes later and does not know IAM roles (they cost
 nothing, and are named ``stepfare-<attempt>``). Regions are asked at the same time.
 """
@@ -15,9 +15,9 @@ from functools import partial
 from types import MappingProxyType
 
 from providers.aws.access import FIND_CREDENTIALS
-from providers.aws.estate import EstateClient
-from providers.aws.parse import estate
-from providers.aws.parse.places import regions_by_status, zone_ids
+from providers.aws.inventory import InventoryClient
+from providers.aws.parse import inventory
+from providers.aws.parse.places import split_regions_by_status, zone_ids
 from providers.errors import (
     AccountNotUsedError,
     CredentialsError,
@@ -26,13 +26,13 @@ from providers.errors import (
     RegionOffError,
     RetryableError,
 )
-from providers.fleet import BY_HAND, Findings, Fleet, Found, in_order
-from providers.protocol import Gap
+from providers.fleet import RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
+from providers.protocol import PartialFailure
 from providers.session import Session
 
 _REGIONS_AT_ONCE = 8
 _BATCH = 100
-# A machine takes a minute or two to let go of its group and interfaces, a NAT gateway to let go of its address.
+# A machine takes a minute or two to release its group and interfaces, a NAT gateway to release its address.
 PATIENCE_S = 240.0
 _PAUSE_S = 5.0
 
@@ -41,13 +41,13 @@ _INSTANCE, _REQUEST, _GATEWAY, _ADDRESS = "i-", "sir-", "nat-", "eipalloc-"
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """The call that ends one kind of thing, and what its id is called there."""
+    """The call that ends one kind of resource, and its name for the id."""
 
     action: str
     parameter: str
 
 
-# By the beginning of the id, in the order of what holds what.
+# The calls by prefix of the id. Resources that hold others come first.
 _ENDINGS: Mapping[str, _Ending] = MappingProxyType(
     {
         "lt-": _Ending("DeleteLaunchTemplate", "LaunchTemplateId"),
@@ -60,31 +60,37 @@ _ENDINGS: Mapping[str, _Ending] = MappingProxyType(
 )
 _IN_USE = frozenset(
     {
-        "DependencyViolation", "InvalidGroup.InUse", "InvalidIPAddress.InUse", "InvalidNetworkInterface.InUse",
+        "DependencyViolation",
+        "InvalidGroup.InUse",
+        "InvalidIPAddress.InUse",
+        "InvalidNetworkInterface.InUse",
         "VolumeInUse",
     }
-)  # fmt: skip
-# After one of these the same call for fewer machines fares no better.
+)
+# After one of these the same call for fewer machines fails as well.
 _FOR_ALL = (CredentialsError, NotReachedError, RetryableError)
-# After one of these the next call to the same region fares no better.
-_HOPELESS = (CredentialsError, NotReachedError, RegionOffError)
+# After one of these the next call to the same region fails as well.
+_FATAL = (CredentialsError, NotReachedError, RegionOffError)
 
 
 def make(cloud: str, session: Session) -> Fleet:
-    """The fleet; touches no network. ModuleNotFoundError without the SDK."""
+    """Return the fleet; touches no network. ModuleNotFoundError without the SDK."""
     return AwsFleet(cloud, session)
 
 
 class AwsFleet:
-    """See :class:`providers.fleet.Fleet`. What is still in use because of something released in the same call is tried
-    again every ``pause_s``, for ``patience_s`` at most."""
+    """Find and release resources; see :class:`providers.fleet.Fleet`.
+
+    A resource still in use because of something released in the same call is tried again every ``pause_s``, for
+    ``patience_s`` at most.
+    """
 
     def __init__(
         self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
     ) -> None:
         self._cloud = cloud
         self._session = session
-        self._client = EstateClient(cloud, session)
+        self._client = InventoryClient(cloud, session)
         self._patience_s = patience_s
         self._pause_s = pause_s
 
@@ -92,24 +98,24 @@ class AwsFleet:
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:
+    def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
-        wanted = sorted(set(regions)) or list(regions_by_status(self._client.regions())[0])
+        wanted = sorted(set(regions)) or list(split_regions_by_status(self._client.regions())[0])
         with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
-            parts = list(pool.map(self._look, wanted))
-        return Findings(
-            in_order(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
+            parts = list(pool.map(self._list_region, wanted))
+        return FleetListing(
+            sort_resources(one for found, _ in parts for one in found), tuple(gap for _, gaps in parts for gap in gaps)
         )
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not found:
             return ()
         self._check_account()
         answers: dict[tuple[str, str], ProviderError | None] = {}
         regions = {region: [one.machine_id for one in found if one.region == region] for region in _regions(found)}
         with ThreadPoolExecutor(_REGIONS_AT_ONCE) as pool:
-            for region, said in zip(regions, pool.map(self._release, regions, regions.values()), strict=True):
-                answers.update({(region, id_): error for id_, error in said.items()})
+            for region, errors in zip(regions, pool.map(self._release, regions, regions.values()), strict=True):
+                answers.update({(region, id_): error for id_, error in errors.items()})
         return tuple(answers[one.region, one.machine_id] for one in found)
 
     def _check_account(self) -> None:
@@ -118,34 +124,39 @@ class AwsFleet:
         if not self._client.has_credentials():
             raise CredentialsError(self._cloud, "none were found", none_found=True, remedy=FIND_CREDENTIALS)
 
-    def _look(self, region: str) -> tuple[list[Found], list[Gap]]:
+    def _list_region(self, region: str) -> tuple[list[CloudResource], list[PartialFailure]]:
         cloud, client = self._cloud, self._client
-        gaps: list[Gap] = []
+        gaps: list[PartialFailure] = []
         try:
-            machines, with_them = estate.read_machines(cloud, region, *self._machines(region))
+            machines, with_them = inventory.read_machines(cloud, region, *self._machines(region))
         except ProviderError as error:
-            gaps.append(Gap(f"machines in {region}", error))
-            if isinstance(error, _HOPELESS):
+            gaps.append(PartialFailure(f"machines in {region}", error))
+            if isinstance(error, _FATAL):
                 return [], gaps
             machines, with_them = (), frozenset()
         found = list(machines)
-        others: Mapping[str, Callable[[], Iterable[Found]]] = {
-            "spot requests": lambda: estate.read_requests(cloud, region, client.spot_requests(region), with_them),
-            "nat gateways": lambda: estate.read_gateways(cloud, region, client.gateways(region)),
-            "elastic ips": lambda: estate.read_addresses(cloud, region, client.addresses(region)),
-            "volumes": lambda: estate.read_volumes(cloud, region, client.volumes(region), with_them),
-            "network interfaces": lambda: estate.read_interfaces(cloud, region, client.interfaces(region), with_them),
-            "everything else": lambda: estate.read_tagged(cloud, region, client.tagged(region)),
+        others: Mapping[str, Callable[[], Iterable[CloudResource]]] = {
+            "spot requests": lambda: inventory.read_requests(cloud, region, client.spot_requests(region), with_them),
+            "nat gateways": lambda: inventory.read_gateways(cloud, region, client.gateways(region)),
+            "elastic ips": lambda: inventory.read_addresses(cloud, region, client.addresses(region)),
+            "volumes": lambda: inventory.read_volumes(cloud, region, client.volumes(region), with_them),
+            "network interfaces": lambda: inventory.read_interfaces(
+                cloud, region, client.interfaces(region), with_them
+            ),
+            "everything else": lambda: inventory.read_tagged(cloud, region, client.tagged(region)),
         }
         for subject, look in others.items():
             try:
                 found += look()
             except ProviderError as error:
-                gaps.append(Gap(f"{subject} in {region}", error))
+                gaps.append(PartialFailure(f"{subject} in {region}", error))
         return found, gaps
 
-    def _machines(self, region: str) -> tuple[Sequence[estate.Row], Mapping[str, str]]:
-        """Instances, and ids of zones by name; none where these cannot be had, for that hides no machine."""
+    def _machines(self, region: str) -> tuple[Sequence[inventory.Row], Mapping[str, str]]:
+        """Return instances, and ids of zones by name.
+
+        There are no ids where these cannot be obtained, since that hides no machine.
+        """
         reservations = self._client.instances(region)
         try:
             zones = zone_ids(self._client.zones(region)) if reservations else {}
@@ -154,7 +165,7 @@ class AwsFleet:
         return reservations, zones
 
     def _release(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
-        """Answers by id, in one region."""
+        """Release resources of one region; return answers by id."""
         answers: dict[str, ProviderError | None] = {}
         machines = sorted({id_ for id_ in ids if id_.startswith(_INSTANCE)})
         for start in range(0, len(machines), _BATCH):
@@ -162,30 +173,35 @@ class AwsFleet:
             self._cancel_requests_of(region, batch)
             answers.update(self._end_machines(region, batch))
         for id_ in sorted({id_ for id_ in ids if id_.startswith(_REQUEST)}):
-            answers[id_] = _tried(partial(self._client.cancel, region, [id_]))
-        letting_go = any(error is None for error in answers.values())
+            answers[id_] = _error_of(partial(self._client.cancel, region, [id_]))
+        is_releasing = any(error is None for error in answers.values())
         until = time.monotonic() + self._patience_s
         for prefix, ending in _ENDINGS.items():
             for id_ in sorted({id_ for id_ in ids if id_.startswith(prefix)}):
                 end = partial(self._end, region, ending, id_)
-                answers[id_] = self._patiently(end, until) if letting_go else _tried(end)
+                answers[id_] = self._end_with_retries(end, until) if is_releasing else _error_of(end)
             gone = [answers[id_] is None for id_ in ids if id_.startswith(_GATEWAY) and id_ in answers]
-            letting_go = letting_go or any(gone)
+            is_releasing = is_releasing or any(gone)
         for id_ in ids:
-            answers.setdefault(id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=BY_HAND))
+            answers.setdefault(
+                id_, ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
+            )
         return answers
 
     def _end_machines(self, region: str, ids: Sequence[str]) -> Mapping[str, ProviderError | None]:
-        """One refused id spoils the call for all, so that halves are tried, and their halves."""
-        error = _tried(partial(self._client.terminate, region, ids), gone=len(ids) == 1)
+        """Terminate machines; one refused id fails the call for all, so halves are tried, and their halves."""
+        error = _error_of(partial(self._client.terminate, region, ids), gone=len(ids) == 1)
         if error is None or len(ids) == 1 or isinstance(error, _FOR_ALL):
             return dict.fromkeys(ids, error)
         half = len(ids) // 2
         return {**self._end_machines(region, ids[:half]), **self._end_machines(region, ids[half:])}
 
     def _cancel_requests_of(self, region: str, ids: Sequence[str]) -> None:
-        """So that nothing starts again. A one-time request ends with its machine anyway, and one that is left is found
-        again as a thing of its own: a failure here must not keep the machine alive."""
+        """Cancel the spot requests of these machines, so that nothing starts again.
+
+        A one-time request ends with its machine anyway, and one that remains is found again by itself: a failure here
+        must not keep the machine alive.
+        """
         try:
             requests = self._client.requests_of(region, ids)
             if requests:
@@ -198,9 +214,9 @@ class AwsFleet:
             raise ProviderError(self._cloud, f"{id_} in {region}", code="InvalidIPAddress.InUse")
         self._client.delete(region, ending.action, ending.parameter, id_)
 
-    def _patiently(self, end: Callable[[], None], until: float) -> ProviderError | None:
+    def _end_with_retries(self, end: Callable[[], None], until: float) -> ProviderError | None:
         while True:
-            error = _tried(end)
+            error = _error_of(end)
             if error is None or error.code not in _IN_USE or time.monotonic() >= until:
                 return error
             try:
@@ -210,19 +226,22 @@ class AwsFleet:
             time.sleep(self._pause_s)
 
 
-def _regions(found: Sequence[Found]) -> list[str]:
+def _regions(found: Sequence[CloudResource]) -> list[str]:
     return sorted({one.region for one in found})
 
 
-def _tried(end: Callable[[], None], *, gone: bool = True) -> ProviderError | None:
-    """The error of ``end``, None when it went well. That something is not there is well too, where ``gone``."""
+def _error_of(end: Callable[[], None], *, gone: bool = True) -> ProviderError | None:
+    """Return the error of ``end``, None when it succeeded.
+
+    A resource that is not there counts as success where ``gone``.
+    """
     try:
         end()
     except ProviderError as error:
         if gone and "NotFound" in error.code:
             return None
         if error.code in _IN_USE:
-            remedy = f"something still uses it: sweep again in a few minutes, or {BY_HAND}"
+            remedy = f"something still uses it: sweep again in a few minutes, or {RELEASE_BY_HAND}"
             return ProviderError(error.cloud, f"{error.what}: still in use", code=error.code, remedy=remedy)
         return error
     return None

@@ -1,9 +1,9 @@
-"""The AWS adapter.
+"""AWS adapter.
 
 Options: ``profile`` (of the SDK's configuration), ``region`` (the home region, which answers for the account),
 ``notice_queue_url`` (an SQS queue that EventBridge feeds with the events about spot machines). Endpoints: ``ec2``,
-``pricing``, ``servicequotas``, ``sts`` and ``sqs`` of the account, ``price_list`` and ``spot_advisor`` of the
-public files.
+``pricing``, ``servicequotas``, ``sts`` and ``sqs`` of the account, ``price_list`` and ``spot_advisor`` of the public
+files.
 """
 
 from __future__ import annotations
@@ -15,21 +15,31 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
-from providers.aws.access import Access, Opened
-from providers.aws.catalogue import WOULD_ADD, Catalogue
+from providers.aws.access import AccountAccess, OpenedAccount
+from providers.aws.catalogue import WOULD_ADD, PublicCatalogue
 from providers.aws.diagnosis import diagnose
-from providers.aws.gather import Attempts
-from providers.aws.parse.allowances import read_held, read_quotas
+from providers.aws.parse.allowances import read_quotas, read_reservations
 from providers.aws.parse.notices import read_notices
 from providers.aws.parse.places import zone_ids
-from providers.aws.parse.stock import block_hints, largest_gangs, score_hints, scored_together
+from providers.aws.parse.stock import choose_scored_types, find_largest_gangs, read_block_hints, read_score_hints
 from providers.aws.public import PublicFiles
+from providers.aws.region_calls import RegionCalls
 from providers.errors import NotForSaleError, ProviderError, RegionOffError
-from providers.protocol import Allowances, Diagnosis, Gap, Harvest, Notice, Provider, Scope, StockHint, Wanted
+from providers.protocol import (
+    AccountAllowances,
+    Diagnosis,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
+    Provider,
+    ProviderNotice,
+    Scope,
+    StockHint,
+)
 from providers.session import Session
 
 if TYPE_CHECKING:
-    from providers.aws.client import Client
+    from providers.aws.client import AwsClient
 
 T = TypeVar("T")
 
@@ -39,131 +49,147 @@ _AT_ONCE = 8
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The adapter; touches no network, and does not load the SDK yet."""
-    return Aws(cloud, session)
+    """Return the adapter; touches no network, and does not load the SDK yet."""
+    return AwsProvider(cloud, session)
 
 
-class Aws:
-    """One AWS account, or the public files where there are no credentials (or the settings leave them alone)."""
+class AwsProvider:
+    """One AWS account, or the public files where there are no credentials (or the settings exclude them)."""
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
         self._session = session
         self._files = PublicFiles(cloud, session)
-        self._catalogue = Catalogue(cloud, session, self._files)
-        self._access = Access(cloud, session, self._files)
+        self._catalogue = PublicCatalogue(cloud, session, self._files)
+        self._access = AccountAccess(cloud, session, self._files)
 
     @property
     def cloud(self) -> str:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """The regions that the account has switched on, or those of the public price list. Regions that the
-        settings name are all there: fetching one that is off, or does not exist, says so."""
+        """Return the regions that the account has enabled, or those of the public price list.
+
+        Regions that the settings name are all included: fetching one that is disabled, or does not exist, says so.
+        """
         opened = self._access.open()
-        found = opened.account.regions() if isinstance(opened, Opened) else self._catalogue.regions()
+        found = opened.account.regions() if isinstance(opened, OpenedAccount) else self._catalogue.regions()
         return [Scope(self._cloud, region) for region in sorted(set(self._session.settings.regions or found))]
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """With an account: list prices and spot prices per zone. Without: list prices by region, and spot
-        estimated from the Spot Advisor's savings, which is weak."""
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
+        """Return list prices and spot prices per zone with an account; without, prices by region.
+
+        Without an account spot is estimated from the Spot Advisor's savings, which is weak.
+        """
         opened = self._access.open()
-        if isinstance(opened, Opened):
+        if isinstance(opened, OpenedAccount):
             return opened.account.fetch(scope.region, history_since)
         return self._catalogue.fetch(scope.region, opened)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """Spot: placement scores, of the ten best zones in ten regions; EC2 scores fewer than three types low
-        throughout, so each is asked for together with the two most like it, and scores compare places. Reserved: the
-        machines of capacity blocks of 24 hours that are for sale for a gang of that size; a block is paid for in
-        advance, and none is bought here. On-demand: EC2 says nothing. Of two gangs of one type in one region the
-        larger is asked for. Without an account: nothing."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return hints for spot (placement scores) and for reserved capacity (capacity blocks of 24 hours).
+
+        Spot: placement scores of the ten best zones in ten regions. EC2 scores fewer than three types low throughout,
+        so each is asked for together with the two most like it, and scores compare places. Reserved: the machines of
+        blocks that are for sale for a gang of that size; a block is paid for in advance, and none is bought here.
+        On-demand: EC2 says nothing. Of two gangs of one type in one region the larger is asked for. Without an account:
+        nothing.
+        """
         opened = self._access.open()
-        if not isinstance(opened, Opened) or not wanted:
+        if not isinstance(opened, OpenedAccount) or not wanted:
             return ()
         everywhere = () if all(gang.regions for gang in wanted) else tuple(opened.account.regions())
-        hints = self._scores(opened.client, largest_gangs(wanted, Market.SPOT, everywhere))
-        return (*hints, *self._blocks(opened.client, largest_gangs(wanted, Market.RESERVED, everywhere)))
+        hints = self._scores(opened.client, find_largest_gangs(wanted, Market.SPOT, everywhere))
+        return (*hints, *self._blocks(opened.client, find_largest_gangs(wanted, Market.RESERVED, everywhere)))
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
-        """Quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.
-        Without an account there is only the gap."""
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
+        """Return quotas in vCPUs of whole families, and capacity reservations and blocks that are active or scheduled.
+
+        Without an account there is only the partial failure.
+        """
         opened = self._access.open()
-        if not isinstance(opened, Opened):
-            return Allowances(gaps=(Gap("quotas and reservations", opened, WOULD_ADD),))
+        if not isinstance(opened, OpenedAccount):
+            return AccountAllowances(gaps=(PartialFailure("quotas and reservations", opened, WOULD_ADD),))
         asked = tuple(sorted(set(regions))) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             parts = list(pool.map(lambda region: self._allowances_of(opened, region), asked))
-        return Allowances(
+        return AccountAllowances(
             quotas=tuple(quota for part in parts for quota in part.quotas),
             held=tuple(held for part in parts for held in part.held),
             gaps=tuple(gap for part in parts for gap in part.gaps),
         )
 
-    def notices(self) -> Sequence[Notice]:
-        """What the queue of the option ``notice_queue_url`` holds; empty without that option. Messages are left in
-        the queue (this only reads), so that they are told again until the queue drops them."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return the notices in the queue of the option ``notice_queue_url``; empty without that option.
+
+        Messages are left in the queue (this only reads), so that they come again until the queue drops them.
+        """
         url = self._session.settings.options.get("notice_queue_url")
         if not url:
             return ()
         opened = self._access.open()
-        if not isinstance(opened, Opened):
+        if not isinstance(opened, OpenedAccount):
             raise opened
         known: dict[str, Mapping[str, str]] = {}
 
         def zone_of(region: str, name: str) -> str | None:
             if region not in known:
-                known[region] = _known(lambda: zone_ids(opened.client.zones(region)))
+                known[region] = _zones_if_known(lambda: zone_ids(opened.client.zones(region)))
             return known[region].get(name)
 
         return read_notices(self._cloud, opened.client.messages(url), zone_of)
 
     def diagnose(self) -> Diagnosis:
-        """Each permission tried with one small call; those that would cost something as a dry run."""
+        """Check each permission with one small call; those that would cost something as a dry run."""
         return diagnose(self._session, self._access, self._files)
 
-    def _scores(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
+    def _scores(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         regions: dict[tuple[str, int], list[str]] = {}
         for (name, region), machines in sorted(gangs.items()):
             regions.setdefault((name, machines), []).append(region)
         return tuple(
             hint
             for (name, machines), places in regions.items()
-            for hint in score_hints(name, _sold(partial(client.placement_scores, self._alike(name), machines, places)))
+            for hint in read_score_hints(
+                name, _rows_if_sold(partial(client.placement_scores, self._alike(name), machines, places))
+            )
         )
 
     def _alike(self, instance_type: str) -> tuple[str, ...]:
-        return scored_together(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
+        return choose_scored_types(instance_type, (m for m in self._session.book.machines if m.cloud == self._cloud))
 
-    def _blocks(self, client: Client, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
+    def _blocks(self, client: AwsClient, gangs: Mapping[tuple[str, str], int]) -> tuple[StockHint, ...]:
         hints: list[StockHint] = []
         for (name, region), machines in sorted(gangs.items()):
             if machines <= _MOST_IN_A_BLOCK:
-                rows = _sold(partial(client.block_offerings, region, name, machines, _BLOCK_HOURS))
-                hints += block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
+                rows = _rows_if_sold(partial(client.block_offerings, region, name, machines, _BLOCK_HOURS))
+                hints += read_block_hints(region, name, rows, zone_ids(client.zones(region)) if rows else {})
         return tuple(hints)
 
-    def _allowances_of(self, opened: Opened, region: str) -> Allowances:
-        attempt = Attempts()
+    def _allowances_of(self, opened: OpenedAccount, region: str) -> AccountAllowances:
+        attempt = RegionCalls()
         quotas = attempt(f"quotas in {region}", lambda: opened.client.quotas(region)) or ()
         reservations = attempt(f"reservations in {region}", lambda: opened.client.reservations(region)) or ()
-        return Allowances(
+        return AccountAllowances(
             quotas=read_quotas(self._cloud, region, quotas, opened.account.families()),
-            held=read_held(self._cloud, region, reservations),
+            held=read_reservations(self._cloud, region, reservations),
             gaps=tuple(attempt.gaps),
         )
 
 
-def _sold(ask: Callable[[], Sequence[T]]) -> Sequence[T]:
-    """What ``ask`` gives; nothing where the type is not for sale or the region is off, which is an answer too."""
+def _rows_if_sold(ask: Callable[[], Sequence[T]]) -> Sequence[T]:
+    """Return what ``ask`` gives; nothing where the type is not for sale or the region is off.
+
+    That nothing is sold is an answer too.
+    """
     try:
         return ask()
     except (NotForSaleError, RegionOffError):
         return ()
 
 
-def _known(ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-    """What ``ask`` gives; nothing when it cannot be had: a notice without its zone is still a notice."""
+def _zones_if_known(ask: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
+    """Return what ``ask`` gives; nothing when it cannot be obtained: a notice without its zone is still a notice."""
     try:
         return ask()
     except ProviderError:

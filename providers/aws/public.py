@@ -1,4 +1,4 @@
-"""The files that AWS publishes for everyone, over plain HTTP: the price list by region, and the Spot Advisor."""
+"""Public files of AWS over plain HTTP: the price list by region, and the Spot Advisor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import requests
 
-from providers.aws.errors import from_code, from_exception, retry_after, told_time
+from providers.aws.errors import from_code, from_exception, parse_server_time, retry_after
 from providers.errors import NotForSaleError, ProviderError
 from providers.session import Session
 
@@ -26,15 +26,18 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Advised:
-    """The Spot Advisor's document, and the day it was written (None: not said)."""
+class AdvisorDocument:
+    """The Spot Advisor's document, and the day it was written (None: not stated)."""
 
     document: Any
     written: date | None
 
 
 class PublicFiles:
-    """Thread-safe. The Spot Advisor is fetched once; a failure is tried again by whoever asks next."""
+    """Fetch the public files; safe for threads.
+
+    The Spot Advisor is fetched once; after a failure the next caller tries again.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -44,10 +47,10 @@ class PublicFiles:
         self._lists = endpoints.get("price_list", PRICE_LIST).rstrip("/")
         self._advisor = endpoints.get("spot_advisor", SPOT_ADVISOR).rstrip("/")
         self._lock = threading.Lock()
-        self._advised: Advised | None = None
+        self._advised: AdvisorDocument | None = None
 
     def index(self) -> Mapping[str, Any]:
-        """The price list's region_index.json."""
+        """Return the price list's region_index.json."""
 
         def read(response: requests.Response) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = response.json()
@@ -56,20 +59,20 @@ class PublicFiles:
         return self._get("price list", "the price list's index of regions", self._lists + _INDEX, read)
 
     def prices(self, region: str, read: Callable[[Iterable[bytes]], T]) -> T:
-        """What ``read`` makes of the stream of one region's price list; read again from the start on a retry.
+        """Return what ``read`` makes of the stream of one region's price list.
 
-        NotForSaleError where there is none for that region.
+        A retry reads it again from the start. NotForSaleError where there is none for that region.
         """
         url = f"{self._lists}{_OFFERS}/{region}/index.csv"
         return self._get(
             "price list", f"the price list of {region}", url, lambda response: read(self._stream(response))
         )
 
-    def advice(self) -> Advised:
-        """The Spot Advisor file."""
+    def advice(self) -> AdvisorDocument:
+        """Return the Spot Advisor file."""
 
-        def read(response: requests.Response) -> Advised:
-            return Advised(response.json(), _day(response.headers.get("Last-Modified")))
+        def read(response: requests.Response) -> AdvisorDocument:
+            return AdvisorDocument(response.json(), _day(response.headers.get("Last-Modified")))
 
         with self._lock:
             if self._advised is None:
@@ -78,11 +81,11 @@ class PublicFiles:
             return self._advised
 
     def probe_price_list(self) -> float:
-        """The seconds in which the price list answers."""
+        """Return the seconds in which the price list answers."""
         return self._probe("price list", "the price list's index of regions", self._lists + _INDEX)
 
     def probe_advisor(self) -> float:
-        """The seconds in which the Spot Advisor answers."""
+        """Return the seconds in which the Spot Advisor answers."""
         return self._probe("spot advisor", "the Spot Advisor file", self._advisor + _ADVICE)
 
     def _probe(self, service: str, asked: str, url: str) -> float:
@@ -93,7 +96,7 @@ class PublicFiles:
     ) -> T:
         def ask() -> T:
             with requests.request(method, url, timeout=self._timeouts, stream=True) as response:
-                date = told_time(response.headers.get("Date"), response.headers.get("Age"))
+                date = parse_server_time(response.headers.get("Date"), response.headers.get("Age"))
                 if date is not None:
                     self._caller.heard(date)
                 if response.status_code != 200:
@@ -104,7 +107,7 @@ class PublicFiles:
 
     def _refused(self, asked: str, response: requests.Response) -> ProviderError:
         status = response.status_code
-        # The stores behind these files answer 403 for what is not there.
+        # The object stores behind these files answer 403 for a missing file.
         if status in (403, 404):
             return NotForSaleError(self._cloud, f"{asked} is not published", code=str(status))
         wait = retry_after(response.headers.get("Retry-After"))
@@ -125,9 +128,9 @@ def _day(header: str | None) -> date | None:
 
 
 def _chain(error: BaseException) -> Iterator[str]:
-    """Class names of an exception, of what it wraps, and of what it was raised from."""
-    seen: BaseException | None = error
-    while seen is not None:
-        yield type(seen).__name__
-        inner = getattr(seen, "reason", None) or (seen.args[0] if seen.args else None)
-        seen = inner if isinstance(inner, BaseException) else seen.__cause__ or seen.__context__
+    """Yield class names of an exception, of what it wraps, and of what it was raised from."""
+    current: BaseException | None = error
+    while current is not None:
+        yield type(current).__name__
+        inner = getattr(current, "reason", None) or (current.args[0] if current.args else None)
+        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__

@@ -1,32 +1,38 @@
-"""The calls that read a queue and take out of it what was read. ``interruptions.json`` grants them."""
+"""API calls that read a queue and delete what was read. ``interruptions.json`` grants them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from providers.aws.client import Client, queue_region
+from providers.aws.client import AwsClient, queue_region
 
 BATCH = 10
 
 
-class QueueClient(Client):
-    """See :class:`providers.aws.client.Client`."""
+class QueueClient(AwsClient):
+    """Read and delete queue messages; see :class:`providers.aws.client.AwsClient`."""
 
     POLICY = "interruptions.json"
 
     def receive(self, queue_url: str, wait_s: int) -> Sequence[Mapping[str, Any]]:
-        """At most ten messages, with body and receipt; waits for the first. They are hidden for the queue's visibility
-        time-out."""
+        """Return at most ten messages, with body and receipt; waits for the first.
+
+        They are hidden for the queue's visibility time-out.
+        """
         answer = self._ask(
-            "sqs", "ReceiveMessage", self._region(queue_url), QueueUrl=queue_url, MaxNumberOfMessages=BATCH,
+            "sqs",
+            "ReceiveMessage",
+            self._region(queue_url),
+            QueueUrl=queue_url,
+            MaxNumberOfMessages=BATCH,
             WaitTimeSeconds=wait_s,
-        )  # fmt: skip
+        )
         messages: Sequence[Mapping[str, Any]] = answer.get("Messages") or ()
         return messages
 
     def delete(self, queue_url: str, receipts: Sequence[str]) -> None:
-        """Deletes messages by their receipts; one that is refused stays."""
+        """Delete messages by their receipts; one that is refused stays."""
         for first in range(0, len(receipts), BATCH):
             entries = [
                 {"Id": str(number), "ReceiptHandle": receipt}

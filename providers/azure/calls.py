@@ -1,4 +1,4 @@
-"""What calls to Azure's services have in common: where they go, how pages follow each other, what was heard."""
+"""Common parts of calls to Azure's services: addresses, pages, answer times and the cloud's clock."""
 
 from __future__ import annotations
 
@@ -23,11 +23,14 @@ PRICES, MANAGEMENT = "prices", "management"
 _PUBLIC = {PRICES: "https://prices.azure.com", MANAGEMENT: "https://management.azure.com"}
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _PORTS = {"https": 443, "http": 80}
-_REMEMBERED = 20
+_LATEST_ANSWERS = 20
 
 
-class Calls:
-    """Thread-safe. ProviderError when an endpoint is not one of ours, or would carry a token in the clear."""
+class AzureCalls:
+    """Make calls to Azure's services; safe for threads.
+
+    ProviderError when an endpoint is not a known one, or would carry a token in the clear.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self.cloud = cloud
@@ -38,33 +41,33 @@ class Calls:
         self._took: list[float] = []
 
     def base(self, service: str) -> str:
-        """The address of a service, without a slash at its end."""
+        """Return the address of a service, without a slash at its end."""
         return self._bases[service]
 
     def is_local(self, service: str) -> bool:
-        """Whether the service is one on this machine, without encryption."""
+        """Return whether the service is one on this machine, without encryption."""
         return self._bases[service].startswith("http://")
 
     @property
     def fastest_s(self) -> float | None:
-        """How long the fastest of the latest answers took."""
+        """Return the seconds of the fastest of the latest answers."""
         with self._lock:
             return min(self._took, default=None)
 
     def note(self, date: str, begin: float) -> None:
-        """An answer came to a call that began at ``begin``."""
+        """Record the answer to a call that began at ``begin``."""
         with self._lock:
-            self._took = [*self._took[1 - _REMEMBERED :], time.monotonic() - begin]
+            self._took = [*self._took[1 - _LATEST_ANSWERS :], time.monotonic() - begin]
         moment = http_date(date)
         if moment is not None:
             self._caller.heard(moment)
 
     def once(self, service: str, ask: Callable[[], Any], translate: Translate) -> Any:
-        """One call, retried as the caller of the session does."""
+        """Make one call, retried as the caller of the session does."""
         return self._caller.call(service, ask, translate)
 
     def follow(self, service: str, start: str, ask: Callable[[str], Page], translate: Translate) -> list[Row]:
-        """The rows of all pages from ``start`` on; a page that failed is asked for again by itself."""
+        """Return the rows of all pages from ``start`` on; a page that failed is asked for again by itself."""
         rows: list[Row] = []
         seen: set[str] = set()
         link = start
@@ -74,13 +77,13 @@ class Calls:
             if not following:
                 return rows
             seen.add(link)
-            # Round in circles would never end; elsewhere would take the token along.
+            # A circle would never end, and a link to another host would send the token there.
             if following in seen or _place(following) != _place(self._bases[service]):
                 raise UnreadableError(self.cloud, f"{service}: the link to the next page leads astray")
             link = following
 
     def read_page(self, subject: str, content: bytes, rows: str, link: str) -> Page:
-        """A JSON page. Numbers with decimals stay text: a price must not pass through a float."""
+        """Parse a JSON page. Numbers with decimals stay text: a price must not pass through a float."""
         try:
             page = json.loads(content, parse_float=str)
         except ValueError:
@@ -99,7 +102,7 @@ class Calls:
         permission: str = "",
         role: str = "role.json",
     ) -> ProviderError:
-        """Our error for an answer that is not 200."""
+        """Return the provider error for an answer that is not 200."""
         wait = seconds_until(headers.get("Retry-After", ""), headers.get("Date", ""))
         return error_for(
             self.cloud, subject, status, code, message, permission=permission, retry_after_s=wait, role=role
@@ -107,7 +110,7 @@ class Calls:
 
 
 def query(parts: Mapping[str, str]) -> str:
-    """A query string; the SDK would send blanks and quotes as they are."""
+    """Return a query string; the SDK would send blanks and quotes as they are."""
     return urlencode(parts, quote_via=quote)
 
 
@@ -122,6 +125,6 @@ def _bases(cloud: str, endpoints: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port; the Retail Prices API writes :443 into its links."""
+    """Return scheme, host and port; the Retail Prices API writes :443 into its links."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)

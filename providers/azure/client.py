@@ -1,6 +1,6 @@
-"""Azure Resource Manager for one subscription. Plain data out.
+"""Client of Azure Resource Manager for one subscription. Returns plain data.
 
-Options of the session: ``subscription`` (without one the account is left alone) and ``tenant``. An endpoint
+Options of the session: ``subscription`` (without one the account is not used) and ``tenant``. An endpoint
 ``management`` with plain http is a service on this machine, where no real credential is used.
 
 Usages and reservations go through azure-mgmt-compute. SKUs and locations go through the same SDK's pipeline as raw
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
-from providers.azure.calls import MANAGEMENT, Calls, Page, Row, query
+from providers.azure.calls import MANAGEMENT, AzureCalls, Page, Row, query
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -35,27 +35,30 @@ READ_RESERVATIONS = "Microsoft.Compute/capacityReservationGroups/capacityReserva
 _SCOPE = "https://management.azure.com/.default"
 _LOCATIONS_VERSION = "2022-12-01"
 _SKUS_VERSION = "2021-07-01"
-_TOKEN_KEPT_S = 60.0
+_TOKEN_FRESH_S = 60.0
 
-# What the SDK would print (each credential that was not there) comes back as an error of ours.
+# The SDK would print each credential that is missing; the adapter reports it as an error instead.
 logging.getLogger("azure").addHandler(logging.NullHandler())
 logging.getLogger("msal").addHandler(logging.NullHandler())
 
 
 class TokenSource(Protocol):
-    """What the SDK asks for a token: its own ``TokenCredential``."""
+    """The interface of which the SDK asks a token: its own ``TokenCredential``."""
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
-        """An access token for the scopes."""
+        """Return an access token for the scopes."""
 
 
-class Account:
-    """Thread-safe. The SDK is imported with the first call; ``credential`` replaces Azure's own chain."""
+class AzureAccount:
+    """Call Azure Resource Manager for one subscription; safe for threads.
+
+    The SDK is imported with the first call; ``credential`` replaces Azure's own chain.
+    """
 
     # The file that grants the calls made here.
     ROLE = "role.json"
 
-    def __init__(self, calls: Calls, credential: TokenSource | None = None) -> None:
+    def __init__(self, calls: AzureCalls, credential: TokenSource | None = None) -> None:
         self._calls = calls
         self._credential = credential
         self._lock = threading.Lock()
@@ -64,30 +67,30 @@ class Account:
 
     @property
     def subscription(self) -> str:
-        """The configured subscription; "" when the account is to be left alone."""
+        """Return the configured subscription; "" when the account is not to be used."""
         settings = self._calls.settings
         return settings.options.get("subscription", "") if settings.credentials else ""
 
     def locations(self) -> list[Row]:
-        """The regions that the subscription sees."""
+        """Return the regions that the subscription sees."""
         return self._raw("locations", "locations", {"api-version": _LOCATIONS_VERSION}, READ_LOCATIONS)
 
     def skus(self, region: str) -> list[Row]:
-        """Every SKU of a region, of all resource types."""
+        """Return every SKU of a region, of all resource types."""
         parts = {"api-version": _SKUS_VERSION, "$filter": f"location eq '{region}'"}
         return self._raw("providers/Microsoft.Compute/skus", f"SKUs of {region}", parts, READ_SKUS)
 
     def usages(self, region: str) -> list[Row]:
-        """Limits and use of a region."""
+        """Return limits and use of a region."""
         return self._listed(lambda sdk: sdk.usage.list(region), f"usages of {region}", READ_USAGES)
 
     def reservation_groups(self) -> list[Row]:
-        """The subscription's capacity reservation groups."""
+        """Return the subscription's capacity reservation groups."""
         subject = "capacity reservation groups"
         return self._listed(lambda sdk: sdk.capacity_reservation_groups.list_by_subscription(), subject, READ_GROUPS)
 
     def reservations(self, resource_group: str, name: str) -> list[Row]:
-        """The reservations of a group."""
+        """Return the reservations of a group."""
         subject = f"capacity reservations of {name}"
         return self._listed(
             lambda sdk: sdk.capacity_reservations.list_by_capacity_reservation_group(resource_group, name),
@@ -96,7 +99,7 @@ class Account:
         )
 
     def group_view(self, resource_group: str, name: str) -> Row:
-        """A group with its instance view: which machines run in each reservation."""
+        """Return a group with its instance view: the machines that run in each reservation."""
 
         def ask() -> Row:
             group = self._compute().capacity_reservation_groups.get(resource_group, name, expand="instanceView")
@@ -107,7 +110,7 @@ class Account:
         return view
 
     def token(self) -> str:
-        """The access token, for the claims in it. CredentialsError when there is none."""
+        """Return the access token, for the claims in it. CredentialsError when there is none."""
         translate = partial(self._error, "sign-in", "")
         token = self._calls.once(MANAGEMENT, lambda: self._source().get_token(_SCOPE), translate)
         return str(token.token)
@@ -124,7 +127,7 @@ class Account:
         return self._calls.read_page(subject, self._send("GET", url).content, "value", "nextLink")
 
     def _send(self, method: str, url: str) -> Any:
-        """The answer; an SDK error unless it says that all went well."""
+        """Return the answer; raise an SDK error unless it reports success."""
         from azure.core.rest import HttpRequest
 
         pipeline = self._arm()
@@ -135,8 +138,10 @@ class Account:
         return answer
 
     def _listed(self, start: Callable[[Any], Any], subject: str, permission: str) -> list[Row]:
-        """All items of an SDK listing. Each try has a pager of its own: one that could not read its first page
-        would take that for the end."""
+        """Return all items of an SDK listing.
+
+        Each try has a pager of its own: one that could not read its first page would take that for the end.
+        """
 
         def ask(link: str) -> Page:
             pages = start(self._compute()).by_page(link or None)
@@ -149,7 +154,7 @@ class Account:
         with self._lock:
             if self._credential is None:
                 tenant = self._calls.settings.options.get("tenant", "")
-                self._credential = _Nobody() if self._calls.is_local(MANAGEMENT) else _Chain(tenant)
+                self._credential = _LocalCredential() if self._calls.is_local(MANAGEMENT) else _CredentialChain(tenant)
             return self._credential
 
     def _arm(self) -> Any:
@@ -173,8 +178,11 @@ class Account:
             return self._sdk
 
     def _options(self, source: TokenSource) -> dict[str, Any]:
-        """Time limits, and only these policies: the SDK's own list would try again by itself, follow redirects,
-        log, parse bodies twice, and register the subscription with a provider (a change) when it is not."""
+        """Return time limits and the only policies to use.
+
+        The SDK's own list of policies would retry by itself, follow redirects, log, parse bodies twice, and register
+        the subscription with a provider (a change) when it is not.
+        """
         from azure.core.pipeline.policies import HeadersPolicy, ProxyPolicy, UserAgentPolicy
         from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 
@@ -210,8 +218,8 @@ class Account:
         return UnreadableError(cloud, f"{subject}: {type(error).__name__}")
 
 
-class _Nobody:
-    """Stands for an account at a service on this machine."""
+class _LocalCredential:
+    """Stand in for an account at a service on this machine."""
 
     def get_token(self, *_scopes: str, **_options: Any) -> Any:
         from azure.core.credentials import AccessToken
@@ -219,9 +227,11 @@ class _Nobody:
         return AccessToken("nobody", 0)
 
 
-class _Chain:
-    """Azure's own chain without a browser, asked by one thread at a time. That it found nobody is kept: it asks
-    metadata services and command-line tools, slowly."""
+class _CredentialChain:
+    """Use Azure's own chain without a browser, asked by one thread at a time.
+
+    A failure to find an identity is stored, because the chain asks metadata services and command-line tools, slowly.
+    """
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
@@ -229,20 +239,20 @@ class _Chain:
         self._chain: Any = None
         self._token: Any = None
         self._at = 0.0
-        self._nobody: Exception | None = None
+        self._failure: Exception | None = None
 
     def get_token(self, *scopes: str, **options: Any) -> Any:
         from azure.core.exceptions import ClientAuthenticationError
 
         with self._lock:
-            if self._nobody is not None:
-                raise self._nobody
-            fresh = self._token is not None and time.monotonic() - self._at < _TOKEN_KEPT_S
+            if self._failure is not None:
+                raise self._failure
+            fresh = self._token is not None and time.monotonic() - self._at < _TOKEN_FRESH_S
             if not fresh or options.get("claims"):
                 try:
                     self._token = self._ask(scopes, options)
                 except ClientAuthenticationError as error:
-                    self._nobody = error
+                    self._failure = error
                     raise
                 self._at = time.monotonic()
             return self._token

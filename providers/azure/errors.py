@@ -1,5 +1,7 @@
-"""Azure's error codes as ours. Codes: "Troubleshoot common Azure deployment errors", "Resolve errors for SKU not
-available" and "Throttling Resource Manager requests" (Microsoft Learn), and the ARM error body ``{"error": {"code"}}``.
+"""Table from Azure's error codes to provider errors.
+
+Codes: "Troubleshoot common Azure deployment errors", "Resolve errors for SKU not available" and "Throttling Resource
+Manager requests" (Microsoft Learn), and the ARM error body ``{"error": {"code"}}``.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ KINDS: Mapping[str, type[ProviderError]] = MappingProxyType(
         "LocationNotAvailableForResourceType": RegionOffError,
         "LocationNotSupported": RegionOffError,
         "NoRegisteredProviderFound": RegionOffError,
-        # Also said of spot when a place has none left, in the same words as of a size that it never had.
+        # Azure gives this code for spot with no capacity left too, in the same words as for a size that it never had.
         "SkuNotAvailable": NotForSaleError,
         "NotAvailableForSubscription": NotForSaleError,
         "AllocationFailed": NoCapacityError,
@@ -98,11 +100,11 @@ def error_for(
     retry_after_s: float | None = None,
     role: str = "role.json",
 ) -> ProviderError:
-    """Our error for a refused call about ``subject``; ``permission`` is the action it needs, ``role`` the file beside
-    this one that grants it.
+    """Return the provider error for a refused call about ``subject``.
 
-    ``message`` is only looked at (a quota and a throttled call may both be OperationNotAllowed), never repeated.
-    A server that names a time to come back is throttling, whatever its status.
+    ``permission`` is the action it needs, ``role`` the file beside this one that grants it. ``message`` is only
+    examined (a quota and a throttled call may both be OperationNotAllowed), never repeated. A server that names a time
+    to come back is throttling, whatever its status.
     """
     kind = _kind(status, code, message, retry_after_s)
     what = subject if code else f"{subject}: HTTP {status}"

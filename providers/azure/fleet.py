@@ -1,8 +1,8 @@
-"""What attempts made in an Azure subscription, and giving it back.
+"""Fleet of an Azure subscription: the resources of attempts, and their release.
 
-Each attempt has a resource group of its own. Ending the group ends everything in it; ending a machine alone leaves its
-disk and addresses to the group. Azure takes minutes for either, and only takes the order here. A name may be used
-again, so that the tag of a thing is looked at before it is ended.
+Each attempt has a resource group of its own. Deleting the group deletes everything in it; deleting a machine alone
+leaves its disk and addresses to the group. Azure takes minutes for either; this module only gives the order. A name may
+be used again, so that the tag of a resource is checked before it is deleted.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from providers.azure.calls import Calls, Row
+from providers.azure.calls import AzureCalls, Row
 from providers.azure.client import TokenSource
-from providers.azure.estate import Estate
-from providers.azure.parse import estate
-from providers.azure.parse.estate import group_path
+from providers.azure.inventory import InventoryAccount
+from providers.azure.parse import inventory
+from providers.azure.parse.inventory import group_path
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError
-from providers.fleet import BY_HAND, Findings, Fleet, Found, in_order
-from providers.protocol import Gap
+from providers.fleet import RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
+from providers.protocol import PartialFailure
 from providers.session import Session
 
 _AT_ONCE = 16
-# Within a resource group, in small letters: a machine of its own, or one of a scale set.
+# The path of a machine within a resource group, in small letters: a single machine, or one of a scale set.
 _MACHINE = re.compile(
     r"/providers/microsoft\.compute/(virtualmachines/[^/?#]+|(?P<set>virtualmachinescalesets)/[^/?#]+/virtualmachines/\d+)"
 )
@@ -30,39 +30,44 @@ _GONE = frozenset({"NotFound", "ParentResourceNotFound", "ResourceGroupNotFound"
 
 
 def make(cloud: str, session: Session) -> Fleet:
-    """The fleet; touches no network. ProviderError when an endpoint is not usable."""
+    """Return the fleet; touches no network. ProviderError when an endpoint is not usable."""
     return AzureFleet(cloud, session)
 
 
 class AzureFleet:
-    """See :class:`providers.fleet.Fleet`. ``credential`` replaces Azure's own chain."""
+    """Find and release resources; see :class:`providers.fleet.Fleet`.
+
+    ``credential`` replaces Azure's own chain.
+    """
 
     def __init__(self, cloud: str, session: Session, credential: TokenSource | None = None) -> None:
         self._cloud = cloud
         self._session = session
-        self._estate = Estate(Calls(cloud, session), credential)
+        self._account = InventoryAccount(AzureCalls(cloud, session), credential)
 
     @property
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:
+    def found(self, regions: Sequence[str]) -> FleetListing:
         self._check_account()
-        cloud, gaps = self._cloud, _Gaps()
-        groups = estate.read_groups(cloud, gaps.or_none("resource groups", self._estate.groups))
+        cloud, gaps = self._cloud, _PartialFailures()
+        groups = inventory.read_groups(cloud, gaps.or_none("resource groups", self._account.groups))
         found = list(groups.values())
-        found += estate.read_machines(cloud, gaps.or_none("virtual machines", self._estate.machines), groups)
-        for scale_set in estate.tagged_sets(gaps.or_none("scale sets", self._estate.scale_sets)):
+        found += inventory.read_machines(cloud, gaps.or_none("virtual machines", self._account.machines), groups)
+        for scale_set in inventory.select_tagged_sets(gaps.or_none("scale sets", self._account.scale_sets)):
             try:
-                rows = self._estate.members(str(scale_set["id"]))
+                rows = self._account.members(str(scale_set["id"]))
             except ProviderError as error:
-                gaps.gaps.append(Gap(f"machines of the scale set {scale_set.get('name', '')}", error))
+                gaps.gaps.append(PartialFailure(f"machines of the scale set {scale_set.get('name', '')}", error))
                 continue
             placed = ({"location": scale_set.get("location", ""), **row} for row in rows)
-            found += estate.read_members(cloud, scale_set, placed, groups)
-        return Findings(in_order(one for one in found if not regions or one.region in regions), tuple(gaps.gaps))
+            found += inventory.read_members(cloud, scale_set, placed, groups)
+        return FleetListing(
+            sort_resources(one for one in found if not regions or one.region in regions), tuple(gaps.gaps)
+        )
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not found:
             return ()
         self._check_account()
@@ -71,7 +76,7 @@ class AzureFleet:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             answers = dict(zip(whole, pool.map(self._release, whole), strict=True))
             ended = {(group_path(id_), attempt) for (id_, attempt), error in answers.items() if error is None}
-            # What lies in a group that goes, goes; where the group could not be ended, the machine still may be.
+            # A deleted group takes its machines with it; where it could not be deleted, its machines still may be.
             rest = [key for key in keys if key not in answers and (group_path(key[0]), key[1]) not in ended]
             answers.update(zip(rest, pool.map(self._release, rest), strict=True))
         return tuple(answers.get((one.machine_id, one.attempt)) for one in found)
@@ -79,15 +84,15 @@ class AzureFleet:
     def _check_account(self) -> None:
         if not self._session.settings.credentials:
             raise AccountNotUsedError(self._cloud, "the settings say to leave the account alone")
-        if not self._estate.subscription:
+        if not self._account.subscription:
             remedy = "set the option `subscription`; `az account show --query id` prints it"
             raise CredentialsError(self._cloud, "no subscription is configured", none_found=True, remedy=remedy)
 
     def _release(self, key: tuple[str, str]) -> ProviderError | None:
         id_, attempt = key
-        mine = f"/subscriptions/{self._estate.subscription}/".lower()
+        mine = f"/subscriptions/{self._account.subscription}/".lower()
         if not id_.lower().startswith(mine) or not (_is_group(id_) or _machine(id_)):
-            return ProviderError(self._cloud, f"{id_} is not released from here", remedy=BY_HAND)
+            return ProviderError(self._cloud, f"{id_} is not released from here", remedy=RELEASE_BY_HAND)
         try:
             self._end(id_, attempt)
         except ProviderError as error:
@@ -97,31 +102,31 @@ class AzureFleet:
     def _end(self, id_: str, attempt: str) -> None:
         machine = _machine(id_)
         if machine is None:
-            row, end = self._estate.group(id_), self._estate.end_group
+            row, end = self._account.group(id_), self._account.end_group
         elif machine["set"]:
             scale_set = id_[: id_.lower().rindex("/virtualmachines/")]
-            row, end = self._estate.scale_set(scale_set), self._estate.end_member
+            row, end = self._account.scale_set(scale_set), self._account.end_member
         else:
-            row, end = self._estate.machine(id_), self._estate.end_machine
-        if estate.attempt_of(row) != attempt:
+            row, end = self._account.machine(id_), self._account.end_machine
+        if inventory.attempt_of(row) != attempt:
             what = f"{id_.rpartition('/')[2]} is not of attempt {attempt}"
             raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
-        if not estate.is_going(row):
+        if not inventory.is_going(row):
             end(id_)
 
 
-class _Gaps:
-    """What could not be asked."""
+class _PartialFailures:
+    """Collect the partial failures."""
 
     def __init__(self) -> None:
-        self.gaps: list[Gap] = []
+        self.gaps: list[PartialFailure] = []
 
     def or_none(self, subject: str, ask: Callable[[], Iterable[Row]]) -> Iterable[Row]:
-        """What ``ask`` gives; nothing, and a gap, when it cannot be had."""
+        """Return what ``ask`` gives; nothing, and a partial failure, when it cannot be obtained."""
         try:
             return ask()
         except ProviderError as error:
-            self.gaps.append(Gap(subject, error))
+            self.gaps.append(PartialFailure(subject, error))
             return ()
 
 

@@ -1,8 +1,8 @@
-"""Azure as a provider.
+"""Azure adapter.
 
-Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say
-in which zones it may start what, and which sizes the price book does not know yet. Nothing is said of stock (Spot
-Placement Scores need an SDK package that this adapter does not use), nor of notices: Azure tells them inside the
+Prices are public. With the option ``subscription`` and an identity in Azure's own chain, the subscription's SKUs say in
+which zones it may start what, and which sizes the price book does not know yet. There are no stock hints (Spot
+Placement Scores need an SDK package that this adapter does not use), and no notices: Azure sends them inside the
 machine only, as Scheduled Events.
 """
 
@@ -15,26 +15,26 @@ from datetime import datetime, timedelta
 
 from pricing.machines import Machine
 from providers.azure import client
-from providers.azure.calls import Calls
-from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
-from providers.azure.parse.identity import identity_in
+from providers.azure.calls import AzureCalls
+from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
+from providers.azure.parse.identity import parse_identity
 from providers.azure.parse.prices import read_prices
-from providers.azure.parse.region import Context, read_locations, read_points, read_region
-from providers.azure.parse.skus import SkuList, machine_from, read_skus
-from providers.azure.retail import Retail
+from providers.azure.parse.region import RegionContext, read_locations, read_points, read_region
+from providers.azure.parse.skus import SkuList, build_machine, read_skus
+from providers.azure.retail import RetailPrices
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, RegionOffError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
+    CapacityReservation,
     Diagnosis,
-    Gap,
-    Harvest,
-    Held,
-    Notice,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
+    ProviderNotice,
     Quota,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
 
@@ -46,69 +46,72 @@ _ONE_SIZE = "Standard_ND96isr_H100_v5"
 
 
 def make(cloud: str, session: Session) -> AzureProvider:
-    """The adapter for the registry. ProviderError when an endpoint is not usable."""
+    """Return the adapter for the registry. ProviderError when an endpoint is not usable."""
     return AzureProvider(cloud, session)
 
 
 class AzureProvider:
-    """See :class:`providers.protocol.Provider`. ``credential`` replaces Azure's own chain."""
+    """Fetch prices and limits of Azure; see :class:`providers.protocol.Provider`.
+
+    ``credential`` replaces Azure's own chain.
+    """
 
     def __init__(self, cloud: str, session: Session, credential: client.TokenSource | None = None) -> None:
         self._cloud = cloud
         self._session = session
-        self._context = Context(cloud, session.book, session.now)
-        self._calls = Calls(cloud, session)
-        self._retail = Retail(self._calls)
-        self._account = client.Account(self._calls, credential)
+        self._context = RegionContext(cloud, session.book, session.now)
+        self._calls = AzureCalls(cloud, session)
+        self._retail = RetailPrices(self._calls)
+        self._account = client.AzureAccount(self._calls, credential)
         self._skus: dict[str, SkuList] = {}
-        self._unseen_regions: tuple[Gap, ...] = ()
+        self._unseen_regions: tuple[PartialFailure, ...] = ()
 
     @property
     def cloud(self) -> str:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """The regions asked for; else those of the price book and, with credentials, of the subscription."""
+        """Return the regions asked for; else those of the price book and, with credentials, of the subscription."""
         regions = set(self._session.settings.regions) or self._known_regions()
         if self._account.subscription and not self._session.settings.regions:
             try:
                 regions |= read_locations(self._account.locations())
                 self._unseen_regions = ()
             except ProviderError as error:
-                self._unseen_regions = (Gap("regions newer than the price book", error, "offers there"),)
+                self._unseen_regions = (PartialFailure("regions newer than the price book", error, "offers there"),)
         return sorted(Scope(self._cloud, region) for region in regions)
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
         region = scope.region
         prices = read_prices(self._retail.prices(region), region, self._session.now)
         skus, gaps = self._try_skus(region)
-        # Older rows by zone are not to be replaced by rows of the region only because the SKUs failed today.
+        # Rows of the region must not replace older rows by zone only because the SKUs failed today.
         whole = skus is not None or not self._account.subscription
-        harvest = read_region(self._context, region, prices, skus, whole=whole)
+        result = read_region(self._context, region, prices, skus, whole=whole)
         return replace(
-            harvest,
+            result,
             points=() if history_since is None else read_points(self._context, region, prices, history_since),
             gaps=(*gaps, *self._unseen_regions),
         )
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002
-        """Nothing: Spot Placement Scores are not in azure-mgmt-compute."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002
+        """Return nothing: Spot Placement Scores are not in azure-mgmt-compute."""
         return ()
 
-    def notices(self) -> Sequence[Notice]:
-        """Nothing: Scheduled Events are told inside the machine only."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return nothing: Azure sends Scheduled Events inside the machine only."""
         return ()
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
         if not self._account.subscription:
-            return Allowances(gaps=(self._no_account("quotas and capacity reservations"),))
+            return AccountAllowances(gaps=(self._no_account("quotas and capacity reservations"),))
         wanted = tuple(regions) or tuple(scope.region for scope in self.scopes())
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             parts = list(pool.map(self._quotas, wanted))
-        held, gaps = self._held(frozenset(wanted))
-        return Allowances(
+        reservations, gaps = self._reservations(frozenset(wanted))
+        return AccountAllowances(
             quotas=tuple(quota for quotas, _ in parts for quota in quotas),
-            held=held,
+            held=reservations,
             gaps=(*(gap for _, gaps in parts for gap in gaps), *gaps),
         )
 
@@ -120,7 +123,7 @@ class AzureProvider:
             identity_error = self._no_account(_ZONES).error
         if self._account.subscription:
             try:
-                identity = identity_in(self._account.token(), self._account.subscription)
+                identity = parse_identity(self._account.token(), self._account.subscription)
             except ProviderError as error:
                 identity_error = error
             checks.extend(self._account_checks(region))
@@ -137,8 +140,8 @@ class AzureProvider:
     def _known_regions(self) -> set[str]:
         return {region.id.region for region in self._session.book.regions if region.id.cloud == self._cloud}
 
-    def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[Gap, ...]]:
-        """The region's SKUs, or why there are none. RegionOffError: then nothing there is for this account."""
+    def _try_skus(self, region: str) -> tuple[SkuList | None, tuple[PartialFailure, ...]]:
+        """Return the region's SKUs, or why there are none. RegionOffError: nothing there is for this account."""
         if not self._account.subscription:
             return None, (self._no_account(_ZONES),)
         try:
@@ -146,11 +149,11 @@ class AzureProvider:
         except RegionOffError:
             raise
         except ProviderError as error:
-            return None, (Gap(_ZONES, error, _WITH_ACCOUNT),)
+            return None, (PartialFailure(_ZONES, error, _WITH_ACCOUNT),)
         self._skus[region] = skus
         return skus, ()
 
-    def _no_account(self, subject: str) -> Gap:
+    def _no_account(self, subject: str) -> PartialFailure:
         error: ProviderError
         if self._session.settings.credentials:
             error = CredentialsError(
@@ -161,40 +164,46 @@ class AzureProvider:
             )
         else:
             error = AccountNotUsedError(self._cloud, "the settings say to use public sources only")
-        return Gap(subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once")
+        return PartialFailure(
+            subject, error, _WITH_ACCOUNT if subject == _ZONES else "what the account may have at once"
+        )
 
-    def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[Gap, ...]]:
-        gaps: tuple[Gap, ...] = ()
+    def _quotas(self, region: str) -> tuple[tuple[Quota, ...], tuple[PartialFailure, ...]]:
+        gaps: tuple[PartialFailure, ...] = ()
         try:
             if region not in self._skus:
                 _, gaps = self._try_skus(region)
             usages = self._account.usages(region)
         except ProviderError as error:
-            return (), (*gaps, Gap(f"quotas of {region}", error, "what the account may have at once"))
+            return (), (*gaps, PartialFailure(f"quotas of {region}", error, "what the account may have at once"))
         return read_quotas(self._cloud, region, usages, self._families(region)), gaps
 
     def _families(self, region: str) -> dict[str, list[Machine]]:
-        """The machines of each family that the region has, by the key under which usages name it."""
+        """Return the machines of each family that the region has, by the key under which usages name it."""
         families: dict[str, list[Machine]] = {}
         book, today = self._session.book, self._session.now.date()
         for sku in self._skus[region].skus.values() if region in self._skus else ():
-            machine = book.machine(self._cloud, sku.instance_type) or machine_from(sku, book, self._cloud, today)
+            machine = book.machine(self._cloud, sku.instance_type) or build_machine(sku, book, self._cloud, today)
             if machine is not None:
                 families.setdefault(family_key(sku.family), []).append(machine)
         return families
 
-    def _held(self, regions: frozenset[str]) -> tuple[tuple[Held, ...], tuple[Gap, ...]]:
-        held: list[Held] = []
+    def _reservations(
+        self, regions: frozenset[str]
+    ) -> tuple[tuple[CapacityReservation, ...], tuple[PartialFailure, ...]]:
+        reservations: list[CapacityReservation] = []
         try:
             for group in self._account.reservation_groups():
                 if region_of(group) in regions:
                     place = place_of(group)
-                    reservations = self._account.reservations(*place)
-                    view = self._account.group_view(*place) if reservations else {}
-                    held.extend(read_held(self._cloud, group, reservations, view))
+                    rows = self._account.reservations(*place)
+                    view = self._account.group_view(*place) if rows else {}
+                    reservations.extend(read_reservations(self._cloud, group, rows, view))
         except ProviderError as error:
-            return tuple(held), (Gap("capacity reservations", error, "capacity that is paid for already"),)
-        return tuple(sorted(held, key=lambda h: (h.region, h.name))), ()
+            return tuple(reservations), (
+                PartialFailure("capacity reservations", error, "capacity that is paid for already"),
+            )
+        return tuple(sorted(reservations, key=lambda one: (one.region, one.name))), ()
 
     def _account_checks(self, region: str) -> Iterable[CallCheck]:
         account = self._account
@@ -209,17 +218,17 @@ class AzureProvider:
 
     def _sources(self, checks: Iterable[CallCheck]) -> tuple[str, ...]:
         works = {check.permission for check in checks if check.error is None}
-        said = []
+        sources = []
         if _PUBLIC in works:
-            said.append("on-demand and spot prices by region from the public Retail Prices API")
+            sources.append("on-demand and spot prices by region from the public Retail Prices API")
         else:
-            said.append("nothing: the public Retail Prices API does not answer")
+            sources.append("nothing: the public Retail Prices API does not answer")
         if client.READ_SKUS in works:
-            said.append("zones, restrictions and new machine types from the subscription's SKUs")
+            sources.append("zones, restrictions and new machine types from the subscription's SKUs")
         else:
-            said.append("no zones: machines that the price book knows, wherever a price is listed")
-        said.append("no stock and no notices: Azure tells of interruptions inside the machine only")
-        return tuple(said)
+            sources.append("no zones: machines that the price book knows, wherever a price is listed")
+        sources.append("no stock and no notices: Azure tells of interruptions inside the machine only")
+        return tuple(sources)
 
 
 def _check(permission: str, needed_for: str, call: Callable[[], object]) -> CallCheck:

@@ -1,4 +1,7 @@
-"""The public Retail Prices API: no account, one plain GET a page ("Azure Retail Prices overview", Microsoft Learn)."""
+"""Client of the public Retail Prices API: no account, one plain GET a page.
+
+Source: "Azure Retail Prices overview" (Microsoft Learn).
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,26 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ProtocolError
 
-from providers.azure.calls import PRICES, Calls, Page, Row, query
+from providers.azure.calls import PRICES, AzureCalls, Page, Row, query
 from providers.errors import NotReachedError, ProviderError, TransientError, UnreadableError
 
 _VERSION = "2023-01-01-preview"
 _CONNECTIONS = 16
-# All sizes with accelerators are of an N family; without this a region has some thousand rows more.
+# All sizes with accelerators are of an N family; without this filter a region has some thousand rows more.
 _ACCELERATED = "Standard_N"
 
 
-class Retail:
-    """Thread-safe."""
+class RetailPrices:
+    """Fetch public prices; safe for threads."""
 
-    def __init__(self, calls: Calls) -> None:
+    def __init__(self, calls: AzureCalls) -> None:
         self._calls = calls
         self._web = requests.Session()
         for scheme in ("https://", "http://"):
             self._web.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS, max_retries=0))
 
     def prices(self, region: str, size: str = _ACCELERATED) -> list[Row]:
-        """All pay-as-you-go and spot rows of a region whose machine's name contains ``size``."""
+        """Return all pay-as-you-go and spot rows of a region whose machine's name contains ``size``."""
         clauses = (
             "serviceName eq 'Virtual Machines'",
             f"armRegionName eq '{region}'",

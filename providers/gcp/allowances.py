@@ -1,4 +1,4 @@
-"""Quotas and reservations: what the project may have, and what it already holds."""
+"""Parser of the project's quotas and reservations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from pricing.places import Market
-from providers.protocol import Held, Quota, QuotaUnit
+from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _METRIC = re.compile(r"(?P<kind>PREEMPTIBLE_|COMMITTED_)?NVIDIA_(?P<model>[A-Z0-9_]+)_GPUS")
 _MARKETS = {None: Market.ON_DEMAND, "PREEMPTIBLE_": Market.SPOT, "COMMITTED_": Market.RESERVED}
@@ -27,11 +27,11 @@ _MODELS = {
 _ALL_REGIONS = "GPUS_ALL_REGIONS"
 
 
-def quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Quota]:
-    """Accelerator quotas among ``quotas`` of regions.list, or (region None) of projects.get.
+def read_quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) -> list[Quota]:
+    """Return accelerator quotas among ``quotas`` of regions.list, or (region None) of projects.get.
 
-    Google counts A3 High and A3 Mega apart; both hold H100 and belong to one family, so their quotas are added into
-    one that is never too strict. Whoever goes over one of the two is told by Google when starting.
+    Google counts A3 High and A3 Mega apart; both have H100 and belong to one family, so their quotas are added into one
+    that is never too strict. When a job exceeds one of the two, Google refuses the start.
     """
     found: dict[tuple[str | None, Market | None], tuple[list[str], int, int]] = {}
     for row in rows:
@@ -52,18 +52,23 @@ def quotas(cloud: str, region: str | None, rows: Iterable[Mapping[str, Any]]) ->
     ]
 
 
-def uncounted(found: Iterable[Quota]) -> tuple[str, ...]:
-    """Accelerators for which Compute Engine states no quota: those of newer ones are kept by the Cloud Quotas API."""
+def find_uncounted_accelerators(found: Iterable[Quota]) -> tuple[str, ...]:
+    """Return accelerators for which Compute Engine states no quota.
+
+    The Cloud Quotas API holds the quotas of newer ones.
+    """
     return tuple(sorted(set(_MODELS.values()) - {quota.accelerator for quota in found}))
 
 
-def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) -> list[Held]:
-    """Reservations of accelerator-optimized machines that are ready, in these regions (empty: all)."""
+def read_reservations(
+    cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]
+) -> list[CapacityReservation]:
+    """Return reservations of accelerator-optimized machines that are ready, in these regions (empty: all)."""
     found = []
     for row in rows:
         specific = row.get("specificReservation", {})
-        machine_type = last(specific.get("instanceProperties", {}).get("machineType", ""))
-        zone = last(row.get("zone", ""))
+        machine_type = last_segment(specific.get("instanceProperties", {}).get("machineType", ""))
+        zone = last_segment(row.get("zone", ""))
         if row.get("status") != "READY" or not re.match(r"[ag]\d", machine_type) or not zone:
             continue
         region = region_of(zone)
@@ -71,7 +76,7 @@ def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) 
             continue
         count, in_use = int(specific.get("count", 0)), int(specific.get("inUseCount", 0))
         found.append(
-            Held(
+            CapacityReservation(
                 cloud,
                 str(row.get("name", "")),
                 region,
@@ -79,25 +84,25 @@ def held(cloud: str, rows: Iterable[Mapping[str, Any]], regions: Sequence[str]) 
                 machine_type,
                 count,
                 max(0, count - in_use),
-                moment(row.get("creationTimestamp")),
-                moment(row.get("deleteAtTime")),
+                parse_moment(row.get("creationTimestamp")),
+                parse_moment(row.get("deleteAtTime")),
             )
         )
     return sorted(found, key=lambda h: (h.region, h.zone or "", h.name))
 
 
-def last(url: str) -> str:
-    """The name at the end of a resource's address."""
+def last_segment(url: str) -> str:
+    """Return the name at the end of a resource's address."""
     return url.rsplit("/", 1)[-1]
 
 
 def region_of(zone: str) -> str:
-    """``us-central1`` of ``us-central1-a``."""
+    """Return ``us-central1`` of ``us-central1-a``."""
     return zone.rpartition("-")[0]
 
 
-def moment(text: object) -> datetime | None:
-    """A moment as the API writes it (RFC 3339 with an offset); None where there is none or it cannot be read."""
+def parse_moment(text: object) -> datetime | None:
+    """Parse a moment as the API writes it (RFC 3339 with an offset); None where it is missing or unreadable."""
     try:
         at = datetime.fromisoformat(str(text))
     except ValueError:

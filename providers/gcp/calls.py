@@ -1,8 +1,9 @@
-"""Every call this adapter makes, with the permission it needs: ``ALL``, what ``doctor`` tries and ``role.yaml`` grants;
-``OF_FLEET``, what finds and ends machines, granted by ``provisioner.yaml``.
+"""Calls of this adapter, each with the permission it needs.
 
-The permissions are those of the "IAM Permissions" section of each method in the Compute Engine REST reference. The
-price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing API is on.
+``ALL`` are those that ``doctor`` tries and ``role.yaml`` grants; ``OF_FLEET`` those that find and end machines, granted
+by ``provisioner.yaml``. The permissions are those of the "IAM Permissions" section of each method in the Compute Engine
+REST reference. The price catalogue needs none: any signed-in identity may read it, in a project where the Cloud Billing
+API is on.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ COMPUTE = "compute"
 BILLING = "billing"
 ENDPOINTS = {COMPUTE: "https://compute.googleapis.com", BILLING: "https://cloudbilling.googleapis.com"}
 
-# The name under which a project switches the API on.
+# The name under which a project enables the API.
 API_OF = {COMPUTE: "compute.googleapis.com", BILLING: "cloudbilling.googleapis.com"}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One method of one service. ``permission`` "" is none beyond being signed in; ``role`` is the file beside this one
-    that grants it."""
+class ApiCall:
+    """One method of one service.
+
+    ``permission`` "" is none beyond being signed in; ``role`` is the file beside this one that grants it.
+    """
 
     service: str
     method: str
@@ -29,30 +32,30 @@ class Call:
     role: str = "role.yaml"
 
 
-REGIONS = Call(COMPUTE, "regions.list", "compute.regions.list", "regions, zones and quotas")
-MACHINE_TYPES = Call(COMPUTE, "machineTypes.list", "compute.machineTypes.list", "machine types of each zone")
-ACCELERATOR_TYPES = Call(
+REGIONS = ApiCall(COMPUTE, "regions.list", "compute.regions.list", "regions, zones and quotas")
+MACHINE_TYPES = ApiCall(COMPUTE, "machineTypes.list", "compute.machineTypes.list", "machine types of each zone")
+ACCELERATOR_TYPES = ApiCall(
     COMPUTE,
     "acceleratorTypes.aggregatedList",
     "compute.acceleratorTypes.list",
     "naming the accelerators that are left out",
 )
-SKUS = Call(BILLING, "services.skus.list", "", "prices")
-HISTORY = Call(COMPUTE, "advice.capacityHistory", "compute.advice.capacityHistory", "spot prices of the past year")
-ADVICE = Call(COMPUTE, "advice.capacity", "compute.advice.capacity", "how likely Spot machines can be had")
-PROJECT = Call(COMPUTE, "projects.get", "compute.projects.get", "the quota over all regions")
-RESERVATIONS = Call(
-    COMPUTE, "reservations.aggregatedList", "compute.reservations.list", "machines held for the account"
+SKUS = ApiCall(BILLING, "services.skus.list", "", "prices")
+HISTORY = ApiCall(COMPUTE, "advice.capacityHistory", "compute.advice.capacityHistory", "spot prices of the past year")
+ADVICE = ApiCall(COMPUTE, "advice.capacity", "compute.advice.capacity", "how likely Spot machines can be obtained")
+PROJECT = ApiCall(COMPUTE, "projects.get", "compute.projects.get", "the quota over all regions")
+RESERVATIONS = ApiCall(
+    COMPUTE, "reservations.aggregatedList", "compute.reservations.list", "machines reserved for the account"
 )
-OPERATIONS = Call(
-    COMPUTE, "globalOperations.aggregatedList", "compute.globalOperations.list", "machines that were taken back"
+OPERATIONS = ApiCall(
+    COMPUTE, "globalOperations.aggregatedList", "compute.globalOperations.list", "machines that were preempted"
 )
 
-ALL = (REGIONS, MACHINE_TYPES, ACCELERATOR_TYPES, SKUS, HISTORY, ADVICE, PROJECT, RESERVATIONS, OPERATIONS)
+DOCTOR_CALLS = (REGIONS, MACHINE_TYPES, ACCELERATOR_TYPES, SKUS, HISTORY, ADVICE, PROJECT, RESERVATIONS, OPERATIONS)
 
 
-def _of_fleet(method: str, permission: str, needed_for: str) -> Call:
-    return Call(COMPUTE, method, f"compute.{permission}", needed_for, "provisioner.yaml")
+def _of_fleet(method: str, permission: str, needed_for: str) -> ApiCall:
+    return ApiCall(COMPUTE, method, f"compute.{permission}", needed_for, "provisioner.yaml")
 
 
 INSTANCES = _of_fleet("instances.aggregatedList", "instances.list", "machines by their label")
@@ -63,10 +66,20 @@ FIREWALLS = _of_fleet("firewalls.list", "firewalls.list", "firewall rules by the
 POLICIES = _of_fleet("resourcePolicies.aggregatedList", "resourcePolicies.list", "placement policies by their name")
 INSTANCE = _of_fleet("instances.get", "instances.get", "whose a machine is")
 DISK = _of_fleet("disks.get", "disks.get", "whose a disk is")
-END_INSTANCE = _of_fleet("instances.delete", "instances.delete", "ending machines")
-END_DISK = _of_fleet("disks.delete", "disks.delete", "deleting disks")
+DELETE_INSTANCE = _of_fleet("instances.delete", "instances.delete", "ending machines")
+DELETE_DISK = _of_fleet("disks.delete", "disks.delete", "deleting disks")
 OPERATION = _of_fleet("zoneOperations.get", "zoneOperations.get", "whether a machine is gone")
 
-OF_FLEET = (
-    INSTANCES, DISKS, NETWORKS, SUBNETWORKS, FIREWALLS, POLICIES, INSTANCE, DISK, END_INSTANCE, END_DISK, OPERATION
-)  # fmt: skip
+FLEET_CALLS = (
+    INSTANCES,
+    DISKS,
+    NETWORKS,
+    SUBNETWORKS,
+    FIREWALLS,
+    POLICIES,
+    INSTANCE,
+    DISK,
+    DELETE_INSTANCE,
+    DELETE_DISK,
+    OPERATION,
+)

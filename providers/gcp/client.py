@@ -1,9 +1,10 @@
-"""Google's SDKs, and nothing else: calls in, plain data out. The one module that imports them (over a second).
+"""Client of Google's SDKs: calls in, plain data out. The one module that imports them (over a second).
 
-Compute Engine through google-cloud-compute, which keeps up with the wire format; lists are paged here, so that one
-lost page is asked for again and not the whole list. The price catalogue through google.auth's HTTP session: reading its
-30,000 SKUs as JSON takes an eighth of the time that google-cloud-billing needs to make messages of them, and only the
-fields in use are asked for. The SDKs' own retries are off: :class:`providers.calling.Caller` retries.
+Compute Engine is called through google-cloud-compute, which keeps up with the wire format; lists are paged here, so
+that one lost page is asked for again and not the whole list. The price catalogue is read through google.auth's HTTP
+session: reading its 30,000 SKUs as JSON takes an eighth of the time that google-cloud-billing needs to make messages of
+them, and only the fields in use are asked for. The SDKs' own retries are off: :class:`providers.caller.Caller`
+retries.
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from google.protobuf import json_format
 
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
 from providers.gcp import calls
-from providers.gcp.calls import Call
-from providers.gcp.endpoints import endpoint, is_anonymous
+from providers.gcp.calls import ApiCall
+from providers.gcp.endpoints import find_endpoint, is_anonymous
 from providers.gcp.errors import to_error
 from providers.gcp.series import MACHINE_TYPE_FILTER
-from providers.gcp.wire import Impatient, failure_of, moment_of
+from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, parse_http_date
 from providers.session import Session
 
-# It warns on standard error of what is raised here as an error.
+# google.auth warns on standard error about problems that this module raises as errors.
 logging.getLogger("google.auth").setLevel(logging.ERROR)
 
 T = TypeVar("T")
 Row = dict[str, Any]
 
-# Spot advice asks for no less; what may be done is limited by the role, not by the token.
+# Spot advice needs this scope. The role, not the token, limits what may be done.
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 COMPUTE_ENGINE = "services/6F81-5844-456A"
 SKU_FIELDS = (
@@ -49,10 +50,10 @@ PREEMPTED = 'operationType = "compute.instances.preempted"'
 _UNREACHABLE = "UNREACHABLE"
 _PAGE = 500
 _SKU_PAGE = 5000
-# Finding out whether this is a Google machine must not hold up everybody else: there the answer comes at once.
+# On a Google machine the metadata service answers at once; elsewhere the check must not delay the command.
 _METADATA_TIMEOUT_S = 1.0
 
-_LISTS: Mapping[Call, tuple[type, str, type]] = {
+_LISTS: Mapping[ApiCall, tuple[type, str, type]] = {
     calls.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
     calls.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
     calls.ACCELERATOR_TYPES: (
@@ -86,19 +87,19 @@ _LISTS: Mapping[Call, tuple[type, str, type]] = {
     ),
 }
 
-_SINGLE: Mapping[Call, tuple[type, str, type]] = {
+_SINGLE: Mapping[ApiCall, tuple[type, str, type]] = {
     calls.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
     calls.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
-    # "unary": without the SDK's own waiting, which asks a host of its own choice.
-    calls.END_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
-    calls.END_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
+    # "unary" methods skip the SDK's own waiting, which asks a host of its own choice.
+    calls.DELETE_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
+    calls.DELETE_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
     calls.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who calls, in words without a secret, and the project that is asked."""
+class GoogleIdentity:
+    """The caller's identity, in words without a secret, and the project that is asked."""
 
     name: str
     project: str
@@ -106,20 +107,26 @@ class Identity:
 
 
 class GcpClient:
-    """Thread-safe. Methods raise ProviderError and nothing else; network calls go through the session's caller."""
+    """Call Google's APIs; safe for threads.
+
+    Methods raise ProviderError and nothing else; network calls go through the session's caller.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
         self._session = session
         self._lock = threading.Lock()
-        self._identity: Identity | ProviderError | None = None
+        self._identity: GoogleIdentity | ProviderError | None = None
         self._clients: dict[type, Any] = {}
         self._catalogue: AuthorizedSession | None = None
         self.fastest: timedelta | None = None
 
     @property
-    def identity(self) -> Identity:
-        """Found once, in Google's own order: environment, gcloud's login, the machine's service account."""
+    def identity(self) -> GoogleIdentity:
+        """Return the identity, found once in Google's order.
+
+        The order is environment, gcloud's login, the machine's service account.
+        """
         with self._lock:
             if self._identity is None:
                 self._identity = self._find_identity()
@@ -129,11 +136,11 @@ class GcpClient:
         return found
 
     def regions(self) -> list[Row]:
-        """All regions of the project, with their zones and quotas."""
+        """Return all regions of the project, with their zones and quotas."""
         return [_plain(row) for page in self._pages(calls.REGIONS) for row in page.items]
 
     def machine_types(self, zone: str) -> tuple[list[Row], int]:
-        """Machine types with accelerators in a zone, and how many rows were read to find them."""
+        """Return machine types with accelerators in a zone, and how many rows were read to find them."""
         found: list[Row] = []
         read = 0
         for page in self._pages(calls.MACHINE_TYPES, f" in {zone}", zone=zone, filter=MACHINE_TYPE_FILTER):
@@ -142,7 +149,7 @@ class GcpClient:
         return found, read
 
     def accelerator_types(self) -> dict[str, list[str]]:
-        """Names of the accelerators of each zone that has any."""
+        """Return names of the accelerators of each zone that has any."""
         found: dict[str, list[str]] = {}
         for page in self._pages(calls.ACCELERATOR_TYPES):
             for scope, part in page.items.items():
@@ -151,7 +158,7 @@ class GcpClient:
         return found
 
     def reservations(self) -> tuple[list[Row], list[str]]:
-        """The project's reservations, and the places that could not say."""
+        """Return the project's reservations, and the places that did not answer."""
         rows: list[Row] = []
         silent: list[str] = []
         for page in self._pages(calls.RESERVATIONS):
@@ -160,12 +167,15 @@ class GcpClient:
         return rows, silent
 
     def preemptions(self) -> list[Row]:
-        """Operations that took machines back, as long as Google keeps them."""
+        """Return the preemption operations, as long as Google stores them."""
         pages = self._pages(calls.OPERATIONS, filter=PREEMPTED)
         return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
 
-    def everywhere(self, call: Call, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
-        """All rows of an aggregated list under ``field``, filtered by ``wanted``; and the places that could not say."""
+    def everywhere(self, call: ApiCall, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
+        """Return all rows of an aggregated list under ``field``, and the places that did not answer.
+
+        ``wanted`` filters the rows.
+        """
         rows: list[Row] = []
         silent: list[str] = []
         for page in self._pages(call, filter=wanted):
@@ -176,24 +186,24 @@ class GcpClient:
             silent += [place.rpartition("/")[2] for place in page.unreachables]
         return rows, sorted(set(silent))
 
-    def listed(self, call: Call) -> list[Row]:
-        """All rows of a list that knows no places."""
+    def listed(self, call: ApiCall) -> list[Row]:
+        """Return all rows of a list that is not divided by places."""
         return [_plain(row) for page in self._pages(call) for row in page.items]
 
-    def single(self, call: Call, **names: str) -> Row:
-        """One thing, or the operation that ends it; ``names`` are the fields of the call's address."""
+    def single(self, call: ApiCall, **names: str) -> Row:
+        """Return one resource, or the operation that ends it; ``names`` are the fields of the call's address."""
         kind, method, request = _SINGLE[call]
         wanted = request(project=self.identity.project, **names)
         where = f" for {' '.join(names.values())}"
         return _plain(_message(self._call(call, self._ask(kind, method, wanted), where)))
 
     def project(self) -> Row:
-        """The project's own entry, with the quotas that hold over all regions."""
+        """Return the project's own entry, with the quotas that hold over all regions."""
         request = compute_v1.GetProjectRequest(project=self.identity.project)
         return _plain(_message(self._call(calls.PROJECT, self._ask(compute_v1.ProjectsClient, "get", request))))
 
     def capacity(self, region: str, machine_type: str, machines: int) -> Row:
-        """Google's advice on starting so many Spot machines in one zone of a region."""
+        """Return Google's advice on starting ``machines`` Spot machines in one zone of a region."""
         body = {
             "distribution_policy": {"target_shape": "ANY_SINGLE_ZONE"},
             "instance_flexibility_policy": {"instance_selections": {"wanted": {"machine_types": [machine_type]}}},
@@ -204,14 +214,14 @@ class GcpClient:
         return self._advise(calls.ADVICE, "CapacityAdviceRpcRequest", "capacity_advice", region, body, where)
 
     def capacity_history(self, region: str, machine_type: str) -> Row:
-        """Spot prices of one machine type in a region over the past year."""
+        """Return Spot prices of one machine type in a region over the past year."""
         properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
         body = {"instance_properties": properties, "types": ["PRICE"]}
         where = f" for {machine_type} in {region}"
         return self._advise(calls.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where)
 
     def skus(self) -> Iterator[Sequence[Mapping[str, Any]]]:
-        """The price catalogue of Compute Engine, page by page."""
+        """Yield the price catalogue of Compute Engine, page by page."""
         token = ""
         while True:
             page = self._call(calls.SKUS, partial(self._sku_page, _SKU_PAGE, token))
@@ -220,7 +230,7 @@ class GcpClient:
             if not token:
                 return
 
-    def try_list(self, call: Call, **fields: Any) -> None:
+    def try_list(self, call: ApiCall, **fields: Any) -> None:
         """Ask for one row of a list, to see whether that is permitted."""
         self._page(call, "", 1, "", fields)
 
@@ -228,7 +238,7 @@ class GcpClient:
         """Ask for one SKU, to see whether prices can be read."""
         self._call(calls.SKUS, partial(self._sku_page, 1, ""))
 
-    def _pages(self, call: Call, where: str = "", **fields: Any) -> Iterator[Any]:
+    def _pages(self, call: ApiCall, where: str = "", **fields: Any) -> Iterator[Any]:
         token = ""
         while True:
             message = self._page(call, where, _PAGE, token, fields)
@@ -237,14 +247,14 @@ class GcpClient:
             if not token:
                 return
 
-    def _page(self, call: Call, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
+    def _page(self, call: ApiCall, where: str, size: int, token: str, fields: Mapping[str, Any]) -> Any:
         kind, method, request = _LISTS[call]
         paging = {"page_token": token} if token else {}
         wanted = request(project=self.identity.project, max_results=size, **paging, **fields)
         pager = self._call(call, self._ask(kind, method, wanted), where)
-        return _message(next(pager.pages))  # the page that has come; asking the pager for more would call unretried
+        return _message(next(pager.pages))  # Only the page that has come: the pager would fetch more without retries.
 
-    def _advise(self, call: Call, request: str, field: str, region: str, body: Row, where: str) -> Row:
+    def _advise(self, call: ApiCall, request: str, field: str, region: str, body: Row, where: str) -> Row:
         kind = getattr(compute_v1, request, None)
         if kind is None:
             what = "the installed google-cloud-compute knows no Spot advice"
@@ -257,9 +267,9 @@ class GcpClient:
         timeout = self._session.settings.read_timeout_s
         return partial(getattr(self._client(kind), method), request=request, retry=None, timeout=timeout)
 
-    def _call(self, call: Call, ask: Callable[[], T], where: str = "") -> T:
+    def _call(self, call: ApiCall, ask: Callable[[], T], where: str = "") -> T:
         def translate(error: Exception) -> ProviderError:
-            return to_error(self._cloud, failure_of(error, call, f"{call.method}{where}"))
+            return to_error(self._cloud, describe_failure(error, call, f"{call.method}{where}"))
 
         return self._session.caller.call(call.service, ask, translate)
 
@@ -267,8 +277,8 @@ class GcpClient:
         identity = self.identity
         with self._lock:
             if kind not in self._clients:
-                url = endpoint(self._cloud, calls.COMPUTE, self._session.settings)
-                credentials = _nobody() if is_anonymous(url) else identity.credentials
+                url = find_endpoint(self._cloud, calls.COMPUTE, self._session.settings)
+                credentials = _anonymous() if is_anonymous(url) else identity.credentials
                 client = kind(credentials=credentials, client_options={"api_endpoint": url})
                 self._watch(getattr(client.transport, "_session", None))
                 self._clients[kind] = client
@@ -277,11 +287,11 @@ class GcpClient:
     def _sku_page(self, size: int, token: str) -> Mapping[str, Any]:
         identity = self.identity
         settings = self._session.settings
-        url = endpoint(self._cloud, calls.BILLING, settings)
+        url = find_endpoint(self._cloud, calls.BILLING, settings)
         with self._lock:
             if self._catalogue is None:
-                credentials = _nobody() if is_anonymous(url) else identity.credentials
-                self._catalogue = _signed(credentials)
+                credentials = _anonymous() if is_anonymous(url) else identity.credentials
+                self._catalogue = _signed_session(credentials)
                 self._watch(self._catalogue)
         query = {"pageSize": str(size), "fields": SKU_FIELDS, "currencyCode": "USD"}
         if token:
@@ -295,59 +305,61 @@ class GcpClient:
         return page
 
     def _watch(self, http: requests.Session | None) -> None:
-        """The SDKs take one time limit for all of a call: give up sooner on a host that does not answer at all. And
-        note how fast answers come and by which clock."""
+        """Limit the time to connect, and record answer times and the server's clock.
+
+        The SDKs take one time limit for all of a call; a host that does not answer at all is given up sooner.
+        """
         if http is not None:
-            adapter = Impatient(self._session.settings.connect_timeout_s)
+            adapter = ConnectTimeoutAdapter(self._session.settings.connect_timeout_s)
             http.mount("https://", adapter)
             http.mount("http://", adapter)
             http.hooks["response"].append(self._note)
 
     def _note(self, answer: requests.Response, *_: object, **__: object) -> None:
-        date = moment_of(answer.headers.get("Date", ""))
+        date = parse_http_date(answer.headers.get("Date", ""))
         with self._lock:
             self.fastest = min(answer.elapsed, self.fastest or answer.elapsed)
         if date is not None:
             self._session.caller.heard(date)
 
-    def _find_identity(self) -> Identity | ProviderError:
+    def _find_identity(self) -> GoogleIdentity | ProviderError:
         settings = self._session.settings
         if not settings.credentials:
             return AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
         project = settings.options.get("project", "")
         try:
-            urls = [endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
+            urls = [find_endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
             if all(is_anonymous(url) for url in urls):
-                return _identified(self._cloud, "nobody (a service on this machine)", project, _nobody())
+                return _make_identity(self._cloud, "nobody (a service on this machine)", project, _anonymous())
             credentials, own = google.auth.default(
                 scopes=SCOPES,
                 request=_BriefRequest(requests.Session()),
                 quota_project_id=settings.options.get("quota_project"),
             )
-            return _identified(self._cloud, _name(credentials), project or own or "", credentials)
+            return _make_identity(self._cloud, _name(credentials), project or own or "", credentials)
         except ProviderError as error:
             return error
         except Exception as error:
-            return to_error(self._cloud, failure_of(error, calls.REGIONS, "google.auth.default"))
+            return to_error(self._cloud, describe_failure(error, calls.REGIONS, "google.auth.default"))
 
 
-def _identified(cloud: str, name: str, project: str, credentials: Any) -> Identity | ProviderError:
+def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity | ProviderError:
     if project:
-        return Identity(name, project, credentials)
+        return GoogleIdentity(name, project, credentials)
     remedy = "name it as option `project` of this cloud in the clouds file, or in GOOGLE_CLOUD_PROJECT"
     return CredentialsError(cloud, "no Google Cloud project is named", none_found=True, remedy=remedy)
 
 
-def _nobody() -> Any:
+def _anonymous() -> Any:
     return AnonymousCredentials()  # type: ignore[no-untyped-call]
 
 
-def _signed(credentials: Any) -> AuthorizedSession:
+def _signed_session(credentials: Any) -> AuthorizedSession:
     return AuthorizedSession(credentials, auth_request=Request(requests.Session()))  # type: ignore[no-untyped-call]
 
 
 class _BriefRequest(Request):
-    """Gives up soon on the metadata service, the only one that is asked over plain http."""
+    """Give up soon on the metadata service, the only one that is asked over plain http."""
 
     def __call__(
         self,
@@ -363,7 +375,7 @@ class _BriefRequest(Request):
 
 
 def _message(wrapped: Any) -> Any:
-    """The protocol message inside proto-plus's wrapper: the wrapper is slow to read from."""
+    """Return the protocol message inside proto-plus's wrapper, which is slow to read from."""
     return type(wrapped).pb(wrapped)
 
 

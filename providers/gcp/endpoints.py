@@ -1,4 +1,4 @@
-"""Where the two services are, and when a call may go out without TLS."""
+"""Addresses of the two services, and the rule for calls without TLS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from providers.gcp.calls import ENDPOINTS
 from providers.session import Settings
 
 
-def endpoint(cloud: str, service: str, settings: Settings) -> str:
-    """The address of ``compute`` or ``billing``: that of the settings, else Google's own.
+def find_endpoint(cloud: str, service: str, settings: Settings) -> str:
+    """Return the address of ``compute`` or ``billing``: that of the settings, else Google's own.
 
     ProviderError for plain http to anything but this machine: a token must not travel unencrypted.
     """
@@ -24,17 +24,17 @@ def endpoint(cloud: str, service: str, settings: Settings) -> str:
     raise ProviderError(
         cloud,
         f"the endpoint of {service} must start with https:// (http:// is taken for this machine's own services only)",
-        remedy=f"mend endpoints: {service} in the clouds file",
+        remedy=f"correct endpoints: {service} in the clouds file",
     )
 
 
 def is_anonymous(url: str) -> bool:
-    """Whether calls go out without any identity: to plain http, hence to this machine only."""
+    """Return whether calls go out without any identity: to plain http, hence to this machine only."""
     return url.startswith("http://")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Google's error codes and reasons, mapped to our errors: one table.
+"""Table from Google's error codes and reasons to provider errors.
 
 The words are the ``reason`` of ``error.errors[]`` (Compute Engine), the ``status`` and ``details[].reason`` of
 google.rpc (Cloud Billing), and the codes of failed operations, as the public error references list them.
@@ -28,12 +28,12 @@ from providers.errors import (
 )
 
 
-class Kind(Enum):
-    """What sort of failure it was, told apart by the client from the exception's type."""
+class FailureKind(Enum):
+    """The kind of a failure, which the client derives from the exception's type."""
 
-    ANSWER = auto()  # the service answered, with an error
-    NO_IDENTITY = auto()  # no credentials were found
-    REFUSED_IDENTITY = auto()  # credentials were found and gave no token
+    ANSWER = auto()  # The service answered, with an error.
+    NO_IDENTITY = auto()  # No credentials were found.
+    REFUSED_IDENTITY = auto()  # Credentials were found and gave no token.
     NO_CONNECTION = auto()
     BROKEN_CONNECTION = auto()
     UNREADABLE = auto()
@@ -41,11 +41,14 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """One failed call as plain facts. ``codes`` are the service's words for it, the most specific first; ``message``
-    is looked into and never shown, for it may repeat what was sent."""
+class GcpFailure:
+    """One failed call as plain facts.
 
-    kind: Kind
+    ``codes`` are the service's words for it, the most specific first; ``message`` is examined and never shown, since it
+    may repeat what was sent.
+    """
+
+    kind: FailureKind
     subject: str
     status: int = 0
     codes: tuple[str, ...] = ()
@@ -61,7 +64,7 @@ SIGN_IN = (
     "sign in with `gcloud auth application-default login`, or name a service account's key file in "
     "GOOGLE_APPLICATION_CREDENTIALS"
 )
-# Google has no price list that can be read without an account; these hold its public prices.
+# Google has no price list that can be read without an account; catalogue files hold its public prices.
 WITHOUT_ACCOUNT = "or take Google's public prices from a catalogue file with `stepfare prices import FILE`"
 
 _THROTTLED = frozenset(
@@ -91,31 +94,31 @@ _LOCATION = re.compile(r"on '?locations/|[Uu]nknown (zone|region)\b|/(zones|regi
 
 
 # Names of exception classes of google-auth, requests, urllib3 and protobuf; the first group that has one wins.
-_KINDS: tuple[tuple[Kind, frozenset[str]], ...] = (
-    # A token that cannot be renewed; in google-auth a DefaultCredentialsError as well.
-    (Kind.REFUSED_IDENTITY, frozenset({"InvalidOperation"})),
-    (Kind.NO_IDENTITY, frozenset({"DefaultCredentialsError"})),
+_KINDS: tuple[tuple[FailureKind, frozenset[str]], ...] = (
+    # The token cannot be renewed; in google-auth that is a DefaultCredentialsError as well.
+    (FailureKind.REFUSED_IDENTITY, frozenset({"InvalidOperation"})),
+    (FailureKind.NO_IDENTITY, frozenset({"DefaultCredentialsError"})),
     (
-        Kind.NO_CONNECTION,
+        FailureKind.NO_CONNECTION,
         frozenset({"NewConnectionError", "ConnectTimeout", "ConnectTimeoutError", "ProxyError", "SSLError"}),
     ),
     (
-        Kind.UNREADABLE,
+        FailureKind.UNREADABLE,
         frozenset({"ParseError", "JSONDecodeError", "ChunkedEncodingError", "ContentDecodingError", "DecodeError"}),
     ),
-    (Kind.BROKEN_CONNECTION, frozenset({"TransportError", "ConnectionError", "Timeout"})),
-    (Kind.REFUSED_IDENTITY, frozenset({"GoogleAuthError"})),
+    (FailureKind.BROKEN_CONNECTION, frozenset({"TransportError", "ConnectionError", "Timeout"})),
+    (FailureKind.REFUSED_IDENTITY, frozenset({"GoogleAuthError"})),
 )
 _WORD = re.compile(r"\w{1,64}")
 
 
-def kind_of(names: Collection[str]) -> Kind:
-    """What sort of failure an exception is that is no answer, by the names of its classes and its causes'."""
-    return next((kind for kind, known in _KINDS if not known.isdisjoint(names)), Kind.OTHER)
+def classify_exception(names: Collection[str]) -> FailureKind:
+    """Return the kind of an exception that is no answer, by the names of its classes and its causes'."""
+    return next((kind for kind, known in _KINDS if not known.isdisjoint(names)), FailureKind.OTHER)
 
 
-def words_of(body: str) -> tuple[tuple[str, ...], str]:
-    """The codes in the body of an error answer, the most specific first, and its message."""
+def parse_error_body(body: str) -> tuple[tuple[str, ...], str]:
+    """Return the codes in the body of an error answer, the most specific first, and its message."""
     try:
         error = json.loads(body)["error"]
         entries = [*error.get("details", ()), *error.get("errors", ())]
@@ -126,10 +129,13 @@ def words_of(body: str) -> tuple[tuple[str, ...], str]:
     return tuple(word for word in words if isinstance(word, str) and _WORD.fullmatch(word)), message
 
 
-def to_error(cloud: str, failure: Failure) -> ProviderError:
-    """Our error for a failed call; its text holds the call and Google's code, never Google's message."""
+def to_error(cloud: str, failure: GcpFailure) -> ProviderError:
+    """Return the provider error for a failed call.
+
+    Its text holds the call and Google's code, never Google's message.
+    """
     code = failure.codes[0] if failure.codes else (str(failure.status) if failure.status else "")
-    if failure.kind is not Kind.ANSWER:
+    if failure.kind is not FailureKind.ANSWER:
         return _unanswered(cloud, failure, code)
     if failure.status in (400, 403, 404) and _LOCATION.search(failure.message):
         return _region_off(cloud, failure, code)
@@ -140,27 +146,27 @@ def to_error(cloud: str, failure: Failure) -> ProviderError:
     return _by_status(cloud, failure, code)
 
 
-def _unanswered(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _unanswered(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     subject = failure.subject
     match failure.kind:
-        case Kind.NO_IDENTITY:
+        case FailureKind.NO_IDENTITY:
             return CredentialsError(
                 cloud, "no Google credentials were found", none_found=True, remedy=f"{SIGN_IN}; {WITHOUT_ACCOUNT}"
             )
-        case Kind.REFUSED_IDENTITY:
+        case FailureKind.REFUSED_IDENTITY:
             what = f"{subject}: Google does not accept the credentials that were found"
             return CredentialsError(cloud, what, code=code, remedy=SIGN_IN)
-        case Kind.NO_CONNECTION:
+        case FailureKind.NO_CONNECTION:
             return NotReachedError(cloud, subject, code=code)
-        case Kind.BROKEN_CONNECTION:
+        case FailureKind.BROKEN_CONNECTION:
             return TransientError(cloud, f"{subject}: the connection broke", code=code)
-        case Kind.UNREADABLE:
+        case FailureKind.UNREADABLE:
             return UnreadableError(cloud, subject, code=code)
         case _:
             return ProviderError(cloud, subject, code=code)
 
 
-def _by_status(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _by_status(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     status = failure.status
     if status == 401:
         return _signed_out(cloud, failure, code)
@@ -176,7 +182,10 @@ def _by_status(cloud: str, failure: Failure, code: str) -> ProviderError:
 
 
 def retry_after_seconds(header: str, date: str) -> float | None:
-    """Seconds that ``Retry-After`` asks for: a number, or a moment seen from the answer's own ``Date``."""
+    """Return the seconds that ``Retry-After`` asks for.
+
+    It is a number, or a moment seen from the answer's own ``Date``.
+    """
     text = header.strip()
     if text.isdecimal():
         return float(text)
@@ -187,61 +196,61 @@ def retry_after_seconds(header: str, date: str) -> float | None:
     return max(0.0, wait)
 
 
-def _throttled(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _throttled(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     wait = retry_after_seconds(failure.retry_after, failure.date)
     return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
 
 
-def _transient(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _transient(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     wait = retry_after_seconds(failure.retry_after, failure.date)
-    if wait is not None:  # a 503 that says when to come back is heeded as a 429 is
+    if wait is not None:  # A 503 that says when to come back is treated as a 429.
         return ThrottledError(cloud, failure.subject, retry_after_s=wait, code=code)
     return TransientError(cloud, failure.subject, code=code)
 
 
-def _signed_out(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _signed_out(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return CredentialsError(cloud, f"{failure.subject}: the token is not accepted", code=code, remedy=SIGN_IN)
 
 
-def _forbidden(cloud: str, failure: Failure, code: str) -> ProviderError:
-    held = f"(providers/gcp/{failure.role} holds all of them)"
-    remedy = f"grant {failure.permission} {held}" if failure.permission else ""
+def _forbidden(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
+    hint = f"(providers/gcp/{failure.role} holds all of them)"
+    remedy = f"grant {failure.permission} {hint}" if failure.permission else ""
     return PermissionDeniedError(cloud, failure.subject, permission=failure.permission, code=code, remedy=remedy)
 
 
-def _api_off(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _api_off(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     remedy = f"gcloud services enable {failure.api}"
     return PermissionDeniedError(
         cloud, f"{failure.subject}: {failure.api} is not switched on in the project", code=code, remedy=remedy
     )
 
 
-def _no_billing(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _no_billing(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return PermissionDeniedError(
         cloud, f"{failure.subject}: the project has no billing account", code=code, remedy="link a billing account"
     )
 
 
-def _scope(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _scope(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     remedy = "sign in again with the scope https://www.googleapis.com/auth/cloud-platform"
     return PermissionDeniedError(
         cloud, failure.subject, permission="https://www.googleapis.com/auth/cloud-platform", code=code, remedy=remedy
     )
 
 
-def _region_off(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _region_off(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return RegionOffError(cloud, failure.subject, code=code, remedy="ask for access to the region in the project")
 
 
-def _quota(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _quota(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return QuotaError(cloud, failure.subject, code=code, remedy="ask for more quota in the project")
 
 
-def _exhausted(cloud: str, failure: Failure, code: str) -> ProviderError:
+def _exhausted(cloud: str, failure: GcpFailure, code: str) -> ProviderError:
     return NoCapacityError(cloud, failure.subject, code=code)
 
 
-_Make = Callable[[str, Failure, str], ProviderError]
+_Make = Callable[[str, GcpFailure, str], ProviderError]
 # The first match wins: a 403 may say both "forbidden" and that the API is off.
 _TABLE: tuple[tuple[frozenset[str], _Make], ...] = (
     (_EXHAUSTED, _exhausted),

@@ -1,7 +1,7 @@
-"""What attempts made in a Google Cloud project, and giving it back.
+"""Fleet of a Google Cloud project: the resources of attempts, and their release.
 
-A name may be used again, so that a machine is ended by its number, after its label was looked at. What is known only by
-its name is shown and left alone. Service accounts are not looked for: their names are digests (``sf-...``).
+A name may be used again, so that a machine is ended by its number, after its label was checked. Resources known only by
+their name are shown and left alone. Service accounts are not searched: their names are digests (``sf-...``).
 """
 
 from __future__ import annotations
@@ -13,38 +13,40 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from providers.errors import ProviderError, TransientError
-from providers.fleet import ATTEMPT, BY_HAND, Findings, Fleet, Found, in_order
-from providers.gcp import calls, made
-from providers.gcp.calls import Call
+from providers.fleet import ATTEMPT_TAG, RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
+from providers.gcp import calls, inventory
+from providers.gcp.calls import ApiCall
 from providers.gcp.client import GcpClient
-from providers.gcp.errors import Failure, to_error
-from providers.gcp.errors import Kind as FailureKind
-from providers.protocol import Gap
+from providers.gcp.errors import FailureKind, GcpFailure, to_error
+from providers.protocol import PartialFailure
 from providers.session import Session
 
-# A machine with GPUs takes about a minute to go.
+# A machine with GPUs takes about a minute to end.
 PATIENCE_S = 180.0
 _PAUSE_S = 2.0
 _AT_ONCE = 16
-_LABELLED = f"labels.{ATTEMPT}:*"
+_LABELLED = f"labels.{ATTEMPT_TAG}:*"
 _PATH = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<kind>instances|disks)/(?P<name>[^/]+)")
-_READ: Mapping[str, Call] = {"instances": calls.INSTANCE, "disks": calls.DISK}
-_END: Mapping[str, Call] = {"instances": calls.END_INSTANCE, "disks": calls.END_DISK}
+_READ: Mapping[str, ApiCall] = {"instances": calls.INSTANCE, "disks": calls.DISK}
+_END: Mapping[str, ApiCall] = {"instances": calls.DELETE_INSTANCE, "disks": calls.DELETE_DISK}
 _FIELD: Mapping[str, str] = {"instances": "instance", "disks": "disk"}
-# Another operation is at work on it, or its machine is not gone yet.
+# Another operation is running on the resource, or its machine is not gone yet.
 _BUSY = frozenset({"resourceNotReady", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
 _GONE = frozenset({"notFound", "RESOURCE_NOT_FOUND"})
 
-Look = Callable[[], tuple[Iterable[Found], Sequence[str]]]
+ListCall = Callable[[], tuple[Iterable[CloudResource], Sequence[str]]]
 
 
 def make(cloud: str, session: Session) -> Fleet:
-    """The fleet; touches no network. ModuleNotFoundError without the SDK."""
+    """Return the fleet; touches no network. ModuleNotFoundError without the SDK."""
     return GcpFleet(cloud, session)
 
 
 class GcpFleet:
-    """See :class:`providers.fleet.Fleet`. An order that is not carried out within ``patience_s`` counts as taken."""
+    """Find and release resources; see :class:`providers.fleet.Fleet`.
+
+    An order that is not completed within ``patience_s`` counts as accepted.
+    """
 
     def __init__(
         self, cloud: str, session: Session, *, patience_s: float = PATIENCE_S, pause_s: float = _PAUSE_S
@@ -59,44 +61,53 @@ class GcpFleet:
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:
-        """Networks and firewall rules have no region: they are found whichever are asked for."""
-        cloud, client = self._cloud, self._client
-        _ = client.identity  # no account, no project: nothing can be asked
-        with_machines: frozenset[str] = frozenset()
-        found: list[Found] = []
-        gaps: list[Gap] = []
+    def found(self, regions: Sequence[str]) -> FleetListing:
+        """Return the resources of attempts.
 
-        def machines() -> tuple[Iterable[Found], Sequence[str]]:
+        Networks and firewall rules have no region: they are found whichever regions are asked for.
+        """
+        cloud, client = self._cloud, self._client
+        _ = client.identity  # Raises when there is no account or project to ask.
+        with_machines: frozenset[str] = frozenset()
+        found: list[CloudResource] = []
+        gaps: list[PartialFailure] = []
+
+        def machines() -> tuple[Iterable[CloudResource], Sequence[str]]:
             nonlocal with_machines
             rows, silent = client.everywhere(calls.INSTANCES, "instances", _LABELLED)
-            some, with_machines = made.read_machines(cloud, rows)
+            some, with_machines = inventory.read_machines(cloud, rows)
             return some, silent
 
-        def disks() -> tuple[Iterable[Found], Sequence[str]]:
+        def disks() -> tuple[Iterable[CloudResource], Sequence[str]]:
             rows, silent = client.everywhere(calls.DISKS, "disks", _LABELLED)
-            return made.read_disks(cloud, rows, with_machines), silent
+            return inventory.read_disks(cloud, rows, with_machines), silent
 
-        looks: Mapping[str, Look] = {
+        lists: Mapping[str, ListCall] = {
             "machines": machines,
             "disks": disks,
-            "networks": lambda: (made.read_named(cloud, "network", client.listed(calls.NETWORKS)), ()),
+            "networks": lambda: (inventory.read_named(cloud, "network", client.listed(calls.NETWORKS)), ()),
             "subnetworks": lambda: self._named("subnetwork", calls.SUBNETWORKS, "subnetworks"),
-            "firewall rules": lambda: (made.read_named(cloud, "firewall rule", client.listed(calls.FIREWALLS)), ()),
+            "firewall rules": lambda: (
+                inventory.read_named(cloud, "firewall rule", client.listed(calls.FIREWALLS)),
+                (),
+            ),
             "placement policies": lambda: self._named("placement policy", calls.POLICIES, "resource_policies"),
         }
-        for subject, look in looks.items():
+        for subject, list_some in lists.items():
             try:
-                some, silent = look()
+                some, silent = list_some()
             except ProviderError as error:
-                gaps.append(Gap(subject, error))
+                gaps.append(PartialFailure(subject, error))
                 continue
             found += some
-            gaps += [Gap(f"{subject} in {place}", TransientError(cloud, f"{place} did not answer")) for place in silent]
+            gaps += [
+                PartialFailure(f"{subject} in {place}", TransientError(cloud, f"{place} did not answer"))
+                for place in silent
+            ]
         wanted = {"", *regions}
-        return Findings(in_order(one for one in found if not regions or one.region in wanted), tuple(gaps))
+        return FleetListing(sort_resources(one for one in found if not regions or one.region in wanted), tuple(gaps))
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
         if not found:
             return ()
         _ = self._client.identity
@@ -110,12 +121,12 @@ class GcpFleet:
                 answers.update(zip(keys, pool.map(partial(self._release, until=limit), keys), strict=True))
         return tuple(answers[_key(one)] if _key(one) in answers else self._refused(one.machine_id) for one in found)
 
-    def _named(self, what: str, call: Call, field: str) -> tuple[Iterable[Found], Sequence[str]]:
+    def _named(self, what: str, call: ApiCall, field: str) -> tuple[Iterable[CloudResource], Sequence[str]]:
         rows, silent = self._client.everywhere(call, field)
-        return made.read_named(self._cloud, what, rows), silent
+        return inventory.read_named(self._cloud, what, rows), silent
 
     def _refused(self, machine_id: str) -> ProviderError:
-        return ProviderError(self._cloud, f"{machine_id} is not released from here", remedy=BY_HAND)
+        return ProviderError(self._cloud, f"{machine_id} is not released from here", remedy=RELEASE_BY_HAND)
 
     def _release(self, key: tuple[str, str], *, until: float) -> ProviderError | None:
         machine_id, attempt = key
@@ -128,29 +139,29 @@ class GcpFleet:
             except ProviderError as error:
                 if error.code in _GONE:
                     return None
-                if error.code not in _BUSY or not self._paused(until):
+                if error.code not in _BUSY or not self._pause(until):
                     return error
             else:
                 return None
 
     def _end(self, kind: str, zone: str, name: str, attempt: str, until: float) -> None:
         row = self._client.single(_READ[kind], zone=zone, **{_FIELD[kind]: name})
-        if made.attempt_of(row) != attempt:
+        if inventory.attempt_of(row) != attempt:
             what = f"{name} in {zone} is not of attempt {attempt}"
             raise ProviderError(self._cloud, what, remedy="look again: the name is something else's by now")
         number = str(row["id"])
         operation = self._client.single(_END[kind], zone=zone, **{_FIELD[kind]: number})
-        while operation.get("status") != "DONE" and self._paused(until):
+        while operation.get("status") != "DONE" and self._pause(until):
             operation = self._client.single(calls.OPERATION, zone=zone, operation=str(operation["name"]))
         errors = operation.get("error", {}).get("errors", ())
         if errors:
             status = int(operation.get("httpErrorStatusCode", 0))
             codes = tuple(str(one.get("code", "")) for one in errors)
-            failure = Failure(FailureKind.ANSWER, f"{_END[kind].method} for {name} in {zone}", status, codes)
+            failure = GcpFailure(FailureKind.ANSWER, f"{_END[kind].method} for {name} in {zone}", status, codes)
             raise to_error(self._cloud, failure)
 
-    def _paused(self, until: float) -> bool:
-        """Waits a moment; False when there is no more time."""
+    def _pause(self, until: float) -> bool:
+        """Wait a moment; return False when there is no more time."""
         if time.monotonic() >= until:
             return False
         try:
@@ -161,5 +172,5 @@ class GcpFleet:
         return True
 
 
-def _key(one: Found) -> tuple[str, str]:
+def _key(one: CloudResource) -> tuple[str, str]:
     return one.machine_id, one.attempt

@@ -1,4 +1,4 @@
-"""Machine types of a region and the price catalogue, made into offers, machines and reasons."""
+"""Builder of offers, machines and dropped rows from a region's machine types and the price catalogue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market
-from providers.gcp.series import ACCELERATORS, FRACTION, LOCAL_SSD_PARTITION_GIB, Series, series_of, sold
-from providers.gcp.skus import Component, Part, SkuTable
-from providers.protocol import Dropped
+from providers.gcp.series import ACCELERATORS, FRACTION, LOCAL_SSD_PARTITION_GIB, MachineSeries, find_series, is_sold
+from providers.gcp.skus import BilledComponent, BilledPart, SkuTable
+from providers.protocol import DroppedRow
 
 SOURCE = "Google Cloud Billing catalogue, summed by component"
 MACHINE_SOURCE = "Google Compute Engine machineTypes.list"
@@ -25,12 +25,14 @@ _WITHDRAWN = frozenset({"OBSOLETE", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
-class MachineType:
-    """One machine type as the API describes it; ``local_ssd_gib`` None where it does not say. ``accelerator`` is the
-    price book's name."""
+class GcpMachineType:
+    """One machine type as the API describes it.
+
+    ``local_ssd_gib`` is None where it does not say. ``accelerator`` is the price book's name.
+    """
 
     name: str
-    series: Series
+    series: MachineSeries
     guest_accelerator: str
     accelerator: str
     count: int
@@ -40,17 +42,17 @@ class MachineType:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a region sells. ``doubtful``: markets in which a price exists that could not be used."""
+class RegionOffers:
+    """The offers of a region. ``doubtful``: markets in which a price exists that could not be used."""
 
     offers: tuple[Offer, ...]
     machines: tuple[Machine, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     doubtful: frozenset[Market]
 
 
-def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> MachineType | str:
-    """A machine type with accelerators, or why it is left out, in words for ``Dropped``."""
+def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> GcpMachineType | str:
+    """Return a machine type with accelerators, or why it is left out, in words for ``DroppedRow``."""
     try:
         name, vcpus, memory = row["name"], int(row["guestCpus"]), int(row["memoryMb"])
         kinds = [(a["guestAcceleratorType"], int(a["guestAcceleratorCount"])) for a in row["accelerators"]]
@@ -68,13 +70,13 @@ def read_machine_type(row: Mapping[str, Any], cloud: str, book: PriceBook) -> Ma
         return "an accelerator that the price book does not know"
     if FRACTION.search(row.get("description", "")):
         return "holds part of an accelerator"
-    series = series_of(name)
+    series = find_series(name)
     if series is None:
         return "a series whose billing is not known"
     known = book.machine(cloud, name)
     if known is not None and (known.accelerator, known.accelerator_count) != (accelerator, count):
         return "other accelerators than the price book has for it"
-    return MachineType(name, series, guest, accelerator, count, vcpus, memory, local)
+    return GcpMachineType(name, series, guest, accelerator, count, vcpus, memory, local)
 
 
 def find_offers(
@@ -84,42 +86,44 @@ def find_offers(
     table: SkuTable,
     book: PriceBook,
     today: date,
-) -> Found:
-    """Offers of a region: one for each zone that lists the machine type, all at the region's price.
+) -> RegionOffers:
+    """Return offers of a region: one for each zone that lists the machine type, all at the region's price.
 
-    One a zone and not one a region, since a plan must not place a gang in a zone that lacks the type; with stock
-    unknown, zones of one price are equal to the planner and cost it nothing.
+    There is one per zone and not one per region, since a plan must not place a gang in a zone that lacks the type; with
+    stock unknown, zones of one price are equal to the planner and cost it nothing.
     """
     offers: list[Offer] = []
-    dropped: dict[Dropped, None] = {}
+    dropped: dict[DroppedRow, None] = {}
     machines: dict[str, Machine] = {}
     doubtful: set[Market] = set()
-    prices: dict[tuple[MachineType, Market], UsdPerHour | str] = {}
+    prices: dict[tuple[GcpMachineType, Market], UsdPerHour | str] = {}
     for zone, rows in sorted(zones.items()):
         for row in rows:
             machine_type = read_machine_type(row, cloud, book)
             if isinstance(machine_type, str):
-                dropped[Dropped(f"{zone}/{row.get('name', '?')}", machine_type)] = None
+                dropped[DroppedRow(f"{zone}/{row.get('name', '?')}", machine_type)] = None
                 continue
             known = book.machine(cloud, machine_type.name)
             local_gib = _local_ssd_gib(machine_type, known)
             for market in MARKETS:
                 key = (machine_type, market)
                 if key not in prices:
-                    prices[key] = price(machine_type, local_gib, market, region, table)
-                    faulty = any(table.faulty(c, market, region) for c, _ in parts(machine_type, local_gib, table))
-                    if faulty and sold(machine_type.series, machine_type.count, market):
+                    prices[key] = compute_price(machine_type, local_gib, market, region, table)
+                    faulty = any(
+                        table.faulty(c, market, region) for c, _ in list_components(machine_type, local_gib, table)
+                    )
+                    if faulty and is_sold(machine_type.series, machine_type.count, market):
                         doubtful.add(market)
                 found = prices[key]
                 if isinstance(found, str):
-                    dropped[Dropped(f"{region}/{machine_type.name}/{market}", found)] = None
+                    dropped[DroppedRow(f"{region}/{machine_type.name}/{market}", found)] = None
                     continue
                 if known is None:
-                    machines[machine_type.name] = new_machine(cloud, machine_type, book, today)
+                    machines[machine_type.name] = build_new_machine(cloud, machine_type, book, today)
                 offers.append(
                     Offer(cloud, region, zone, machine_type.name, market, found, SOURCE, today, price_basis=PRICE_BASIS)
                 )
-    return Found(
+    return RegionOffers(
         tuple(sorted(offers, key=lambda o: o.key)),
         tuple(machines[name] for name in sorted(machines)),
         (*dropped, *table.dropped(region)),
@@ -127,29 +131,35 @@ def find_offers(
     )
 
 
-def parts(machine_type: MachineType, local_gib: int, table: SkuTable) -> list[tuple[Component, Fraction]]:
-    """What is billed for a machine, and how much of it."""
+def list_components(
+    machine_type: GcpMachineType, local_gib: int, table: SkuTable
+) -> list[tuple[BilledComponent, Fraction]]:
+    """Return the components billed for a machine, and the amount of each."""
     if machine_type.series.by_slice:
-        return [(Component(Part.SLICE, machine_type.guest_accelerator), Fraction(machine_type.count))]
+        return [(BilledComponent(BilledPart.SLICE, machine_type.guest_accelerator), Fraction(machine_type.count))]
     family = machine_type.series.family
     billed = [
-        (Component(Part.VCPU, family), Fraction(machine_type.vcpus)),
-        (Component(Part.RAM, family), Fraction(machine_type.memory_mib, 1024)),
-        (Component(Part.GPU, machine_type.guest_accelerator), Fraction(machine_type.count)),
+        (BilledComponent(BilledPart.VCPU, family), Fraction(machine_type.vcpus)),
+        (BilledComponent(BilledPart.RAM, family), Fraction(machine_type.memory_mib, 1024)),
+        (BilledComponent(BilledPart.GPU, machine_type.guest_accelerator), Fraction(machine_type.count)),
     ]
     if local_gib:
         own = family if table.has_own_local_ssd(family) else ""
-        billed.append((Component(Part.LOCAL_SSD, own), Fraction(local_gib)))
+        billed.append((BilledComponent(BilledPart.LOCAL_SSD, own), Fraction(local_gib)))
     return billed
 
 
-def price(machine_type: MachineType, local_gib: int, market: Market, region: str, table: SkuTable) -> UsdPerHour | str:
-    """The hourly price: the exact sum over its parts, rounded once to the nano-dollar (half to even); or why there is
-    none. One part without a price leaves the machine without one."""
-    if not sold(machine_type.series, machine_type.count, market):
+def compute_price(
+    machine_type: GcpMachineType, local_gib: int, market: Market, region: str, table: SkuTable
+) -> UsdPerHour | str:
+    """Return the hourly price: the exact sum over its parts, rounded once to the nano-dollar (half to even).
+
+    Returns the reason where there is none. One part without a price leaves the machine without one.
+    """
+    if not is_sold(machine_type.series, machine_type.count, market):
         return "cannot be started on demand: Spot, Flex-start or a reservation only"
     total = Fraction(0)
-    for component, amount in parts(machine_type, local_gib, table):
+    for component, amount in list_components(machine_type, local_gib, table):
         rate = table.rate(component, market, region)
         if isinstance(rate, str):
             return rate
@@ -157,8 +167,11 @@ def price(machine_type: MachineType, local_gib: int, market: Market, region: str
     return UsdPerHour(divide_half_even(total.numerator, total.denominator))
 
 
-def new_machine(cloud: str, machine_type: MachineType, book: PriceBook, today: date) -> Machine:
-    """A machine that the book does not know yet; its network is unknown, for the API does not state it."""
+def build_new_machine(cloud: str, machine_type: GcpMachineType, book: PriceBook, today: date) -> Machine:
+    """Return a machine that the book does not know yet.
+
+    Its network is unknown, since the API does not state it.
+    """
     accelerator = book.accelerator(machine_type.accelerator)
     memory = 0 if accelerator is None else accelerator.memory_gib
     return Machine(
@@ -180,19 +193,22 @@ def new_machine(cloud: str, machine_type: MachineType, book: PriceBook, today: d
     )
 
 
-def _local_ssd_gib(machine_type: MachineType, known: Machine | None) -> int:
-    """Bundled Local SSD is billed: as the API says, else as the book does."""
+def _local_ssd_gib(machine_type: GcpMachineType, known: Machine | None) -> int:
+    """Return the bundled Local SSD, which is billed: as the API says, else as the book does."""
     if machine_type.local_ssd_gib is not None:
         return machine_type.local_ssd_gib
     return (known.local_nvme_gib or 0) if known is not None else 0
 
 
-def left_out_accelerators(zone: str, listed: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[Dropped]:
-    """Accelerators of a zone that no machine type there carries: those attached to N1 machines, which are not priced.
-    Virtual workstations (``-vws``) are another product and are not named."""
+def list_unpriced_accelerators(zone: str, listed: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[DroppedRow]:
+    """Return accelerators of a zone that no machine type there has.
+
+    They are those attached to N1 machines, which are not priced. Virtual workstations (``-vws``) are another product
+    and are not named.
+    """
     carried = {a.get("guestAcceleratorType") for row in rows for a in row.get("accelerators", ())}
     return [
-        Dropped(f"{zone}/{name}", "an accelerator that is attached to N1 machines, which are not priced here")
+        DroppedRow(f"{zone}/{name}", "an accelerator that is attached to N1 machines, which are not priced here")
         for name in sorted(set(listed) - carried)
         if ACCELERATORS.get(name) and not name.endswith("-vws")
     ]

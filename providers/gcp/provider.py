@@ -1,8 +1,8 @@
-"""Google Cloud as a provider: a scope is a region, prices are those of the Cloud Billing catalogue.
+"""Google Cloud adapter: a scope is a region, prices are those of the Cloud Billing catalogue.
 
-Options of the clouds file: ``project`` (else that of the credentials) and ``quota_project``. Endpoints: ``compute``
-and ``billing``; plain ``http://`` is taken for this machine only, and calls there carry no identity. There is no API
-key option: a key is a secret, and Google's own credentials chain has places for those.
+Options of the clouds file: ``project`` (else that of the credentials) and ``quota_project``. Endpoints: ``compute`` and
+``billing``; plain ``http://`` is taken for this machine only, and calls there carry no identity. There is no API key
+option: a key is a secret, and Google's own credentials chain has places for those.
 
 Not covered: N1 machines with attached accelerators (named in ``dropped``), TPUs, Flex-start, calendar mode,
 commitments.
@@ -28,24 +28,24 @@ from providers.errors import (
     RetryableError,
 )
 from providers.gcp import allowances, parse, signals
-from providers.gcp.doctor import examine
+from providers.gcp.diagnosis import diagnose_account
 from providers.gcp.skus import SkuTable
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
+    CapacityReservation,
     Diagnosis,
-    Dropped,
-    Gap,
-    Harvest,
-    Held,
-    Notice,
+    DroppedRow,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
     Provider,
+    ProviderNotice,
     Quota,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
-from providers.unknown import unknown_region
+from providers.unknown_regions import make_unknown_region
 
 if TYPE_CHECKING:
     from providers.gcp.client import GcpClient
@@ -55,7 +55,7 @@ _LASTING = (CredentialsError, PermissionDeniedError, NotReachedError, RetryableE
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The adapter; touches no network. ProviderError when Google's SDK is not installed."""
+    """Return the adapter; touches no network. ProviderError when Google's SDK is not installed."""
     try:
         missing = importlib.util.find_spec("google.cloud.compute_v1") is None
     except ModuleNotFoundError:
@@ -66,8 +66,10 @@ def make(cloud: str, session: Session) -> Provider:
 
 
 class _Once(Generic[T]):
-    """Something that many threads need and one fetches; a failure is remembered as well, so that forty regions do
-    not each wait for a catalogue that cannot be had."""
+    """Fetch a value once for many threads.
+
+    A failure is stored as well, so that forty regions do not each wait for a catalogue that cannot be obtained.
+    """
 
     def __init__(self, fetch: Callable[[], T]) -> None:
         self._fetch = fetch
@@ -89,7 +91,10 @@ class _Once(Generic[T]):
 
 
 class GcpProvider:
-    """See :class:`providers.protocol.Provider`. The SDK is imported by the first call that needs it."""
+    """Fetch prices and limits of Google Cloud; see :class:`providers.protocol.Provider`.
+
+    The SDK is imported by the first call that needs it.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -105,14 +110,18 @@ class GcpProvider:
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """Regions of the project, or those that the settings name. CredentialsError without an account: Google
-        publishes no price list that can be read without one."""
+        """Return regions of the project, or those that the settings name.
+
+        CredentialsError without an account: Google publishes no price list that can be read without one.
+        """
         regions = sorted(self._session.settings.regions or self._regions.get())
         return tuple(Scope(self._cloud, region) for region in regions)
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """Offers of a region, one for each zone that lists the machine type, at the region's price: Google prices
-        Spot and on-demand machines by region. Spot prices of the past from advice.capacityHistory."""
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
+        """Return offers of a region, one for each zone that lists the machine type, at the region's price.
+
+        Google prices Spot and on-demand machines by region. Spot prices of the past come from advice.capacityHistory.
+        """
         region = scope.region
         zones = self._zones(region)
         table = self._table.get()
@@ -124,20 +133,22 @@ class GcpProvider:
         left_out, other_gaps = self._left_out(listed)
         known = book.region(RegionId(self._cloud, region)) is not None
         covered = [] if gaps else [market for market in parse.MARKETS if market not in found.doubtful]
-        return Harvest(
+        return FetchResult(
             offers=found.offers,
             covered=frozenset((region, market) for market in covered),
             machines=found.machines,
-            regions=() if known else (unknown_region(self._cloud, region, parse.MACHINE_SOURCE, today),),
+            regions=() if known else (make_unknown_region(self._cloud, region, parse.MACHINE_SOURCE, today),),
             points=tuple(points),
             dropped=(*found.dropped, *left_out),
             gaps=(*gaps, *history_gaps, *other_gaps),
             rows_read=rows_read + len(points),
         )
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """How likely Spot gangs can be had, each whole in one zone of a region (advice.capacity). Google says nothing
-        of on-demand stock. Raises only when no place could be asked."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return how likely Spot gangs can be obtained, each whole in one zone of a region (advice.capacity).
+
+        Google says nothing of on-demand stock. Raises only when no place could be asked.
+        """
         hints: dict[tuple[str, str | None, str], StockHint] = {}
         failed: list[ProviderError] = []
         answered = False
@@ -154,46 +165,53 @@ class GcpProvider:
                     failed.append(error)
                     continue
                 answered = True
-                hint = signals.stock_hint(region, want, answer)
+                hint = signals.read_stock_hint(region, want, answer)
                 if hint is not None:
                     hints.setdefault((region, hint.zone, hint.instance_type), hint)
         if failed and not answered:
             raise failed[0]
         return tuple(hints.values())
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
-        """Accelerator quotas of the regions and over all of them, and reservations that are ready."""
-        gaps: list[Gap] = []
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
+        """Return accelerator quotas of the regions and over all of them, and reservations that are ready."""
+        gaps: list[PartialFailure] = []
         quotas = self._quotas(regions, gaps)
-        held: list[Held] = []
+        reservations: list[CapacityReservation] = []
         try:
             rows, silent = self._client.get().reservations()
-            held = allowances.held(self._cloud, rows, regions)
+            reservations = allowances.read_reservations(self._cloud, rows, regions)
             if silent:
                 what = f"{len(silent)} places did not answer, {silent[0]} among them"
-                gaps.append(Gap("reservations", ProviderError(self._cloud, what), "machines held for the account"))
+                gaps.append(
+                    PartialFailure(
+                        "reservations", ProviderError(self._cloud, what), "machines reserved for the account"
+                    )
+                )
         except ProviderError as error:
-            gaps.append(Gap("reservations", error, "machines held for the account"))
-        return Allowances(tuple(quotas), tuple(held), tuple(gaps))
+            gaps.append(PartialFailure("reservations", error, "machines reserved for the account"))
+        return AccountAllowances(tuple(quotas), tuple(reservations), tuple(gaps))
 
-    def notices(self) -> Sequence[Notice]:
-        """Machines that were taken back in the past day, told after the fact; nothing unless option ``project`` says
-        whose. The warning before it is heard inside the machine only."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return machines that were preempted in the past day, reported afterwards.
+
+        Empty unless option ``project`` names the project. The warning before a preemption is heard inside the machine
+        only.
+        """
         if not self._session.settings.options.get("project"):
             return ()
-        return tuple(signals.notices(self._cloud, self._client.get().preemptions(), self._session.now))
+        return tuple(signals.read_preemptions(self._cloud, self._client.get().preemptions(), self._session.now))
 
     def diagnose(self) -> Diagnosis:
-        """One cheap call for each permission."""
+        """Make one cheap call for each permission."""
         try:
             client = self._client.get()
             identity = client.identity
         except ProviderError as error:
             return Diagnosis(None, error, (), None, None, ("nothing: Google Cloud shows no prices without an account",))
-        return examine(client, identity, self._session)
+        return diagnose_account(client, identity, self._session)
 
     def _open(self) -> GcpClient:
-        from providers.gcp.client import GcpClient  # takes over a second: not before it is needed
+        from providers.gcp.client import GcpClient  # The import takes over a second, so it waits until needed.
 
         return GcpClient(self._cloud, self._session)
 
@@ -210,69 +228,71 @@ class GcpProvider:
         row = self._regions.get().get(region)
         if row is None:
             raise RegionOffError(self._cloud, f"the project has no region {region}")
-        return sorted(allowances.last(url) for url in row.get("zones", ()))
+        return sorted(allowances.last_segment(url) for url in row.get("zones", ()))
 
-    def _machine_types(self, zones: Sequence[str]) -> tuple[dict[str, list[dict[str, Any]]], list[Gap], int]:
+    def _machine_types(self, zones: Sequence[str]) -> tuple[dict[str, list[dict[str, Any]]], list[PartialFailure], int]:
         listed: dict[str, list[dict[str, Any]]] = {}
-        gaps: list[Gap] = []
+        gaps: list[PartialFailure] = []
         rows_read = 0
         for zone in zones:
             try:
                 listed[zone], read = self._client.get().machine_types(zone)
                 rows_read += read
             except ProviderError as error:
-                gaps.append(Gap(f"machine types of {zone}", error, "offers of that zone"))
+                gaps.append(PartialFailure(f"machine types of {zone}", error, "offers of that zone"))
         if gaps and not listed:
             raise gaps[0].error
         return listed, gaps, rows_read
 
-    def _history(self, region: str, found: parse.Found, since: datetime | None) -> tuple[list[PricePoint], list[Gap]]:
+    def _history(
+        self, region: str, found: parse.RegionOffers, since: datetime | None
+    ) -> tuple[list[PricePoint], list[PartialFailure]]:
         points: list[PricePoint] = []
         if since is None:
             return points, []
         would_add = "spot prices of the past year"
         if self._no_history is not None:
-            return points, [Gap("spot price history", self._no_history, would_add)]
-        gaps: list[Gap] = []
+            return points, [PartialFailure("spot price history", self._no_history, would_add)]
+        gaps: list[PartialFailure] = []
         for name in sorted({offer.instance_type for offer in found.offers if offer.market is Market.SPOT}):
             try:
                 answer = self._client.get().capacity_history(region, name)
             except (NotForSaleError, RegionOffError):
-                continue  # Google keeps no history of this type there
+                continue  # Google stores no history of this type there.
             except ProviderError as error:
-                gaps = [Gap("spot price history", error, would_add)]
+                gaps = [PartialFailure("spot price history", error, would_add)]
                 if isinstance(error, PermissionDeniedError):
                     self._no_history = error
                 if isinstance(error, _LASTING):
-                    break  # the other machine types would fare no better
+                    break  # The calls for other machine types would fail as well.
             else:
-                points += signals.spot_prices(self._cloud, region, answer, since, self._session.now)
+                points += signals.read_spot_prices(self._cloud, region, answer, since, self._session.now)
         return points, gaps
 
-    def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[Dropped], list[Gap]]:
+    def _left_out(self, listed: Mapping[str, list[dict[str, Any]]]) -> tuple[list[DroppedRow], list[PartialFailure]]:
         try:
             by_zone = self._accelerators.get()
         except ProviderError as error:
-            return [], [Gap("accelerator types", error, "the names of accelerators that are left out")]
+            return [], [PartialFailure("accelerator types", error, "the names of accelerators that are left out")]
         return [
             dropped
             for zone, rows in sorted(listed.items())
-            for dropped in parse.left_out_accelerators(zone, by_zone.get(zone, ()), rows)
+            for dropped in parse.list_unpriced_accelerators(zone, by_zone.get(zone, ()), rows)
         ], []
 
-    def _quotas(self, regions: Sequence[str], gaps: list[Gap]) -> list[Quota]:
+    def _quotas(self, regions: Sequence[str], gaps: list[PartialFailure]) -> list[Quota]:
         found: list[Quota] = []
         try:
             rows = self._regions.get()
             for region in regions or sorted(rows):
-                found += allowances.quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
-            if unknown := allowances.uncounted(found):
+                found += allowances.read_quotas(self._cloud, region, rows.get(region, {}).get("quotas", ()))
+            if unknown := allowances.find_uncounted_accelerators(found):
                 what = f"Compute Engine states none for {', '.join(unknown)}; the Cloud Quotas API may"
-                gaps.append(Gap("quotas", ProviderError(self._cloud, what), "limits on these accelerators"))
+                gaps.append(PartialFailure("quotas", ProviderError(self._cloud, what), "limits on these accelerators"))
         except ProviderError as error:
-            gaps.append(Gap("quotas", error, "accelerator quotas of each region"))
+            gaps.append(PartialFailure("quotas", error, "accelerator quotas of each region"))
         try:
-            found += allowances.quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
+            found += allowances.read_quotas(self._cloud, None, self._client.get().project().get("quotas", ()))
         except ProviderError as error:
-            gaps.append(Gap("the quota over all regions", error, "a limit that holds over all regions"))
+            gaps.append(PartialFailure("the quota over all regions", error, "a limit that holds over all regions"))
         return found

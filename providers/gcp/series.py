@@ -1,8 +1,9 @@
-"""How Google bills each machine series, and which accelerators its names mean.
+"""Billing of each machine series of Google, and the accelerators that its names mean.
 
-Read from the public SKU groups of Compute Engine (one per series) and its page "Accelerator-optimized machine
-family": vCPUs, memory, accelerators and bundled Local SSD are billed apart, but for A4, billed as slices of one
-accelerator with everything around it. A series that is not here is not priced: how its parts add up is not known.
+The facts are from the public SKU groups of Compute Engine (one per series) and its page "Accelerator-optimized machine
+family": vCPUs, memory, accelerators and bundled Local SSD are billed apart, except for A4, billed as slices of one
+accelerator with everything around it. A series that is not listed here is not priced: how its parts add up is not
+known.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import re
 from dataclasses import dataclass
 
 from pricing.places import Market
-from pricing.sold import unsold
+from pricing.sale_rules import explain_unsold
 
-# The server-side filter for machine types: accelerator-optimized series are called a<n> and g<n>. Where it is not
-# heeded the rest is skipped here. N1 with attached accelerators and TPUs are left out.
+# The server-side filter for machine types: accelerator-optimized series are called a<n> and g<n>. Where a server
+# ignores it, other types are skipped here. N1 with attached accelerators and TPUs are left out.
 MACHINE_TYPE_FILTER = 'name eq "[ag][0-9].*"'
 
-# What machineTypes and acceleratorTypes call an accelerator, and what the price book does.
+# Names of accelerators in machineTypes and acceleratorTypes, to those of the price book.
 ACCELERATORS = {
     "nvidia-tesla-t4": "T4",
     "nvidia-tesla-v100": "V100-16GB",
@@ -32,7 +33,7 @@ ACCELERATORS = {
     "nvidia-rtx-pro-6000": "RTX-PRO-6000",
 }
 
-# What the names of SKUs call an accelerator. The catalogue has had several names for one.
+# Names of accelerators in SKUs. The catalogue has had several names for one.
 SKU_ACCELERATORS = {
     "Nvidia Tesla T4 GPU": "nvidia-tesla-t4",
     "Nvidia Tesla V100 GPU": "nvidia-tesla-v100",
@@ -56,10 +57,10 @@ LOCAL_SSD_PARTITION_GIB = 375
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """``family`` is the first word of its vCPU and memory SKUs ("" where it is billed by the slice).
+class MachineSeries:
+    """A machine series; ``family`` is the first word of its vCPU and memory SKUs ("" where billed by the slice).
 
-    In which markets it is sold without a contract: :mod:`pricing.sold`.
+    :mod:`pricing.sale_rules` says in which markets it is sold without a contract.
     """
 
     prefix: str
@@ -67,30 +68,31 @@ class Series:
 
     @property
     def by_slice(self) -> bool:
+        """Return whether the series is billed by slices of an accelerator."""
         return not self.family
 
 
-SERIES = (
-    Series("a2-highgpu-", "a2"),
-    Series("a2-megagpu-", "a2"),
-    Series("a2-ultragpu-", "a2"),
-    Series("a3-highgpu-", "a3"),
-    Series("a3-megagpu-", "a3plus"),
-    Series("a3-ultragpu-", "a3ultra"),
-    Series("a4-highgpu-", ""),
-    Series("g2-standard-", "g2"),
-    Series("g4-standard-", "g4"),
+MACHINE_SERIES = (
+    MachineSeries("a2-highgpu-", "a2"),
+    MachineSeries("a2-megagpu-", "a2"),
+    MachineSeries("a2-ultragpu-", "a2"),
+    MachineSeries("a3-highgpu-", "a3"),
+    MachineSeries("a3-megagpu-", "a3plus"),
+    MachineSeries("a3-ultragpu-", "a3ultra"),
+    MachineSeries("a4-highgpu-", ""),
+    MachineSeries("g2-standard-", "g2"),
+    MachineSeries("g4-standard-", "g4"),
 )
 
 # Machine types that hold part of an accelerator say so in their description alone: "1/8 NVIDIA RTX PRO 6000 GPU".
 FRACTION = re.compile(r"\b1/\d+ (NVIDIA|GPU)", re.IGNORECASE)
 
 
-def series_of(machine_type: str) -> Series | None:
-    """The series of a machine type; None when how it is billed is not known."""
-    return next((series for series in SERIES if machine_type.startswith(series.prefix)), None)
+def find_series(machine_type: str) -> MachineSeries | None:
+    """Return the series of a machine type; None when its billing is not known."""
+    return next((series for series in MACHINE_SERIES if machine_type.startswith(series.prefix)), None)
 
 
-def sold(series: Series, accelerators: int, market: Market) -> bool:
-    """Whether such a machine can be started in that market without a reservation."""
-    return not unsold("gcp", series.prefix, accelerators, market)
+def is_sold(series: MachineSeries, accelerators: int, market: Market) -> bool:
+    """Return whether such a machine can be started in that market without a reservation."""
+    return not explain_unsold("gcp", series.prefix, accelerators, market)

@@ -1,4 +1,4 @@
-"""What Google says over time: spot prices of the past year, how likely machines can be had, what was taken back."""
+"""Parser of Google's signals over time: spot prices of the past year, obtainability, preemptions."""
 
 from __future__ import annotations
 
@@ -9,23 +9,28 @@ from typing import Any
 from pricing.history import PricePoint
 from pricing.money import NANOS, UsdPerHour
 from pricing.places import Market
-from providers.gcp.allowances import last, moment, region_of
-from providers.protocol import Notice, NoticeKind, StockHint, Wanted
+from providers.gcp.allowances import last_segment, parse_moment, region_of
+from providers.protocol import GangQuery, NoticeKind, ProviderNotice, StockHint
 
 HISTORY_SOURCE = "Google Compute Engine advice.capacityHistory"
 STOCK_SOURCE = "Google Compute Engine advice.capacity"
-# Preemptions older than this are history, not news.
-NEWS = timedelta(days=1)
+# Older preemptions are not reported as notices.
+NOTICE_WINDOW = timedelta(days=1)
 
 
-def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datetime, now: datetime) -> list[PricePoint]:
-    """Price changes of one machine type in a region, as ``priceHistory`` of advice.capacityHistory tells them: each at
-    the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0 are left
-    out. (``preemptionHistory`` is the share of stops that were preemptions: no rate per hour can be made of it.)"""
+def read_spot_prices(
+    cloud: str, region: str, answer: Mapping[str, Any], since: datetime, now: datetime
+) -> list[PricePoint]:
+    """Return price changes of one machine type in a region, from ``priceHistory`` of advice.capacityHistory.
+
+    Each is at the moment from which it held, the one in force at ``since`` included. Prices not in USD or not above 0
+    are left out. (``preemptionHistory`` is the share of stops that were preemptions: no rate per hour can be made of
+    it.)
+    """
     points = []
     for record in answer.get("priceHistory", ()):
         interval, money = record.get("interval", {}), record.get("listPrice", {})
-        start, end = moment(interval.get("startTime")), moment(interval.get("endTime"))
+        start, end = parse_moment(interval.get("startTime")), parse_moment(interval.get("endTime"))
         nanos = int(money.get("units") or 0) * NANOS + int(money.get("nanos") or 0)
         if start is None or start > now or (end is not None and end <= since):
             continue
@@ -48,37 +53,41 @@ def spot_prices(cloud: str, region: str, answer: Mapping[str, Any], since: datet
     return sorted(points, key=lambda p: p.at)
 
 
-def stock_hint(region: str, wanted: Wanted, answer: Mapping[str, Any]) -> StockHint | None:
-    """How likely the whole gang can be had as Spot in one zone of the region, from 0 to 1; ``zone`` is the one that
-    Google picked for it. None where it gives no score."""
+def read_stock_hint(region: str, wanted: GangQuery, answer: Mapping[str, Any]) -> StockHint | None:
+    """Return how likely the whole gang can be obtained as Spot in one zone of the region (0 to 1).
+
+    ``zone`` is the one that Google picked for it. None where it gives no score.
+    """
     recommendation: Mapping[str, Any] = next(iter(answer.get("recommendations", ())), {})
     score = recommendation.get("scores", {}).get("obtainability")
     if not isinstance(score, int | float) or not 0 <= score <= 1:
         return None
-    zones = {last(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
+    zones = {last_segment(shard.get("zone", "")) for shard in recommendation.get("shards", ())} - {""}
     zone = zones.pop() if len(zones) == 1 else None
     return StockHint(region, zone, wanted.instance_type, Market.SPOT, float(score), None, STOCK_SOURCE)
 
 
-def notices(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[Notice]:
-    """Machines that were taken back within a day before ``now``, oldest first. Google tells it after the fact, so
-    ``takes_effect`` is the moment the machine was gone."""
+def read_preemptions(cloud: str, operations: Iterable[Mapping[str, Any]], now: datetime) -> Sequence[ProviderNotice]:
+    """Return machines that were preempted within a day before ``now``, oldest first.
+
+    Google reports it afterwards, so ``takes_effect`` is the moment the machine was gone.
+    """
     found = []
     for row in operations:
-        at = moment(row.get("insertTime")) or moment(row.get("startTime"))
-        zone = last(row.get("zone", ""))
-        if at is None or not zone or not now - NEWS <= at <= now:
+        at = parse_moment(row.get("insertTime")) or parse_moment(row.get("startTime"))
+        zone = last_segment(row.get("zone", ""))
+        if at is None or not zone or not now - NOTICE_WINDOW <= at <= now:
             continue
         found.append(
-            Notice(
+            ProviderNotice(
                 str(row.get("id") or row.get("name", "")),
                 NoticeKind.INTERRUPTION,
                 cloud,
                 region_of(zone),
                 zone,
-                last(row.get("targetLink", "")),
+                last_segment(row.get("targetLink", "")),
                 at.astimezone(UTC),
-                (moment(row.get("endTime")) or at).astimezone(UTC),
+                (parse_moment(row.get("endTime")) or at).astimezone(UTC),
             )
         )
     return sorted(found, key=lambda n: (n.at, n.id))

@@ -1,4 +1,4 @@
-"""The HTTP below the SDKs: time limits, and what an exception of theirs says in plain facts."""
+"""HTTP below the SDKs: time limits, and the plain facts of an SDK exception."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 
-from providers.gcp.calls import API_OF, Call
-from providers.gcp.errors import Failure, Kind, kind_of, words_of
+from providers.gcp.calls import API_OF, ApiCall
+from providers.gcp.errors import FailureKind, GcpFailure, classify_exception, parse_error_body
 
 _POOL = 16
 _CODE = re.compile(r"\w{1,64}")
 
 
-class Impatient(HTTPAdapter):
-    """Limits the time to connect apart from the time to answer."""
+class ConnectTimeoutAdapter(HTTPAdapter):
+    """Limit the time to connect apart from the time to answer."""
 
     def __init__(self, connect_s: float) -> None:
         super().__init__(pool_connections=_POOL, pool_maxsize=_POOL, max_retries=0)
@@ -32,8 +32,8 @@ class Impatient(HTTPAdapter):
         return super().send(request, stream, timeout, *args, **kwargs)
 
 
-def moment_of(text: str) -> datetime | None:
-    """The moment in a Date header; None where it cannot be read."""
+def parse_http_date(text: str) -> datetime | None:
+    """Return the moment in a Date header; None where it cannot be read."""
     try:
         at = parsedate_to_datetime(text)
     except (TypeError, ValueError):
@@ -41,13 +41,13 @@ def moment_of(text: str) -> datetime | None:
     return at if at.utcoffset() is not None else None
 
 
-def failure_of(error: Exception, call: Call, subject: str) -> Failure:
-    """An exception of the SDKs as plain facts. Its text is left behind, for it may repeat what was sent."""
+def describe_failure(error: Exception, call: ApiCall, subject: str) -> GcpFailure:
+    """Return an exception of the SDKs as plain facts. Its text is dropped, since it may repeat what was sent."""
     answer = getattr(error, "response", None)
     if isinstance(answer, requests.Response):
-        codes, message = words_of(answer.text)
-        return Failure(
-            Kind.ANSWER,
+        codes, message = parse_error_body(answer.text)
+        return GcpFailure(
+            FailureKind.ANSWER,
             subject,
             answer.status_code,
             codes,
@@ -60,14 +60,14 @@ def failure_of(error: Exception, call: Call, subject: str) -> Failure:
         )
     chain = _chain(error)
     names = {kind.__name__ for link in chain for kind in type(link).__mro__}
-    kind = Kind.BROKEN_CONNECTION if getattr(error, "retryable", False) else kind_of(names)
-    said = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
-    code = said if isinstance(said, str) and _CODE.fullmatch(said) else type(chain[-1]).__name__
-    return Failure(kind, subject, codes=(code,), permission=call.permission)
+    kind = FailureKind.BROKEN_CONNECTION if getattr(error, "retryable", False) else classify_exception(names)
+    word = next((a["error"] for link in chain for a in link.args if isinstance(a, dict) and "error" in a), "")
+    code = word if isinstance(word, str) and _CODE.fullmatch(word) else type(chain[-1]).__name__
+    return GcpFailure(kind, subject, codes=(code,), permission=call.permission)
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """An exception and those it was made from, the outermost first."""
+    """Return an exception and those it was made from, the outermost first."""
     chain = [error]
     while len(chain) < 6:
         inner = (getattr(chain[-1], "reason", None), *chain[-1].args)

@@ -1,4 +1,4 @@
-"""Downloads of public catalogues, and questions to a public market. The one module here that uses a network.
+"""Client for public catalogues and a public market. The one module here that uses a network.
 
 Addresses and query forms are ``gpuhunt``'s, taken from the library, so that they move with it.
 """
@@ -35,39 +35,45 @@ _LARGEST_CATALOGUE = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A body, the server's own time (None: not said) and how long the answer took."""
+class HttpAnswer:
+    """A body, the server's own time (None: not stated) and how long the answer took."""
 
     body: bytes
     server_time: datetime | None
     seconds: float
 
 
-class Client:
-    """One cloud at the services that know it. ``name`` is what ``gpuhunt`` calls the cloud. Thread-safe."""
+class CatalogueClient:
+    """Fetch one cloud's data from the services that know it; safe for threads.
+
+    ``name`` is what ``gpuhunt`` calls the cloud.
+    """
 
     def __init__(self, cloud: str, name: str, session: Session) -> None:
         self._cloud = cloud
         self._name = name
         self._session = session
 
-    def version(self) -> tuple[str, Answer]:
-        """The newest catalogue's version, which begins with its date (``20261121-873``)."""
+    def version(self) -> tuple[str, HttpAnswer]:
+        """Return the newest catalogue's version, which begins with its date (``20261121-873``)."""
         return self._call(CATALOGUE, self._ask_version)
 
     def catalogue(self, version: str) -> str:
-        """The CSV of that version; UnreadableError when the archive is broken or holds something else."""
+        """Return the CSV of that version; UnreadableError when the archive is broken or holds something else."""
         return self._call(CATALOGUE, lambda: self._ask_catalogue(version))
 
-    def hosts(self, accelerators: Sequence[str]) -> tuple[Any, Answer]:
-        """The market's answer (JSON, its fractions as Decimal) to the question for free hosts with these
-        accelerators, in its own names; at most :data:`MOST_HOSTS`. UnreadableError when it is no JSON."""
+    def hosts(self, accelerators: Sequence[str]) -> tuple[Any, HttpAnswer]:
+        """Return the market's answer to the query for free hosts with these accelerators, in its own names.
+
+        The answer is JSON with its fractions as Decimal, at most :data:`MOST_HOSTS` hosts. UnreadableError when it is
+        no JSON.
+        """
         return self._call(MARKET, lambda: self._ask_hosts(accelerators))
 
     def _call(self, service: str, ask: Callable[[], T]) -> T:
         return self._session.caller.call(service, ask, lambda error: self._translate(error, service))
 
-    def _ask_version(self) -> tuple[str, Answer]:
+    def _ask_version(self) -> tuple[str, HttpAnswer]:
         answer = self._http("GET", f"{self._base()}/{self._name}/version", CATALOGUE)
         version = answer.body[:80].decode("ascii", errors="replace").strip()
         if not _VERSION.fullmatch(version):
@@ -85,7 +91,7 @@ class Client:
         except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, UnicodeDecodeError, zlib.error):
             raise UnreadableError(self._cloud, "the catalogue is no archive of one CSV") from None
 
-    def _ask_hosts(self, accelerators: Sequence[str]) -> tuple[Any, Answer]:
+    def _ask_hosts(self, accelerators: Sequence[str]) -> tuple[Any, HttpAnswer]:
         from gpuhunt import QueryFilter
         from gpuhunt.providers.vastai import VastAIProvider, bundles_url
 
@@ -107,7 +113,7 @@ class Client:
 
         return str(CATALOG_URL)
 
-    def _http(self, method: str, url: str, service: str, body: object = None) -> Answer:
+    def _http(self, method: str, url: str, service: str, body: object = None) -> HttpAnswer:
         settings = self._session.settings
         timeouts = (settings.connect_timeout_s, settings.read_timeout_s)
         began = time.monotonic()
@@ -116,19 +122,19 @@ class Client:
         server_time = _moment(response.headers.get("Date"))
         if response.status_code != 200:
             wait = _seconds(response.headers.get("Retry-After"), server_time)
-            raise errors.from_status(self._cloud, response.status_code, service, wait)
-        return Answer(response.content, server_time, seconds)
+            raise errors.status_error(self._cloud, response.status_code, service, wait)
+        return HttpAnswer(response.content, server_time, seconds)
 
     def _translate(self, error: Exception, service: str) -> ProviderError:
         kind = type(error).__name__
         if isinstance(error, requests.ConnectTimeout):
-            return errors.from_break(self._cloud, kind, service, connected=False)
+            return errors.connection_error(self._cloud, kind, service, connected=False)
         if isinstance(error, requests.ConnectionError):
-            # A refused connection and an unknown host come as "retries exceeded"; one that broke does not.
+            # A refused connection and an unknown host come as "retries exceeded"; a broken connection does not.
             reached = "MaxRetryError" not in {type(argument).__name__ for argument in error.args}
-            return errors.from_break(self._cloud, kind, service, connected=reached)
+            return errors.connection_error(self._cloud, kind, service, connected=reached)
         if isinstance(error, requests.RequestException):
-            return errors.from_break(self._cloud, kind, service, connected=True)
+            return errors.connection_error(self._cloud, kind, service, connected=True)
         return ProviderError(self._cloud, f"the {service} could not be asked", code=kind)
 
 
@@ -141,7 +147,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _seconds(text: str | None, server_time: datetime | None) -> float | None:
-    """``Retry-After`` as seconds from now: it is a number, or a moment by the server's clock."""
+    """Return ``Retry-After`` as seconds from now: it is a number, or a moment by the server's clock."""
     if text is None:
         return None
     if text.strip().isdigit():

@@ -1,4 +1,4 @@
-"""By which name and with which limits each small cloud is found in public catalogues (``clouds.json``)."""
+"""Names and limits under which each small cloud is found in public catalogues (``clouds.json``)."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from functools import cache
 from importlib import resources
 
 from pricing.places import Market
-from providers.neoclouds.parse.naming import Naming
+from providers.neoclouds.parse.machine_names import NamingRule
 
 GPUHUNT = "gpuhunt"
 SKYPILOT = "SkyPilot"
 
 
 @dataclass(frozen=True)
-class Catalogued:
+class CatalogueEntry:
     """One cloud in ``gpuhunt``'s catalogues.
 
-    ``catalogue`` is its name there; ``markets`` what the catalogue would list if it were sold; ``list_all_in`` names
-    the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold there or not;
-    ``live``: asked at the market itself, for hosts with
-    ``accelerators`` (its names of those in our tables). ``skip`` are beginnings of machine names that stand for more
-    than one machine (Google's n1, to which accelerators are attached at will).
+    ``catalogue`` is its name there; ``markets`` are those that the catalogue would list if they were sold;
+    ``list_all_in`` names the catalogues (:data:`GPUHUNT`, :data:`SKYPILOT`) that list each type in every region, sold
+    there or not; ``live``: asked at the market itself, for hosts with ``accelerators`` (its names of those in our
+    tables). ``skip`` are beginnings of machine names that stand for more than one machine (Google's n1, to which
+    accelerators are attached at will).
     """
 
     catalogue: str
     markets: frozenset[Market]
-    naming: Naming
+    naming: NamingRule
     list_all_in: frozenset[str] = frozenset()
     live: bool = False
     accelerators: tuple[str, ...] = ()
@@ -36,14 +36,14 @@ class Catalogued:
 
 
 @cache
-def catalogued() -> Mapping[str, Catalogued]:
-    """All of them, by the name that the registry has."""
+def load_catalogue_entries() -> Mapping[str, CatalogueEntry]:
+    """Return all of them, by the name that the registry has."""
     text = resources.files("providers.neoclouds").joinpath("clouds.json").read_text(encoding="utf-8")
     return {
-        cloud: Catalogued(
+        cloud: CatalogueEntry(
             catalogue=entry["catalogue"],
             markets=frozenset(Market(market) for market in entry["markets"]),
-            naming=Naming(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
+            naming=NamingRule(entry.get("by_count", False), entry.get("names", {}), entry.get("cluster_flag", "")),
             list_all_in=frozenset(entry.get("list_all_in", ())),
             live=entry.get("live", False),
             accelerators=tuple(entry.get("accelerators", ())),
@@ -53,6 +53,6 @@ def catalogued() -> Mapping[str, Catalogued]:
     }
 
 
-def cloud_of(catalogue: str) -> str:
-    """The registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
-    return next((cloud for cloud, entry in catalogued().items() if entry.catalogue == catalogue), catalogue)
+def find_cloud_name(catalogue: str) -> str:
+    """Return the registry's name of the cloud that ``gpuhunt`` calls ``catalogue``; itself where there is no other."""
+    return next((cloud for cloud, entry in load_catalogue_entries().items() if entry.catalogue == catalogue), catalogue)

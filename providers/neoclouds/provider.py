@@ -1,4 +1,4 @@
-"""The small clouds as providers: those read from a daily catalogue, and the one that is asked at its market."""
+"""Adapters of the small clouds: those read from a daily catalogue, and the one that is asked at its market."""
 
 from __future__ import annotations
 
@@ -8,66 +8,69 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 
 from providers.errors import NotReachedError, ProviderError, UnreadableError
-from providers.neoclouds.client import MOST_HOSTS, Answer, Client
-from providers.neoclouds.clouds import GPUHUNT, Catalogued, catalogued
-from providers.neoclouds.parse.accelerators import Accelerators
+from providers.neoclouds.client import MOST_HOSTS, CatalogueClient, HttpAnswer
+from providers.neoclouds.clouds import GPUHUNT, CatalogueEntry, load_catalogue_entries
+from providers.neoclouds.parse.accelerators import AcceleratorIndex
 from providers.neoclouds.parse.catalogue import read_catalogue
-from providers.neoclouds.parse.hosts import Group, read_hosts
-from providers.neoclouds.parse.listing import Terms, harvest_of
-from providers.neoclouds.parse.reading import NotACatalogueError, Reading
+from providers.neoclouds.parse.catalogue_rows import CatalogueContent, NotACatalogueError
+from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
+from providers.neoclouds.parse.hosts import HostGroup, read_hosts
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
     Diagnosis,
-    Gap,
-    Harvest,
-    Notice,
+    FetchResult,
+    GangQuery,
+    PartialFailure,
     Provider,
+    ProviderNotice,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
 
-# A catalogue may be dated tomorrow where our clock is behind; a later date is none of today's prices.
+# A catalogue may be dated tomorrow where this machine's clock is behind; a later date is refused.
 _CLOCKS_DIFFER = timedelta(days=1)
 
 
 def make(cloud: str, session: Session) -> Provider:
-    """The provider of one of the clouds in ``clouds.json``; KeyError for another. Endpoints: ``catalogue``, the
-    address above the clouds' folders, and ``market``, the address of the live market's query."""
-    entry = catalogued()[cloud]
+    """Return the provider of one of the clouds in ``clouds.json``; KeyError for another.
+
+    Endpoints: ``catalogue``, the address above the clouds' folders, and ``market``, the address of the live market's
+    query.
+    """
+    entry = load_catalogue_entries()[cloud]
     return MarketProvider(cloud, entry, session) if entry.live else CatalogueProvider(cloud, entry, session)
 
 
 class _Public:
-    """What needs no account has in common: one scope, nothing held for anybody, no notices."""
+    """The common part of providers without an account: one scope, no reservations, no notices."""
 
-    def __init__(self, cloud: str, entry: Catalogued, session: Session) -> None:
+    def __init__(self, cloud: str, entry: CatalogueEntry, session: Session) -> None:
         self._cloud = cloud
         self._entry = entry
         self._session = session
-        self._client = Client(cloud, entry.catalogue, session)
+        self._client = CatalogueClient(cloud, entry.catalogue, session)
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry."""
+        """Return its name, as in the registry."""
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """One: what is published of the cloud is fetched whole."""
+        """Return one scope: what is published of the cloud is fetched whole."""
         return (Scope(self._cloud, ""),)
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:  # noqa: ARG002  the protocol's signature
-        """Nothing: quotas belong to an account."""
-        return Allowances()
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
+        """Return nothing: quotas belong to an account."""
+        return AccountAllowances()
 
-    def notices(self) -> Sequence[Notice]:
-        """None: there is no such channel without an account."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return nothing: there is no such channel without an account."""
         return ()
 
-    def _terms(self, source: str, as_of: date, at: datetime | None) -> Terms:
-        return Terms(
+    def _terms(self, source: str, as_of: date, at: datetime | None) -> CatalogueTerms:
+        return CatalogueTerms(
             cloud=self._cloud,
             source=source,
             as_of=as_of,
@@ -78,13 +81,13 @@ class _Public:
             at=at,
         )
 
-    def _diagnosis(self, probe: Callable[[], Answer], needed_for: str, source: str) -> Diagnosis:
-        """Whether the public service answers. There is no identity to be found."""
+    def _diagnosis(self, probe: Callable[[], HttpAnswer], needed_for: str, source: str) -> Diagnosis:
+        """Return whether the public service answers. There is no identity."""
         try:
             answer = probe()
         except ProviderError as error:
             check = CallCheck("", needed_for, error)
-            state = "not reached now" if isinstance(error, NotReachedError) else "not to be had now"
+            state = "not reached now" if isinstance(error, NotReachedError) else "not available now"
             return Diagnosis(None, None, (check,), None, None, (f"{source}: {state}",))
         return Diagnosis(
             identity=None,
@@ -97,10 +100,10 @@ class _Public:
 
 
 class CatalogueProvider(_Public):
-    """A cloud whose prices come from the catalogue that ``gpuhunt`` publishes daily. Stock is not known there."""
+    """A cloud whose prices come from the catalogue that ``gpuhunt`` publishes daily. Its stock is not known."""
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
-        """Offers dated as the catalogue is; that one day is all the history it holds."""
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:  # noqa: ARG002  there is one scope
+        """Return offers dated as the catalogue is; that one day is all the history it holds."""
         version, _ = self._client.version()
         day = self._day(version)
         text = self._client.catalogue(version)
@@ -109,19 +112,19 @@ class CatalogueProvider(_Public):
         except NotACatalogueError as error:
             what = f"the catalogue is not of the known form: {error.column} {error.what}".replace("  ", " ")
             raise UnreadableError(self._cloud, what) from None
-        listed = reading.get("", Reading())
+        listed = reading.get("", CatalogueContent())
         listed.skip(self._entry.skip)
-        told = history_since is not None and history_since.date() <= day
-        at = datetime.combine(day, time(), UTC) if told else None
+        is_history_wanted = history_since is not None and history_since.date() <= day
+        at = datetime.combine(day, time(), UTC) if is_history_wanted else None
         terms = self._terms(f"gpuhunt catalogue {version}", day, at)
-        return harvest_of(listed, self._session.book, terms)
+        return build_fetch_result(listed, self._session.book, terms)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
-        """Nothing: a catalogue does not know it."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:  # noqa: ARG002  the protocol's signature
+        """Return nothing: a catalogue does not know stock."""
         return ()
 
     def diagnose(self) -> Diagnosis:
-        """Whether the catalogue answers."""
+        """Return whether the catalogue answers."""
         source = "list prices from gpuhunt's public catalogue, a day old at most"
         return self._diagnosis(lambda: self._client.version()[1], "prices", source)
 
@@ -139,23 +142,23 @@ class CatalogueProvider(_Public):
 class MarketProvider(_Public):
     """A cloud of many hosts' owners that is asked for its free hosts as they are now, without an account.
 
-    How hosts become offers is told in ``parse/hosts.py``.
+    ``parse/hosts.py`` describes how hosts become offers.
     """
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:  # noqa: ARG002  there is one scope
-        """Offers of this moment. Nothing is covered when the market holds more hosts than one answer does."""
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:  # noqa: ARG002  there is one scope
+        """Return offers of this moment. Nothing is covered when the market holds more hosts than one answer does."""
         _, reading, whole = self._ask()
         now = self._session.now
         terms = self._terms("Vast.ai free hosts", now.date(), now if history_since is not None else None)
-        harvest = harvest_of(reading, self._session.book, terms)
+        result = build_fetch_result(reading, self._session.book, terms)
         if whole:
-            return harvest
+            return result
         error = ProviderError(self._cloud, f"there are over {MOST_HOSTS} free hosts, the most that one answer holds")
-        gap = Gap("free hosts beyond those", error)
-        return replace(harvest, covered=frozenset(), gaps=(gap,))
+        gap = PartialFailure("free hosts beyond those", error)
+        return replace(result, covered=frozenset(), gaps=(gap,))
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """How many free hosts there are, at any price."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return the number of free hosts, at any price."""
         if not wanted:
             return ()
         groups, _, _ = self._ask()
@@ -175,14 +178,14 @@ class MarketProvider(_Public):
         return tuple(hints[key] for key in sorted(hints))
 
     def diagnose(self) -> Diagnosis:
-        """Whether the market answers."""
+        """Return whether the market answers."""
         probe = self._entry.accelerators[:1]
         return self._diagnosis(lambda: self._client.hosts(probe)[1], "prices and stock", "free hosts of this moment")
 
-    def _ask(self) -> tuple[list[Group], Reading, bool]:
+    def _ask(self) -> tuple[list[HostGroup], CatalogueContent, bool]:
         answer, _ = self._client.hosts(self._entry.accelerators)
         try:
-            groups, reading = read_hosts(answer, Accelerators(self._session.book.accelerators))
+            groups, reading = read_hosts(answer, AcceleratorIndex(self._session.book.accelerators))
         except ValueError as error:
             raise UnreadableError(self._cloud, f"the market's answer is not of the known form: {error}") from None
         return groups, reading, reading.rows < MOST_HOSTS

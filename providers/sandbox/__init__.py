@@ -1,4 +1,4 @@
-"""A cloud that is a script: stock, prices and notices over time, for trying things out and for tests.
+"""Scripted cloud: stock, prices and notices over time come from a script, for trials and for tests.
 
-It is an adapter like any other, with the same rules; and it remembers how it was called.
+It is an adapter like any other, with the same rules; and it records its calls.
 """

@@ -1,4 +1,4 @@
-"""The errors that a script can ask for, by the words it uses."""
+"""Errors that a script can request, by the words it uses."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ KINDS: Mapping[str, type[ProviderError]] = MappingProxyType(
 )
 
 
-def scripted(cloud: str, kind: str, call: str, retry_after_s: float | None) -> ProviderError:
-    """The error of that kind (a key of :data:`KINDS`) for a call."""
+def make_scripted_error(cloud: str, kind: str, call: str, retry_after_s: float | None) -> ProviderError:
+    """Return the error of that kind (a key of :data:`KINDS`) for a call."""
     what = f"the script fails {call}"
     if kind == "throttled":
         return ThrottledError(cloud, what, retry_after_s=retry_after_s, code=kind)

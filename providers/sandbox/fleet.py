@@ -1,7 +1,7 @@
-"""The sandbox's machines: nodes that are processes of this user on this machine.
+"""Fleet of the sandbox: nodes that are processes of this user on this machine.
 
-A node is released as a machine is switched off with notice: its agent gets SIGTERM and ends its training; what is
-left of the node after that gets SIGTERM itself; and what is still there after the grace is killed.
+A node is released as a machine is switched off with notice: its agent gets SIGTERM and ends its training; the processes
+that remain get SIGTERM themselves; and those that still remain after the grace period are killed.
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from providers.errors import ProviderError
-from providers.fleet import Findings, Fleet, Found, Kind, in_order
+from providers.fleet import CloudResource, Fleet, FleetListing, ResourceKind, sort_resources
 from providers.sandbox import processes
-from providers.sandbox.processes import Member, NodeKey
+from providers.sandbox.processes import NodeKey, NodeProcess
 from providers.session import Session
 
 GRACE_S = 10.0
-Left = Mapping[NodeKey, list[Member]]
+Remaining = Mapping[NodeKey, list[NodeProcess]]
 
-# For the guard, which outlives a killed agent to end what it watched and remove its containers.
+# The guard outlives a killed agent to end the processes that it watched and remove its containers.
 _GUARD_S = 2.0
-# A kill takes effect at once, but for a process in the middle of a write to a disk.
+# A kill takes effect at once, except for a process in the middle of a write to a disk.
 _KILL_S = 5.0
 _PAUSE_S = 0.05
 _LOOKS = 3
 
 
 def make(cloud: str, session: Session) -> Fleet:
-    """The fleet of this machine."""
+    """Return the fleet of this machine."""
     return SandboxFleet(cloud, session)
 
 
 class SandboxFleet:
-    """See :class:`providers.fleet.Fleet`. Regions mean nothing here: all of them are this machine, and ``region`` of
-    what is found is ""."""
+    """Find and release the sandbox's nodes; see :class:`providers.fleet.Fleet`.
+
+    Regions mean nothing here: all of them are this machine, and ``region`` of what is found is "".
+    """
 
     def __init__(self, cloud: str, session: Session, *, grace_s: float = GRACE_S) -> None:
         self._cloud = cloud
@@ -46,29 +48,29 @@ class SandboxFleet:
     def cloud(self) -> str:
         return self._cloud
 
-    def found(self, regions: Sequence[str]) -> Findings:  # noqa: ARG002
-        return Findings(in_order(self._machine(node) for node in _by_node(processes.members()).values()))
+    def found(self, regions: Sequence[str]) -> FleetListing:  # noqa: ARG002
+        return FleetListing(sort_resources(self._machine(node) for node in _by_node(processes.members()).values()))
 
-    def release(self, found: Sequence[Found]) -> tuple[ProviderError | None, ...]:
-        mine = {NodeKey(one.machine_id, one.attempt) for one in found}
+    def release(self, found: Sequence[CloudResource]) -> tuple[ProviderError | None, ...]:
+        keys = {NodeKey(one.machine_id, one.attempt) for one in found}
         here = {member.key for member in processes.members() if member.pid == os.getpid()}
-        ending = _Ending(mine - here)
-        left = ending.ask(self._grace_s) and ending.kill()
-        return tuple(self._answer(NodeKey(one.machine_id, one.attempt), here, left) for one in found)
+        shutdown = _Shutdown(keys - here)
+        remaining = shutdown.ask(self._grace_s) and shutdown.kill()
+        return tuple(self._answer(NodeKey(one.machine_id, one.attempt), here, remaining) for one in found)
 
-    def _answer(self, key: NodeKey, here: Iterable[NodeKey], left: Left) -> ProviderError | None:
+    def _answer(self, key: NodeKey, here: Iterable[NodeKey], remaining: Remaining) -> ProviderError | None:
         if key in here:
             return ProviderError(self._cloud, f"node {key.node_id}: this very command runs on it")
-        if key not in left:
+        if key not in remaining:
             return None
-        pids = " ".join(str(member.pid) for member in sorted(left[key], key=_age))
+        pids = " ".join(str(member.pid) for member in sorted(remaining[key], key=_age))
         return ProviderError(self._cloud, f"node {key.node_id} cannot be ended", remedy=f"kill -KILL {pids}")
 
-    def _machine(self, node: Sequence[Member]) -> Found:
+    def _machine(self, node: Sequence[NodeProcess]) -> CloudResource:
         eldest = min(node, key=_age)
         rank = eldest.marks.get(processes.RANK, "")
         count = f"{len(node)} process" + ("es" if len(node) > 1 else "")
-        return Found(
+        return CloudResource(
             cloud=self._cloud,
             region="",
             zone=None,
@@ -76,71 +78,79 @@ class SandboxFleet:
             attempt=eldest.key.attempt,
             state_id=eldest.marks.get(processes.STATE, ""),
             rank=int(rank) if rank.isascii() and rank.isdecimal() else None,
-            kind=Kind.MACHINE,
+            kind=ResourceKind.MACHINE,
             what=f"node {eldest.marks.get(processes.NODE, eldest.key.node_id)}, {count}",
             since=eldest.since,
             billed=True,
         )
 
 
-class _Ending:
-    """Nodes on their way out. Their processes are looked up anew each time: they come and go."""
+class _Shutdown:
+    """End nodes. Their processes are listed anew each time, because they come and go."""
 
     def __init__(self, nodes: Collection[NodeKey]) -> None:
         self._nodes = nodes
-        self._everybody: Sequence[Member] = ()
+        self._processes: Sequence[NodeProcess] = ()
 
-    def look(self) -> Left:
-        """Those that are still there. Nobody counts as gone at the first look: a process that is born during it by one
-        that dies during it is seen by the next."""
+    def look(self) -> Remaining:
+        """Return the nodes that still exist.
+
+        Several looks are needed to count a node as gone: a process that is born during a look, by one that dies during
+        it, is only seen by the next.
+        """
         for _ in range(_LOOKS if self._nodes else 0):
-            self._everybody = processes.members()
-            left = {key: node for key, node in _by_node(self._everybody).items() if key in self._nodes}
-            if left:
-                return left
+            self._processes = processes.members()
+            remaining = {key: node for key, node in _by_node(self._processes).items() if key in self._nodes}
+            if remaining:
+                return remaining
             time.sleep(_PAUSE_S)
         return {}
 
-    def ask(self, grace_s: float) -> Left:
-        """SIGTERM to the eldest group of each node, and once it is gone to the next, until all are or the grace is
-        over; what is left then."""
+    def ask(self, grace_s: float) -> Remaining:
+        """Send SIGTERM to the eldest group of each node, and once it is gone to the next; return what remains.
+
+        It ends when all are gone or the grace period is over.
+        """
         until = time.monotonic() + grace_s
         asked: set[tuple[int, float]] = set()
-        while (left := self.look()) and time.monotonic() < until:
-            for node in left.values():
+        while (remaining := self.look()) and time.monotonic() < until:
+            for node in remaining.values():
                 first = _eldest_group(node)
-                who = {(member.pid, member.born) for member in first}
-                if asked.isdisjoint(who):
-                    processes.signal_groups(first, self._everybody, signal.SIGTERM)
-                asked |= who
+                pids = {(member.pid, member.born) for member in first}
+                if asked.isdisjoint(pids):
+                    processes.signal_groups(first, self._processes, signal.SIGTERM)
+                asked |= pids
             time.sleep(_PAUSE_S)
-        return left
+        return remaining
 
-    def kill(self) -> Left:
-        """SIGKILL to the eldest group of each node, a moment for its guard, then to all; what cannot be killed."""
+    def kill(self) -> Remaining:
+        """Send SIGKILL to the eldest group of each node, a moment later to all; return what cannot be killed.
+
+        The moment lets the node's guard do its work.
+        """
         began = time.monotonic()
         first: dict[NodeKey, int] = {}
-        while (left := self.look()) and time.monotonic() < began + _GUARD_S + _KILL_S:
+        while (remaining := self.look()) and time.monotonic() < began + _GUARD_S + _KILL_S:
             late = time.monotonic() >= began + _GUARD_S
-            for key, node in left.items():
+            for key, node in remaining.items():
                 group = first.setdefault(key, _eldest_group(node)[0].group)
                 some = [member for member in node if late or member.group == group]
-                processes.signal_groups(some, self._everybody, signal.SIGKILL)
+                processes.signal_groups(some, self._processes, signal.SIGKILL)
             time.sleep(_PAUSE_S)
-        return left
+        return remaining
 
 
-def _eldest_group(node: Sequence[Member]) -> list[Member]:
+def _eldest_group(node: Sequence[NodeProcess]) -> list[NodeProcess]:
     group = min(node, key=_age).group
     return [member for member in node if member.group == group]
 
 
-def _age(member: Member) -> tuple[float, int]:
+def _age(member: NodeProcess) -> tuple[float, int]:
     return member.born, member.pid
 
 
-def _by_node(everybody: Iterable[Member]) -> Mapping[NodeKey, list[Member]]:
-    nodes: dict[NodeKey, list[Member]] = {}
+def _by_node(everybody: Iterable[NodeProcess]) -> Mapping[NodeKey, list[NodeProcess]]:
+    nodes: dict[NodeKey, list[NodeProcess]] = {}
     for member in everybody:
         nodes.setdefault(member.key, []).append(member)
     return nodes

@@ -1,6 +1,6 @@
-"""The sandbox's machines in the hands of whoever plays the cloud: they are told of their end, and taken back.
+"""Control of the sandbox's machines by the simulated cloud: notices of their end, and preemption.
 
-Only those of one state database: machines of another installation are not seen here.
+Only machines of one state database are handled: those of another installation are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from providers.sandbox import processes
-from providers.sandbox.processes import Member
+from providers.sandbox.processes import NodeProcess
 
 NOTICE = "notice.json"
 _TAKEN = "taken"
@@ -22,8 +22,8 @@ _KILL_S, _PAUSE_S, _LOOKS = 10.0, 0.02, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """One that is up. ``id`` is what Terraform made of it, ``folder`` its disk."""
+class SandboxMachine:
+    """One machine that is up. ``id`` is what Terraform made of it, ``folder`` its disk."""
 
     id: str
     attempt: str
@@ -32,9 +32,11 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
-    """What a machine is told: ``kind`` is a word of :mod:`router.agent.states`, ``seconds`` how long it has, None where
-    nobody says."""
+class SandboxNotice:
+    """A notice to a machine.
+
+    ``kind`` is a word of :mod:`router.agent.states`, ``seconds`` how long it has, None when not stated.
+    """
 
     id: str
     kind: str
@@ -42,83 +44,87 @@ class Announcement:
     what: str
 
 
-class Machines:
-    """Those that ``state_id`` made. Nothing here sleeps but :meth:`switch_off`, for moments. OSError where a disk does
-    not take a file."""
+class SandboxMachines:
+    """The machines that ``state_id`` made.
+
+    Nothing here sleeps but :meth:`switch_off`, for moments. OSError where a disk does not take a file.
+    """
 
     def __init__(self, state_id: str) -> None:
         self._state = state_id
 
-    def up(self) -> tuple[Machine, ...]:
-        """All that run, by attempt and rank. One that is being started is not up yet."""
+    def up(self) -> tuple[SandboxMachine, ...]:
+        """Return all machines that run, by attempt and rank. One that is being started is not up yet."""
         found = []
         for node in self._nodes().values():
             eldest = min(node, key=_age)
             rank = eldest.marks.get(processes.RANK, "")
             if rank.isascii() and rank.isdecimal():
                 folder = Path(eldest.marks[processes.FOLDER])
-                found.append(Machine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
+                found.append(SandboxMachine(eldest.key.node_id, eldest.key.attempt, int(rank), folder))
         return tuple(sorted(found, key=lambda one: (one.attempt, one.rank, one.id)))
 
-    def announce(self, machine: Machine, said: Announcement) -> None:
-        """From now on its metadata service says so."""
-        body = {"kind": said.kind, "id": said.id, "what": said.what, "seconds": said.seconds}
+    def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
+        """Make the machine's metadata service state the notice from now on."""
+        body = {"kind": notice.kind, "id": notice.id, "what": notice.what, "seconds": notice.seconds}
         _put(machine.folder / NOTICE, json.dumps(body))
 
-    def withdraw(self, machine: Machine) -> None:
-        """Its metadata service says nothing any more; who heard it has heard it."""
+    def withdraw(self, machine: SandboxMachine) -> None:
+        """Make the machine's metadata service state no notice; an agent that heard it is not told."""
         (machine.folder / NOTICE).unlink(missing_ok=True)
 
-    def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
-        """All processes of these machines end at once, without a word; those that could not be ended. ``mark`` is new
-        each time: by it Terraform sees that the machine it made is gone."""
+    def switch_off(self, machines: Sequence[SandboxMachine], mark: str) -> tuple[SandboxMachine, ...]:
+        """End all processes of these machines at once, without notice; return those that could not be ended.
+
+        ``mark`` is new each time: by it Terraform sees that the machine it made is gone.
+        """
         for machine in machines:
             if machine.folder.is_dir():
                 _put(machine.folder / _TAKEN, f"{mark}\n")
         wanted = {machine.id for machine in machines}
-        left = self._all_gone(wanted)
-        return tuple(machine for machine in machines if machine.id in left)
+        remaining = self._kill_all(wanted)
+        return tuple(machine for machine in machines if machine.id in remaining)
 
-    def trainings(self, machines: Collection[Machine]) -> tuple[Sequence[Member], Sequence[Member]]:
-        """The processes of their trainings, without the agents; and all that were looked at."""
+    def trainings(self, machines: Collection[SandboxMachine]) -> tuple[Sequence[NodeProcess], Sequence[NodeProcess]]:
+        """Return the processes of their trainings, without the agents; and all processes that were examined."""
         wanted, everybody = {machine.id for machine in machines}, processes.members()
         mine = [one for one in everybody if self._is_ours(one) and one.key.node_id in wanted]
         return [one for one in mine if processes.CONTROL in one.marks], everybody
 
-    def _all_gone(self, wanted: Collection[str]) -> Collection[str]:
-        until, quiet, left = time.monotonic() + _KILL_S, 0, set(wanted)
+    def _kill_all(self, wanted: Collection[str]) -> Collection[str]:
+        until, quiet, remaining = time.monotonic() + _KILL_S, 0, set(wanted)
         while quiet < _LOOKS and time.monotonic() < until:
             everybody = processes.members()
             nodes = {name: node for name, node in self._nodes(everybody).items() if name in wanted}
-            left = set(nodes)
-            quiet = 0 if left else quiet + 1
-            # Agents first: one that sees its training die would say so, and a machine that goes says nothing.
+            remaining = set(nodes)
+            quiet = 0 if remaining else quiet + 1
+            # Agents are killed first: one that sees its training die would report it, and a vanished machine does not.
             for node in nodes.values():
                 eldest = min(node, key=_age).group
                 _kill([one for one in node if one.group == eldest], everybody)
             for node in nodes.values():
                 _kill(node, everybody)
             time.sleep(_PAUSE_S)
-        return left
+        return remaining
 
-    def _nodes(self, everybody: Sequence[Member] | None = None) -> Mapping[str, list[Member]]:
-        nodes: dict[str, list[Member]] = {}
+    def _nodes(self, everybody: Sequence[NodeProcess] | None = None) -> Mapping[str, list[NodeProcess]]:
+        nodes: dict[str, list[NodeProcess]] = {}
         for one in processes.members() if everybody is None else everybody:
             if self._is_ours(one):
                 nodes.setdefault(one.key.node_id, []).append(one)
         return nodes
 
-    def _is_ours(self, one: Member) -> bool:
+    def _is_ours(self, one: NodeProcess) -> bool:
         marks = one.marks
         up = processes.FOLDER in marks and processes.WANTED not in marks
         return up and marks.get(processes.STATE) == self._state and one.pid != os.getpid()
 
 
-def _kill(some: Sequence[Member], everybody: Sequence[Member]) -> None:
+def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None:
     processes.signal_groups(some, everybody, signal.SIGKILL)
 
 
-def _age(member: Member) -> tuple[float, int]:
+def _age(member: NodeProcess) -> tuple[float, int]:
     return member.born, member.pid
 
 

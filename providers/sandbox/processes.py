@@ -1,8 +1,8 @@
 """Processes of this user that carry the marks of a sandbox node, and the signals that end them.
 
 A node is everything with the same ``STEPFARE_NODE_ID`` in its environment: its agent, the training in a group of its
-own, the agent's guard. A process whose environment cannot be read is nobody's. A pid is taken for a process only
-together with the moment of that process's birth.
+own, the agent's guard. A process whose environment cannot be read is ignored. A pid identifies a process only together
+with the moment of that process's birth.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import psutil
 
 ATTEMPT, NODE_ID = "STEPFARE_ATTEMPT", "STEPFARE_NODE_ID"
 STATE, RANK, NODE = "STEPFARE_STATE", "STEPFARE_RANK", "STEPFARE_NODE"
-# The node's own folder; what a node has until it is up; and what only its training has.
+# The node's own folder; a mark of nodes that are not up yet; and a mark of trainings.
 FOLDER, WANTED, CONTROL = "STEPFARE_NODE_FOLDER", "STEPFARE_WANTED", "STEPFARE_CONTROL"
 _LOOKS, _BLINK_S = 3, 0.001
 _MARKS = (ATTEMPT, NODE_ID, STATE, RANK, NODE, FOLDER, WANTED, CONTROL)
@@ -26,15 +26,15 @@ _MARKS = (ATTEMPT, NODE_ID, STATE, RANK, NODE, FOLDER, WANTED, CONTROL)
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """Which node."""
+    """The key of a node."""
 
     node_id: str
     attempt: str
 
 
 @dataclass(frozen=True)
-class Member:
-    """A living process of a node. ``born`` in seconds since 1970, as the system counts them."""
+class NodeProcess:
+    """A living process of a node. ``born`` is in seconds since 1970, as the system counts them."""
 
     process: psutil.Process
     pid: int
@@ -44,24 +44,24 @@ class Member:
 
     @property
     def key(self) -> NodeKey:
-        """Which node it is of."""
+        """Return the key of its node."""
         return NodeKey(self.marks[NODE_ID], self.marks[ATTEMPT])
 
     @property
     def since(self) -> datetime:
-        """When it began."""
+        """Return the moment at which it began."""
         return datetime.fromtimestamp(self.born, UTC)
 
 
-def members() -> list[Member]:
-    """Every process of a node, of any attempt; those that only wait to be reaped are not."""
+def members() -> list[NodeProcess]:
+    """Return every process of a node, of any attempt; processes that only wait to be reaped are left out."""
     me = psutil.Process().uids().real
     return [one for pid in psutil.pids() if (one := _member(pid, me)) is not None]
 
 
-def _member(pid: int, user: int) -> Member | None:
+def _member(pid: int, user: int) -> NodeProcess | None:
     try:
-        process = psutil.Process(pid)  # not process_iter's: that one may still be of an earlier process
+        process = psutil.Process(pid)  # A process_iter object may still be of an earlier process.
         with process.oneshot():
             if process.uids().real != user or process.status() == psutil.STATUS_ZOMBIE:
                 return None
@@ -69,13 +69,16 @@ def _member(pid: int, user: int) -> Member | None:
             if not (environment.get(ATTEMPT) and environment.get(NODE_ID)):
                 return None
             marks = {name: environment[name] for name in _MARKS if name in environment}
-            return Member(process, process.pid, process.create_time(), os.getpgid(process.pid), marks)
+            return NodeProcess(process, process.pid, process.create_time(), os.getpgid(process.pid), marks)
     except (psutil.Error, OSError):
         return None
 
 
 def _environment(process: psutil.Process) -> Mapping[str, str]:
-    """Empty for a process that has none, and for a moment while one becomes another program: it is asked again."""
+    """Return the environment; empty for a process that has none.
+
+    It is also empty for a moment while a process becomes another program, so it is read again.
+    """
     environment: Mapping[str, str] = {}
     for _ in range(_LOOKS):
         environment = process.environ()
@@ -85,10 +88,13 @@ def _environment(process: psutil.Process) -> Mapping[str, str]:
     return environment
 
 
-def signal_groups(mine: Iterable[Member], everybody: Iterable[Member], number: signal.Signals) -> None:
-    """Sends ``number`` to the processes ``mine`` of one node: to their whole group where the group is the node's, else
-    to each by itself. Never to this process; one that is gone is left alone."""
-    by_group: dict[int, list[Member]] = {}
+def signal_groups(mine: Iterable[NodeProcess], everybody: Iterable[NodeProcess], number: signal.Signals) -> None:
+    """Send ``number`` to the processes ``mine`` of one node.
+
+    It goes to their whole group where the group is the node's, else to each by itself. Never to this process; one that
+    is gone is skipped.
+    """
+    by_group: dict[int, list[NodeProcess]] = {}
     for member in mine:
         by_group.setdefault(member.group, []).append(member)
     known = {member.pid: member for member in everybody}
@@ -100,9 +106,11 @@ def signal_groups(mine: Iterable[Member], everybody: Iterable[Member], number: s
                 _send(member, number)
 
 
-def _belongs(group: int, some: list[Member], known: Mapping[int, Member]) -> bool:
-    """Whether everything in a process group is of the node of ``some``. A script of Terraform's has the node's marks
-    too, in Terraform's own group: that one is not the node's."""
+def _belongs(group: int, some: list[NodeProcess], known: Mapping[int, NodeProcess]) -> bool:
+    """Return whether everything in a process group is of the node of ``some``.
+
+    A script of Terraform's has the node's marks too, in Terraform's own group: that one is not the node's.
+    """
     node = some[0].key
     leader = known.get(group)
     if group == os.getpgid(0):
@@ -115,7 +123,7 @@ def _belongs(group: int, some: list[Member], known: Mapping[int, Member]) -> boo
 
 
 def _pids_of(group: int) -> Iterator[int]:
-    """Living processes of a group."""
+    """Yield living processes of a group."""
     for pid in psutil.pids():
         try:
             if os.getpgid(pid) == group and not _is_dead(pid):
@@ -133,8 +141,11 @@ def _is_dead(pid: int) -> bool:
         return False
 
 
-def _send_group(group: int, some: list[Member], number: signal.Signals) -> None:
-    """As long as one member whose birth is known lives in it, the number of the group is that group's."""
+def _send_group(group: int, some: list[NodeProcess], number: signal.Signals) -> None:
+    """Signal a group.
+
+    As long as one member whose birth is known lives in it, the number of the group is that group's.
+    """
     try:
         if any(member.process.is_running() and os.getpgid(member.pid) == group for member in some):
             os.killpg(group, number)
@@ -142,10 +153,10 @@ def _send_group(group: int, some: list[Member], number: signal.Signals) -> None:
         return
 
 
-def _send(member: Member, number: signal.Signals) -> None:
+def _send(member: NodeProcess, number: signal.Signals) -> None:
     if member.pid == os.getpid():
         return
     try:
-        member.process.send_signal(number)  # psutil looks at the birth first
+        member.process.send_signal(number)  # psutil checks the birth first.
     except (psutil.Error, OSError):
         return

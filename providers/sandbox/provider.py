@@ -1,4 +1,4 @@
-"""The sandbox as a provider: it plays its script as of the session's moment, and remembers its calls."""
+"""Sandbox adapter: it plays its script as of the session's moment, and records its calls."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from pricing.history import PricePoint, combined
+from pricing.history import PricePoint, merge_points
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
     Diagnosis,
-    Dropped,
-    Harvest,
-    Notice,
+    DroppedRow,
+    FetchResult,
+    GangQuery,
+    ProviderNotice,
     Quota,
     Scope,
     StockHint,
-    Wanted,
 )
-from providers.sandbox.default import default_script
-from providers.sandbox.errors import scripted
+from providers.sandbox.default_script import make_default_script
+from providers.sandbox.errors import make_scripted_error
 from providers.sandbox.script import Failure, Prices, Script
 from providers.session import Session
 
@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """One call as it was made: the method, what it was about ("" for nothing in particular), as of when."""
+class RecordedCall:
+    """One call as it was made: the method, its subject ("" for nothing in particular), and the moment."""
 
     method: str
     subject: str
@@ -47,36 +47,39 @@ class Call:
 
 @dataclass
 class _Tape:
-    """What was called and which failures are left. One for all moments of a sandbox; thread-safe."""
+    """The calls so far and the failures not yet used.
+
+    One tape serves all moments of a sandbox; safe for threads.
+    """
 
     failures: tuple[Failure, ...]
     met: Counter[int] = field(default_factory=Counter)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def take(self, call: Call) -> Failure | None:
-        """Note ``call``, and the failure that it meets."""
+    def take(self, call: RecordedCall) -> Failure | None:
+        """Record ``call``, and return the failure that it meets."""
         with self.lock:
             self.calls.append(call)
             for number, failure in enumerate(self.failures):
-                left = failure.times - self.met[number]
-                if left and failure.call == call.method and failure.region in {None, call.subject}:
+                remaining = failure.times - self.met[number]
+                if remaining and failure.call == call.method and failure.region in {None, call.subject}:
                     self.met[number] += 1
                     return failure
         return None
 
 
 def make(cloud: str, session: Session) -> SandboxProvider:
-    """The sandbox of the script in ``settings.document``, or of the one that comes with it."""
+    """Return the sandbox of the script in ``settings.document``, or of the default script."""
     document = session.settings.document
     if document is not None and not isinstance(document, Script):
         raise ProviderError(cloud, "what it was given is no sandbox script")
-    script = document or default_script(session.now)
+    script = document or make_default_script(session.now)
     return SandboxProvider(cloud, session, script, _Tape(script.failures))
 
 
 class SandboxProvider:
-    """See the module. :meth:`at` is the same sandbox at another moment."""
+    """Play the script; :meth:`at` is the same sandbox at another moment."""
 
     def __init__(self, cloud: str, session: Session, script: Script, tape: _Tape) -> None:
         self._cloud = cloud
@@ -86,21 +89,21 @@ class SandboxProvider:
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry."""
+        """Return its name, as in the registry."""
         return self._cloud
 
     @property
-    def calls(self) -> tuple[Call, ...]:
-        """Every call so far, in order, also those that failed and were made again."""
+    def calls(self) -> tuple[RecordedCall, ...]:
+        """Return every call so far, in order, also those that failed and were made again."""
         with self._tape.lock:
             return tuple(self._tape.calls)
 
     def at(self, now: datetime) -> SandboxProvider:
-        """This sandbox as of ``now``, with the same calls and failures."""
+        """Return this sandbox as of ``now``, with the same calls and failures."""
         return SandboxProvider(self._cloud, replace(self._session, now=now), self._script, self._tape)
 
     def scopes(self) -> Sequence[Scope]:
-        """One for each region."""
+        """Return one scope for each region."""
         wanted = self._session.settings.regions
         names = sorted(region.name for region in self._script.regions if not wanted or region.name in wanted)
         scopes = tuple(Scope(self._cloud, name) for name in names)
@@ -108,26 +111,28 @@ class SandboxProvider:
             raise ProviderError(self._cloud, f"the script has no region called {' or '.join(wanted)}")
         return self._play("scopes", "", lambda: scopes)
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """What the script says as of now: offers with their stock as cap (0 where there is none), and the steps
-        since ``history_since``. The region is covered whole; region and machine types are given unless the book
-        has them word for word, for the script may have been changed."""
-        return self._play("fetch", scope.region, lambda: self._harvest(scope.region, history_since))
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
+        """Return offers with their stock as cap (0 where there is none), and the steps since ``history_since``.
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """The scripted stock; its score is 1 where it is enough for the gang, else 0."""
+        The region is covered whole; region and machine types are included unless the book has exactly the same, since
+        the script may have been changed.
+        """
+        return self._play("fetch", scope.region, lambda: self._fetch(scope.region, history_since))
+
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return the scripted stock; its score is 1 where it is enough for the gang, else 0."""
         return self._play("stock", "", lambda: self._hints(wanted))
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:
-        """The scripted quotas that hold in these regions."""
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:
+        """Return the scripted quotas that hold in these regions."""
         return self._play("allowances", "", lambda: self._allowances(frozenset(regions)))
 
-    def notices(self) -> Sequence[Notice]:
-        """All notices up to now, each time."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return all notices up to now, each time."""
         return self._play("notices", "", self._notices)
 
     def diagnose(self) -> Diagnosis:
-        """It always works; a scripted failure of another call is not used up."""
+        """Return a diagnosis in which all works; a scripted failure of another call is not used up."""
         regions, series = len(self._script.regions), len(self._script.prices)
         return Diagnosis(
             identity=SOURCE,
@@ -135,16 +140,16 @@ class SandboxProvider:
             checks=(CallCheck("", "prices, stock, notices", None),),
             clock_ahead=timedelta(0),
             latency=timedelta(seconds=self._script.latency_s),
-            sources=(f"{series} scripted prices in {regions} made-up regions",),
+            sources=(f"{series} scripted prices in {regions} simulated regions",),
         )
 
     def _play(self, method: str, subject: str, answer: Callable[[], T]) -> T:
         def ask() -> T:
-            failure = self._tape.take(Call(method, subject, self._session.now))
+            failure = self._tape.take(RecordedCall(method, subject, self._session.now))
             if self._script.latency_s:
                 time.sleep(self._script.latency_s)
             if failure is not None:
-                raise scripted(self._cloud, failure.kind, method, failure.retry_after_s)
+                raise make_scripted_error(self._cloud, failure.kind, method, failure.retry_after_s)
             return answer()
 
         def translate(error: Exception) -> ProviderError:
@@ -152,7 +157,7 @@ class SandboxProvider:
 
         return self._session.caller.call(self._cloud, ask, translate)
 
-    def _harvest(self, name: str, since: datetime | None) -> Harvest:
+    def _fetch(self, name: str, since: datetime | None) -> FetchResult:
         script, book, now = self._script, self._session.book, self._session.now
         region = next((region for region in script.regions if region.name == name), None)
         if region is None:
@@ -162,13 +167,13 @@ class SandboxProvider:
         for machine in script.machines:
             accelerator = book.accelerator(machine.accelerator)
             if accelerator is None:
-                dropped.append(Dropped(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
+                dropped.append(DroppedRow(f"{machine.type} ({machine.accelerator})", UNKNOWN_ACCELERATOR))
             else:
                 machines.append(machine.machine(self._cloud, accelerator, SOURCE, now.date()))
         usable = {machine.instance_type for machine in machines}
         series = [prices for prices in script.prices if prices.region == name and prices.machine in usable]
         offers = sorted((offer for offer in map(self._offer, series) if offer), key=lambda offer: offer.key)
-        return Harvest(
+        return FetchResult(
             offers=tuple(offers),
             covered=frozenset((name, market) for market in Market),
             machines=tuple(m for m in machines if book.machine(self._cloud, m.instance_type) != m),
@@ -221,11 +226,11 @@ class SandboxProvider:
                 if step.price is not None:
                     points.append(replace(point, at=moment, usd_per_hour=step.price))
             for stock in (stock for stock in self._script.stock if stock.key == prices.key):
-                for moment, left in self._script.between(stock.steps, since, self._session.now):
-                    points.append(replace(point, at=moment, available=1.0 if left.machines else 0.0))
-        return sorted(combined(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
+                for moment, stocked in self._script.between(stock.steps, since, self._session.now):
+                    points.append(replace(point, at=moment, available=1.0 if stocked.machines else 0.0))
+        return sorted(merge_points(points), key=lambda p: (p.at, p.instance_type, p.zone or "", p.market))
 
-    def _hints(self, wanted: Sequence[Wanted]) -> tuple[StockHint, ...]:
+    def _hints(self, wanted: Sequence[GangQuery]) -> tuple[StockHint, ...]:
         hints: dict[tuple[str, str, str, Market], StockHint] = {}
         for stock in self._script.stock:
             gangs = [
@@ -242,8 +247,8 @@ class SandboxProvider:
                 )
         return tuple(hints[key] for key in sorted(hints))
 
-    def _allowances(self, regions: frozenset[str]) -> Allowances:
-        return Allowances(
+    def _allowances(self, regions: frozenset[str]) -> AccountAllowances:
+        return AccountAllowances(
             quotas=tuple(
                 Quota(
                     cloud=self._cloud,
@@ -261,13 +266,13 @@ class SandboxProvider:
             )
         )
 
-    def _notices(self) -> tuple[Notice, ...]:
-        told = []
+    def _notices(self) -> tuple[ProviderNotice, ...]:
+        notices = []
         for notice in self._script.notices:
             at = self._script.moment(notice.at)
             if at <= self._session.now:
-                told.append(
-                    Notice(
+                notices.append(
+                    ProviderNotice(
                         id=f"{notice.machine_id} {notice.kind} {at.isoformat()}",
                         kind=notice.kind,
                         cloud=self._cloud,
@@ -278,4 +283,4 @@ class SandboxProvider:
                         takes_effect=None if notice.warning is None else at + notice.warning,
                     )
                 )
-        return tuple(sorted(told, key=lambda notice: (notice.at, notice.id)))
+        return tuple(sorted(notices, key=lambda notice: (notice.at, notice.id)))

@@ -1,4 +1,4 @@
-"""The sandbox's script as a value: what it sells, for how much and how many, from when on. Pure.
+"""Sandbox script as a value: what it sells, at which price and in which number, from when on. Pure.
 
 A series is a list of steps; a step holds from its ``at`` until the next. ``at`` is a moment, or a duration since
 ``start``. Before its first step a series says nothing: no price is not for sale, no stock is unknown stock.
@@ -16,59 +16,67 @@ from pydantic import Field, model_validator
 from pricing.money import ZERO, UsdPerHour
 from pricing.places import Market
 from providers.protocol import NoticeKind, QuotaUnit
-from providers.written import (
-    At,
+from providers.user_files import (
     Count,
-    Lasting,
+    DurationField,
+    FieldPath,
     MachineType,
     MisplacedError,
     Moment,
+    MomentOrDuration,
     Money,
+    NonEmpty,
     Number,
-    Path,
     Place,
-    Some,
     Text,
+    UserFileModel,
     Whole,
-    Written,
-    known_name,
-    names_once,
+    require_known_name,
+    require_unique_names,
 )
 
 CALLS = ("scopes", "fetch", "stock", "allowances", "notices")
 Call = Literal["scopes", "fetch", "stock", "allowances", "notices"]
 Kind = Literal[
-    "credentials", "no_capacity", "not_for_sale", "not_reached", "permission", "quota", "region_off", "throttled",
-    "transient", "unreadable",
-]  # fmt: skip
+    "credentials",
+    "no_capacity",
+    "not_for_sale",
+    "not_reached",
+    "permission",
+    "quota",
+    "region_off",
+    "throttled",
+    "transient",
+    "unreadable",
+]
 
 
 class SandboxRegion(Place):
-    """A made-up region."""
+    """A simulated region."""
 
     zones: tuple[Text, ...] = Field(default=(), examples=[["sandbox-east-a", "sandbox-east-b"]])
 
 
-class PriceStep(Written):
-    """From ``at`` on, so many dollars an hour; without ``usd`` it is not for sale any more."""
+class PriceStep(UserFileModel):
+    """The price from ``at`` on, in dollars an hour; without ``usd`` it is not for sale any more."""
 
-    at: At
+    at: MomentOrDuration
     usd: Money | None = None
 
     @property
     def price(self) -> UsdPerHour | None:
-        """For an hour of one machine."""
+        """Return the price for an hour of one machine."""
         return None if self.usd is None else UsdPerHour(self.usd.nanos)
 
 
-class StockStep(Written):
-    """From ``at`` on, so many machines can be had."""
+class StockStep(UserFileModel):
+    """The number of machines that can be obtained from ``at`` on."""
 
-    at: At
+    at: MomentOrDuration
     machines: Whole
 
 
-class _Sold(Written):
+class _Sold(UserFileModel):
     machine: Text
     region: Text
     zone: Text | None = None
@@ -76,35 +84,35 @@ class _Sold(Written):
 
     @property
     def key(self) -> tuple[str, str, str, Market]:
-        """What is sold where and how; unique among series."""
+        """Return the region, zone, machine and market; unique among series."""
         return (self.region, self.zone or "", self.machine, self.market)
 
 
 class Prices(_Sold):
-    """What one machine costs somewhere, over time."""
+    """The price of one machine somewhere, over time."""
 
-    steps: Some[PriceStep]
+    steps: NonEmpty[PriceStep]
 
 
 class Stock(_Sold):
-    """How many machines can be had somewhere, over time."""
+    """The number of machines that can be obtained somewhere, over time."""
 
-    steps: Some[StockStep]
+    steps: NonEmpty[StockStep]
 
 
-class ScriptedNotice(Written):
-    """A cloud's word about one machine; it takes effect ``warning`` later (left out: it does not say)."""
+class ScriptedNotice(UserFileModel):
+    """A cloud's notice about one machine; it takes effect ``warning`` later (left out: not stated)."""
 
-    at: At
+    at: MomentOrDuration
     machine_id: Text
     region: Text
     zone: Text | None = None
     kind: NoticeKind = NoticeKind.INTERRUPTION
-    warning: Lasting | None = Field(default=None, examples=["2m"])
+    warning: DurationField | None = Field(default=None, examples=["2m"])
 
 
-class ScriptedQuota(Written):
-    """What the account may have at once; a field left out matches anything."""
+class ScriptedQuota(UserFileModel):
+    """A limit on what the account may have at once; a field left out matches anything."""
 
     name: Text
     amount: Whole
@@ -116,8 +124,8 @@ class ScriptedQuota(Written):
     used: Whole | None = None
 
 
-class Failure(Written):
-    """The next ``times`` calls of this kind fail, in ``region`` only where it is given."""
+class Failure(UserFileModel):
+    """A failure of the next ``times`` calls of this kind, in ``region`` only where it is given."""
 
     call: Call
     kind: Kind
@@ -129,21 +137,21 @@ class Failure(Written):
 Step = TypeVar("Step", PriceStep, StockStep)
 
 
-class Script(Written):
-    """The file."""
+class Script(UserFileModel):
+    """The sandbox script."""
 
-    start: Moment | None = Field(default=None, description="What durations in `at` count from.")
-    latency_s: Number = Field(default=0.0, description="So long every answer takes.")
-    regions: Some[SandboxRegion]
-    machines: Some[MachineType]
-    prices: Some[Prices]
+    start: Moment | None = Field(default=None, description="The moment from which durations in `at` count.")
+    latency_s: Number = Field(default=0.0, description="Seconds that every answer takes.")
+    regions: NonEmpty[SandboxRegion]
+    machines: NonEmpty[MachineType]
+    prices: NonEmpty[Prices]
     stock: tuple[Stock, ...] = ()
     notices: tuple[ScriptedNotice, ...] = ()
     quotas: tuple[ScriptedQuota, ...] = ()
     failures: tuple[Failure, ...] = ()
 
     def moment(self, at: datetime | timedelta) -> datetime:
-        """When a step of this script is."""
+        """Return the moment of a step of this script."""
         if isinstance(at, datetime):
             return at
         if self.start is None:
@@ -151,20 +159,20 @@ class Script(Written):
         return self.start + at
 
     def in_force(self, steps: Sequence[Step], now: datetime) -> Step | None:
-        """The last step that is not after ``now``."""
+        """Return the last step that is not after ``now``."""
         index = bisect_right([self.moment(step.at) for step in steps], now)
         return steps[index - 1] if index else None
 
     def between(self, steps: Sequence[Step], since: datetime, until: datetime) -> Iterator[tuple[datetime, Step]]:
-        """The steps from ``since`` to ``until``, both included, with their moments."""
+        """Yield the steps from ``since`` to ``until``, both included, with their moments."""
         for step in steps:
             if since <= (moment := self.moment(step.at)) <= until:
                 yield moment, step
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Self:
-        names_once("region", [region.name for region in self.regions], ("regions",), "name")
-        names_once("machine", [machine.type for machine in self.machines], ("machines",), "type")
+    def _check_consistency(self) -> Self:
+        require_unique_names("region", [region.name for region in self.regions], ("regions",), "name")
+        require_unique_names("machine", [machine.type for machine in self.machines], ("machines",), "type")
         self._check_all(self.prices, "prices")
         self._check_all(self.stock, "stock")
         for number, notice in enumerate(self.notices):
@@ -186,8 +194,8 @@ class Script(Written):
                 raise MisplacedError(what, (word, number))
             keys.add(one.key)
 
-    def _check_series(self, one: Prices | Stock, at: Path) -> None:
-        known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
+    def _check_series(self, one: Prices | Stock, at: FieldPath) -> None:
+        require_known_name("machine", one.machine, {machine.type for machine in self.machines}, (*at, "machine"))
         self._check_place(one.region, one.zone, at)
         before: datetime | None = None
         steps: Sequence[PriceStep | StockStep] = one.steps
@@ -199,14 +207,14 @@ class Script(Written):
             if isinstance(step, PriceStep) and step.usd == ZERO:
                 raise MisplacedError("is 0; leave it out where it is not sold", (*at, "steps", number, "usd"))
 
-    def _check_moment(self, at: datetime | timedelta, place: Path) -> datetime:
+    def _check_moment(self, at: datetime | timedelta, place: FieldPath) -> datetime:
         try:
             return self.moment(at)
         except ValueError as error:
             raise MisplacedError(str(error), place) from None
 
-    def _check_place(self, region: str, zone: str | None, at: Path) -> None:
+    def _check_place(self, region: str, zone: str | None, at: FieldPath) -> None:
         zones = {region.name: region.zones for region in self.regions}
-        known_name("region", region, zones, (*at, "region"))
+        require_known_name("region", region, zones, (*at, "region"))
         if zone is not None:
-            known_name("zone", zone, zones[region], (*at, "zone"))
+            require_known_name("zone", zone, zones[region], (*at, "zone"))

@@ -1,4 +1,4 @@
-"""The static pool as a provider: its offers are the groups of hosts in the pool file. No network is involved."""
+"""Static pool adapter: its offers are the groups of hosts in the pool file. No network is involved."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pricing.offers import Offer
 from pricing.places import Market
 from providers.errors import ProviderError
 from providers.protocol import (
-    Allowances,
+    AccountAllowances,
     CallCheck,
     Diagnosis,
-    Dropped,
-    Harvest,
-    Notice,
+    DroppedRow,
+    FetchResult,
+    GangQuery,
+    ProviderNotice,
     Scope,
     StockHint,
-    Wanted,
 )
 from providers.session import Session
 from providers.static.pool import Hosts, Pool
@@ -31,12 +31,15 @@ _COVERED = (Market.ON_DEMAND, Market.SPOT)
 
 
 def make(cloud: str, session: Session) -> StaticProvider:
-    """The provider of the pool in ``settings.document``."""
+    """Return the provider of the pool in ``settings.document``."""
     return StaticProvider(cloud, session)
 
 
 class StaticProvider:
-    """Hosts of one's own. Which of them are busy is not known here: ``machines_cap`` is how many there are."""
+    """Offer the hosts of a pool file.
+
+    Which of them are busy is not known here: ``machines_cap`` is how many there are.
+    """
 
     def __init__(self, cloud: str, session: Session) -> None:
         self._cloud = cloud
@@ -44,20 +47,23 @@ class StaticProvider:
 
     @property
     def cloud(self) -> str:
-        """Its name, as in the registry."""
+        """Return its name, as in the registry."""
         return self._cloud
 
     def scopes(self) -> Sequence[Scope]:
-        """One for each site."""
+        """Return one scope for each site."""
         wanted = self._session.settings.regions
         sites = [site.name for site in self._pool().sites if not wanted or site.name in wanted]
         if not sites:
             raise ProviderError(self._cloud, f"the pool has no site called {' or '.join(wanted)}")
         return tuple(Scope(self._cloud, name) for name in sorted(sites))
 
-    def fetch(self, scope: Scope, history_since: datetime | None) -> Harvest:
-        """The site's hosts at their price, dated as the file is; all of the site is covered. The site and its
-        machine types are given unless the book has them word for word: the file may have been corrected."""
+    def fetch(self, scope: Scope, history_since: datetime | None) -> FetchResult:
+        """Return the site's hosts at their price, dated as the file is; all of the site is covered.
+
+        The site and its machine types are included unless the book has exactly the same: the file may have been
+        corrected.
+        """
         pool = self._pool()
         day = self._day(pool)
         book = self._session.book
@@ -70,14 +76,14 @@ class StaticProvider:
         for group in sorted(groups, key=lambda group: group.machine):
             accelerator = book.accelerator(types[group.machine].accelerator)
             if accelerator is None:
-                dropped.append(Dropped(f"{group.name} ({types[group.machine].accelerator})", UNKNOWN_ACCELERATOR))
+                dropped.append(DroppedRow(f"{group.name} ({types[group.machine].accelerator})", UNKNOWN_ACCELERATOR))
                 continue
             offers.append(self._offer(group, day))
             machine = types[group.machine].machine(self._cloud, accelerator, SOURCE, day)
             if book.machine(self._cloud, group.machine) != machine:
                 machines.append(machine)
         region = site.region(self._cloud, SOURCE, day)
-        return Harvest(
+        return FetchResult(
             offers=tuple(offers),
             covered=frozenset((site.name, market) for market in _COVERED),
             machines=tuple(machines),
@@ -97,8 +103,8 @@ class StaticProvider:
         scopes = (INTERNET, SAME_CONTINENT, CROSS_CONTINENT)
         return tuple(Tariff(self._cloud, scope, "any", "any", tiers, SOURCE, day.isoformat(), "") for scope in scopes)
 
-    def stock(self, wanted: Sequence[Wanted]) -> Sequence[StockHint]:
-        """How many hosts there are, free or not."""
+    def stock(self, wanted: Sequence[GangQuery]) -> Sequence[StockHint]:
+        """Return how many hosts there are, free or not."""
         pool = self._pool()
         hints = []
         for group in sorted(pool.hosts, key=lambda group: (group.site, group.machine)):
@@ -107,16 +113,16 @@ class StaticProvider:
                 hints.append(StockHint(group.site, None, group.machine, Market.ON_DEMAND, None, group.count, SOURCE))
         return tuple(hints)
 
-    def allowances(self, regions: Sequence[str]) -> Allowances:  # noqa: ARG002  the protocol's signature
-        """Nothing: the number of hosts is the limit, and it is in the offers."""
-        return Allowances()
+    def allowances(self, regions: Sequence[str]) -> AccountAllowances:  # noqa: ARG002  the protocol's signature
+        """Return nothing: the number of hosts is the limit, and it is in the offers."""
+        return AccountAllowances()
 
-    def notices(self) -> Sequence[Notice]:
-        """None: nobody takes one's own hosts back."""
+    def notices(self) -> Sequence[ProviderNotice]:
+        """Return nothing: own hosts are not preempted."""
         return ()
 
     def diagnose(self) -> Diagnosis:
-        """What the pool file holds, or what it lacks."""
+        """Return what the pool file holds, or what it lacks."""
         try:
             pool = self._pool()
             self._day(pool)

@@ -1,5 +1,6 @@
-"""The node agent: starts the training process of one rank, says how it goes, stops it when told.
+"""The node agent starts the training process of one rank, reports its state and stops it on order.
 
-Standard library alone, and nothing newer than Python 3.9: it is packed as a zipapp (``router.running.zipapp``) and runs
-on whatever interpreter a machine image brings. What it says to whom is ``docs/design/011-node-agent.md``.
+It uses the standard library alone and nothing newer than Python 3.9: it is packed as a zipapp
+(``router.controller.zipapp``) and runs on whatever interpreter a machine image brings. Its messages are described in
+``docs/design/011-node-agent.md``.
 """

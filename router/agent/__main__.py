@@ -1,4 +1,7 @@
-"""``python agent.pyz CONFIG.json``. Two more ways in are for processes that the agent starts from itself."""
+"""Entry point of the agent: ``python agent.pyz CONFIG.json``.
+
+The agent starts itself with ``--guard`` and ``--fetch`` for the processes that it needs beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import sys
 
 
 def main(arguments: list[str], agent: str) -> int:
-    """Runs the agent, its guard or its fetcher; the exit code. ``agent`` is the path of the zipapp."""
-    # Imports wait for what is asked: the guard lives as long as the agent and should weigh little.
+    """Run the agent, its guard or its fetcher, and return the exit code. ``agent`` is the path of the zipapp."""
+    # Imports are made per mode, because the guard lives as long as the agent and should use little memory.
     if arguments == ["--guard"]:
         from router.agent import guard
 
@@ -15,39 +18,44 @@ def main(arguments: list[str], agent: str) -> int:
     if len(arguments) == 2 and arguments[0] == "--fetch":
         from router.agent import config, fetch
 
-        return fetch.main(config.read(arguments[1]))
+        return fetch.main(config.read_config(arguments[1]))
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: agent.pyz CONFIG.json\n")
         return 2
-    return _agent(arguments[0], agent)
+    return _run_agent(arguments[0], agent)
 
 
-def _agent(config_file: str, agent: str) -> int:
+def _run_agent(config_file: str, agent: str) -> int:
     import os
     import queue
     import signal
     from pathlib import Path
 
-    from router.agent.config import BadConfig, read
-    from router.agent.environ import read_given
-    from router.agent.node import Node
+    from router.agent.config import AgentConfigError, read_config
+    from router.agent.environ import read_job_environment
+    from router.agent.node import RankAgent
     from router.agent.states import BAD_CONFIG
-    from router.agent.supervise import Event
+    from router.agent.supervise import AgentEvent
 
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda caught, _: events.put(Event("signal", signal.Signals(caught).name)))
+        signal.signal(number, lambda received, _: events.put(AgentEvent("signal", signal.Signals(received).name)))
     try:
-        config = read(config_file)
-        given = read_given(config.env_file)
+        config = read_config(config_file)
+        given = read_job_environment(config.env_file)
         token = Path(config.token_file).read_text(encoding="ascii").strip()
         if not token or not token.isprintable():
-            raise BadConfig(f"{config.token_file}: not a token")
-        node = Node(
-            config, agent=str(Path(agent).resolve()), config_file=str(Path(config_file).resolve()), token=token,
-            given=given, environment=os.environ, events=events,  # noqa: TID251  (the edge)
-        )  # fmt: skip
-    except BadConfig as error:
+            raise AgentConfigError(f"{config.token_file}: not a token")
+        node = RankAgent(
+            config,
+            agent=str(Path(agent).resolve()),
+            config_file=str(Path(config_file).resolve()),
+            token=token,
+            given=given,
+            environment=os.environ,  # noqa: TID251  (the edge)
+            events=events,
+        )
+    except AgentConfigError as error:
         sys.stderr.write(f"stepfare: {error}\n")
         return BAD_CONFIG
     except (OSError, UnicodeDecodeError) as error:

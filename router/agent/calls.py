@@ -1,4 +1,4 @@
-"""Calls to the coordinator: JSON over HTTPS, one POST each, the attempt's token in a header and nowhere else."""
+"""Calls to the coordinator: one JSON POST over HTTPS each, with the attempt's token in a header and nowhere else."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from urllib.parse import quote, urlsplit
 from router.agent.config import LOOPBACK
 
 LARGEST_ANSWER = 65536
-LONGEST_WAIT = 60.0  # also what a Retry-After may ask for
+LONGEST_WAIT = 60.0  # Also the upper limit for a Retry-After header.
 
 
-class Away(Exception):  # noqa: N818  (a state of the other side)
-    """The coordinator was not reached, or could not answer now; try again, after ``wait`` seconds if it said."""
+class CoordinatorAwayError(Exception):
+    """The coordinator was not reached or could not answer now; the call may be tried again.
+
+    ``wait``: after how many seconds, if the coordinator said so.
+    """
 
     def __init__(self, message: str, wait: float | None = None) -> None:
         super().__init__(message)
         self.wait = wait
 
 
-class Refused(Exception):  # noqa: N818
-    """The coordinator itself, not something on the way to it, said no; ``word`` is its `error`."""
+class CoordinatorRefusalError(Exception):
+    """The coordinator itself, not something between it and the agent, refused the call; ``word`` is its `error`."""
 
     def __init__(self, word: str) -> None:
         super().__init__(f"the coordinator refused: {word}")
@@ -34,38 +37,41 @@ class Refused(Exception):  # noqa: N818
 
 
 class Backoff:
-    """Waits that double from ``first`` to ``last`` seconds, each drawn between half of it and all of it: nodes that
-    lost the same coordinator do not come back at the same moment."""
+    """Pauses that double from ``first`` to ``last`` seconds.
 
-    def __init__(self, first: float, last: float, dice: random.Random) -> None:
-        self._first, self._last, self._dice = first, last, dice
-        self._tries = 0
+    Each pause is drawn between half of its length and all of it, so that nodes which lost the same coordinator do not
+    return at the same moment.
+    """
+
+    def __init__(self, first: float, last: float, rng: random.Random) -> None:
+        self._first, self._last, self._rng = first, last, rng
+        self._failures = 0
 
     def next(self) -> float:
-        """Seconds to wait after one more failure."""
-        whole = min(self._last, self._first * 2.0 ** min(self._tries, 32))
-        self._tries += 1
-        return whole * self._dice.uniform(0.5, 1.0)
+        """Return the seconds to wait after one more failure."""
+        whole = min(self._last, self._first * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return whole * self._rng.uniform(0.5, 1.0)
 
     def reset(self) -> None:
-        """After a success."""
-        self._tries = 0
+        """Begin again with the first pause, after a success."""
+        self._failures = 0
 
 
-class _StayHere(urllib.request.HTTPRedirectHandler):
-    """A redirect would carry the token to another host."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follow no redirects: a redirect would carry the token to another host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
-class Coordinator:
-    """The other side of the protocol, for one rank. Safe to use from several threads."""
+class CoordinatorClient:
+    """The coordinator as one rank calls it. Safe to use from several threads."""
 
     def __init__(self, url: str, *, attempt: str, rank: int, token: str, ca_file: str | None, seconds: float) -> None:
         self._base = f"{url.rstrip('/')}/v1/attempts/{quote(attempt)}/ranks/{rank}"
         self._token, self._seconds = token, seconds
-        handlers: list[urllib.request.BaseHandler] = [_StayHere()]
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if urlsplit(url).scheme == "https":
             handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
         if urlsplit(url).hostname in LOOPBACK:
@@ -73,8 +79,11 @@ class Coordinator:
         self._opener = urllib.request.build_opener(*handlers)
 
     def post(self, what: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
-        """The answer to one message, which may take ``wait`` seconds longer than others. Raises :class:`Away` or
-        :class:`Refused`; neither quotes the token."""
+        """Send one message and return the coordinator's answer.
+
+        The answer may take ``wait`` seconds longer than usual. Raises :class:`CoordinatorAwayError` or
+        :class:`CoordinatorRefusalError`; neither quotes the token.
+        """
         request = urllib.request.Request(
             f"{self._base}/{what}",
             data=json.dumps(body).encode(),
@@ -85,16 +94,19 @@ class Coordinator:
             with self._opener.open(request, timeout=self._seconds + wait) as answer:
                 content = json.loads(answer.read(LARGEST_ANSWER))
         except urllib.error.HTTPError as error:
-            raise _no(error) from None
+            raise _error_of_response(error) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Away(f"{what}: {type(error).__name__}: {error}") from None
+            raise CoordinatorAwayError(f"{what}: {type(error).__name__}: {error}") from None
         if not isinstance(content, dict):
-            raise Away(f"{what}: the answer is not an object")
+            raise CoordinatorAwayError(f"{what}: the answer is not an object")
         return content
 
 
-def _no(error: urllib.error.HTTPError) -> Exception:
-    """A 4xx with our own error word is a refusal; what a proxy or a load balancer says on its own is not."""
+def _error_of_response(error: urllib.error.HTTPError) -> Exception:
+    """Return the exception for an HTTP error.
+
+    A 4xx with the coordinator's own error word is a refusal; an error of a proxy or a load balancer is not.
+    """
     with error:
         wait = error.headers.get("Retry-After", "")
         try:
@@ -103,6 +115,6 @@ def _no(error: urllib.error.HTTPError) -> Exception:
             content = None
     word = content.get("error") if isinstance(content, dict) else None
     if 400 <= error.code < 500 and error.code != 429 and isinstance(word, str):
-        return Refused(word[:100])
+        return CoordinatorRefusalError(word[:100])
     seconds = min(float(wait), LONGEST_WAIT) if wait.isascii() and wait.isdigit() else None
-    return Away(f"HTTP {error.code}", seconds)
+    return CoordinatorAwayError(f"HTTP {error.code}", seconds)

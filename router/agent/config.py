@@ -1,5 +1,8 @@
-"""What one agent is to do: a JSON file, read once. It names the files that hold secrets and holds none itself, but for
-an archive's URL, which may be signed; so the file is as private as they are."""
+"""The configuration of one agent: a JSON file that is read once.
+
+It names the files that hold secrets and holds none itself, except an archive's URL, which may be signed. The file is
+therefore as private as they are.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,17 @@ CODE_KINDS = ("none", "image", "archive", "git")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class BadConfig(Exception):  # noqa: N818  (a verdict, not a fault of the program)
+class AgentConfigError(Exception):
     """The configuration cannot be used; the message names the key."""
 
 
 @dataclass(frozen=True)
-class Code:
-    """Where the code comes from. ``source``: an image's name, an archive's URL (https, or file), a repository's URL.
-    ``version``: the archive's SHA-256 in hex, the repository's commit, tag or branch."""
+class CodeSource:
+    """The place that the code comes from.
+
+    ``source``: an image's name, an archive's URL (https, or file), or a repository's URL. ``version``: the archive's
+    SHA-256 in hex, or the repository's commit, tag or branch.
+    """
 
     kind: str = "none"
     source: str = ""
@@ -31,14 +37,14 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Config:
-    """One rank of one attempt. Times in seconds, sizes in bytes.
+class AgentConfig:
+    """The configuration of one rank of one attempt. Times are in seconds, sizes in bytes.
 
-    ``master_address``: null lets the coordinator say it, once all ranks are there. ``master_port``: 0 lets rank 0 take
-    a free one. ``address``: how the other ranks reach this one; null is the address that leads to the coordinator.
-    ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for none;
-    ``checkpoint_seconds``: how often the training is to save, null as it likes. ``checkpoint_store``: the URL where its
-    checkpoints are kept, "" where nobody says.
+    ``master_address``: null lets the coordinator name it once all ranks have called. ``master_port``: 0 lets rank 0
+    pick a free one. ``address``: how the other ranks reach this one; null stands for the address of the route to the
+    coordinator. ``resume_step`` and ``resume_manifest``: the last checkpoint that was confirmed before, 0 and "" for
+    none. ``checkpoint_seconds``: how often the training is to save; null leaves that to the training.
+    ``checkpoint_store``: the URL where its checkpoints are stored, "" if none is given.
     """
 
     attempt: str
@@ -53,7 +59,7 @@ class Config:
     spool_folder: str
     engine: str = "torchrun"
     processes_per_node: int = 1
-    code: Code = Code()
+    code: CodeSource = CodeSource()
     env_file: str | None = None
     ca_file: str | None = None
     address: str | None = None
@@ -78,55 +84,66 @@ class Config:
     checkpoint_store: str = ""
 
 
-_KINDS: dict[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (int, float), "bool": (bool,), "str | None": (str, type(None)),
+_TYPES_BY_ANNOTATION: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+    "str | None": (str, type(None)),
     "float | None": (int, float, type(None)),
-}  # fmt: skip
+}
 
 
-def read(path: str) -> Config:
-    """The configuration in the file; raises :class:`BadConfig`."""
+def read_config(path: str) -> AgentConfig:
+    """Read the configuration from a file. Raises :class:`AgentConfigError`."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadConfig(f"{path}: {error}") from error
-    return parse(content)
+        raise AgentConfigError(f"{path}: {error}") from error
+    return parse_config(content)
 
 
-def parse(content: Any) -> Config:
-    """The configuration in decoded JSON; unknown and missing keys, wrong types and values raise :class:`BadConfig`."""
+def parse_config(content: Any) -> AgentConfig:
+    """Return the configuration in decoded JSON.
+
+    Unknown and missing keys, wrong types and wrong values raise :class:`AgentConfigError`.
+    """
     if not isinstance(content, dict):
-        raise BadConfig("the configuration is not an object")
+        raise AgentConfigError("the configuration is not an object")
     values = dict(content)
     code = values.pop("code", {})
     mounts = values.pop("mounts", [])
     if not isinstance(code, dict):
-        raise BadConfig("code: not an object")
+        raise AgentConfigError("code: not an object")
     if not isinstance(mounts, list) or not all(isinstance(mount, str) for mount in mounts):
-        raise BadConfig("mounts: not a list of strings")
-    config = Config(**_typed(Config, values, ""), code=Code(**_typed(Code, code, "code.")), mounts=tuple(mounts))
+        raise AgentConfigError("mounts: not a list of strings")
+    config = AgentConfig(
+        **_checked_fields(AgentConfig, values, ""),
+        code=CodeSource(**_checked_fields(CodeSource, code, "code.")),
+        mounts=tuple(mounts),
+    )
     _check(config)
     return config
 
 
-def _typed(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
+def _checked_fields(kind: type, values: dict[str, Any], prefix: str) -> dict[str, Any]:
     known = {field.name: field for field in fields(kind)}
     for name, value in values.items():
-        wanted = _KINDS.get(str(known[name].type)) if name in known else None
-        if wanted is None:
-            raise BadConfig(f"{prefix}{name}: unknown")
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-            raise BadConfig(f"{prefix}{name}: not of type {known[name].type}")
+        allowed = _TYPES_BY_ANNOTATION.get(str(known[name].type)) if name in known else None
+        if allowed is None:
+            raise AgentConfigError(f"{prefix}{name}: unknown")
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise AgentConfigError(f"{prefix}{name}: not of type {known[name].type}")
     for name, field in known.items():
         if field.default is MISSING and name not in values:
-            raise BadConfig(f"{prefix}{name}: missing")
+            raise AgentConfigError(f"{prefix}{name}: missing")
     return values
 
 
-def _check(config: Config) -> None:
+def _check(config: AgentConfig) -> None:
     for name in ("attempt", "job"):
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", getattr(config, name)):
-            raise BadConfig(f"{name}: letters, digits, '.', '_' and '-' only")
+            raise AgentConfigError(f"{name}: letters, digits, '.', '_' and '-' only")
     limits = {
         "resume_step": 0,
         "nodes": 1,
@@ -135,70 +152,73 @@ def _check(config: Config) -> None:
         "log_files": 1,
         "spool_bytes": 1024,
     }
-    for name, least in limits.items():
-        if getattr(config, name) < least:
-            raise BadConfig(f"{name}: less than {least}")
+    for name, minimum in limits.items():
+        if getattr(config, name) < minimum:
+            raise AgentConfigError(f"{name}: less than {minimum}")
     for name in ("heartbeat_seconds", "gang_seconds", "grace_seconds", "farewell_seconds"):
         if not 0 < getattr(config, name) < 1e7:
-            raise BadConfig(f"{name}: not between 0 and 10,000,000")
+            raise AgentConfigError(f"{name}: not between 0 and 10,000,000")
     if config.checkpoint_seconds is not None and not 0 < config.checkpoint_seconds < 1e7:
-        raise BadConfig("checkpoint_seconds: not between 0 and 10,000,000")
+        raise AgentConfigError("checkpoint_seconds: not between 0 and 10,000,000")
     if not 0 <= config.rank < config.nodes:
-        raise BadConfig("rank: not below nodes")
+        raise AgentConfigError("rank: not below nodes")
     if not 0 <= config.master_port < 65535:
-        raise BadConfig("master_port: not a port")
+        raise AgentConfigError("master_port: not a port")
     if config.master_address is not None and config.master_port == 0:
-        raise BadConfig("master_port: has to be given with master_address")
+        raise AgentConfigError("master_port: has to be given with master_address")
     if config.engine not in ENGINES:
-        raise BadConfig(f"engine: not one of {', '.join(ENGINES)}")
+        raise AgentConfigError(f"engine: not one of {', '.join(ENGINES)}")
     _check_coordinator(config)
     _check_metadata(config)
     _check_code(config)
 
 
-def dialect(metadata: str) -> str | None:
-    """The module that speaks with that metadata service; None for ``none``. Raises :class:`BadConfig`."""
+def metadata_module(metadata: str) -> str | None:
+    """Return the module that talks to the given metadata service; None for ``none``.
+
+    Raises :class:`AgentConfigError`.
+    """
     if metadata == "none":
         return None
     name = f"{__package__}.imds_{metadata}"
     if not re.fullmatch("[a-z]+", metadata) or importlib.util.find_spec(name) is None:
-        raise BadConfig("metadata: no such metadata service")
+        raise AgentConfigError("metadata: no such metadata service")
     return name
 
 
-def _check_metadata(config: Config) -> None:
-    dialect(config.metadata)
+def _check_metadata(config: AgentConfig) -> None:
+    metadata_module(config.metadata)
     if config.notice_poll_seconds is not None and not 0 < config.notice_poll_seconds < 1e7:
-        raise BadConfig("notice_poll_seconds: not between 0 and 10,000,000")
+        raise AgentConfigError("notice_poll_seconds: not between 0 and 10,000,000")
     if config.metadata_url is None or config.metadata == "files":
         return
     url = urlsplit(config.metadata_url)
     if url.scheme != "http" or not url.hostname or url.username or url.query or url.fragment:
-        raise BadConfig("metadata_url: not the http URL of a service")
+        raise AgentConfigError("metadata_url: not the http URL of a service")
 
 
-def _check_coordinator(config: Config) -> None:
+def _check_coordinator(config: AgentConfig) -> None:
     url = urlsplit(config.coordinator)
     if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query or url.fragment:
-        raise BadConfig("coordinator: not the http(s) URL of a service")
+        raise AgentConfigError("coordinator: not the http(s) URL of a service")
     if url.scheme == "http" and url.hostname not in LOOPBACK and not config.allow_http:
-        raise BadConfig("coordinator: http would send the token in the clear; use https, or set allow_http")
+        raise AgentConfigError("coordinator: http would send the token in the clear; use https, or set allow_http")
 
 
-def _check_code(config: Config) -> None:
+def _check_code(config: AgentConfig) -> None:
     code = config.code
     if code.kind not in CODE_KINDS:
-        raise BadConfig(f"code.kind: not one of {', '.join(CODE_KINDS)}")
+        raise AgentConfigError(f"code.kind: not one of {', '.join(CODE_KINDS)}")
     if code.kind != "none" and (not code.source or code.source.startswith("-")):
-        raise BadConfig("code.source: missing")
+        raise AgentConfigError("code.source: missing")
     if code.kind == "archive" and not re.fullmatch(r"[0-9a-f]{64}", code.version):
-        raise BadConfig("code.version: not a SHA-256 in lower-case hex")
+        raise AgentConfigError("code.version: not a SHA-256 in lower-case hex")
     if code.kind == "archive" and urlsplit(code.source).scheme not in ("https", "http", "file"):
-        raise BadConfig("code.source: not an https, http or file URL")
+        raise AgentConfigError("code.source: not an https, http or file URL")
     if code.kind == "git" and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", code.version):
-        raise BadConfig("code.version: not a commit, tag or branch")
-    # git's own command line is readable by every user of the machine.
+        raise AgentConfigError("code.version: not a commit, tag or branch")
+    # Every user of the machine can read git's command line.
     if code.kind == "git" and urlsplit(code.source).password:
-        raise BadConfig("code.source: holds a password; give git a credential through the environment")
+        raise AgentConfigError("code.source: holds a password; give git a credential through the environment")
     if code.kind == "image" and config.engine == "slurm":
-        raise BadConfig("code.kind: slurm starts processes on the machines, not in an image")
+        raise AgentConfigError("code.kind: slurm starts processes on the machines, not in an image")

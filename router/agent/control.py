@@ -1,5 +1,8 @@
-"""The control folder: what the agent asks of the training process, and what that says. docs/checkpoints.md has the
-contract. What lies there was written by the job: it is read as such, and nothing that it does stops the agent."""
+"""The control folder: the agent's requests to the training process, and its answers.
+
+docs/checkpoints.md has the contract. The job writes some of these files, so the agent trusts none of them, and nothing
+that the job does there stops the agent.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import router.agent
 from router.agent import states
-from router.agent.notice import Notice
+from router.agent.notice import MachineNotice
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # 3.10
@@ -25,16 +28,16 @@ VERSION = 1
 LARGEST_FILE = 65536
 LARGEST_NUMBER = 2**62
 LONGEST_TEXT = 4096
-# As the coordinator keeps them: its order has the id of the notice that it comes from.
+# The coordinator has the same limit: an order carries the id of the notice that caused it.
 LONGEST_ID = 200
 INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP = "interruption", "maintenance", "rebalance", "ordered", "stop"
 REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
 _REASONS = {states.INTERRUPTION: INTERRUPTION, states.REBALANCE: REBALANCE}
-# Where nobody said how long there is: the shortest notice that a cloud gives, and what is not pressing.
+# The time to assume where none was given: the shortest notice that any cloud gives, and one for what is not pressing.
 SHORTEST_SECONDS, UNPRESSED_SECONDS = 30.0, 300.0
-# Of the time until a machine goes, so much is for saying that the checkpoint is there.
-SAYING_SECONDS = 2.0
-# How often the folder is looked at, in seconds: while an answer is due, and else.
+# Seconds of the time until a machine goes that are reserved for reporting the finished checkpoint.
+REPORTING_SECONDS = 2.0
+# How often the folder is read, in seconds: while an answer is due, and otherwise.
 WATCHED, UNWATCHED = 0.05, 0.5
 CONTROL = "STEPFARE_CONTROL"
 HELPER = "stepfare_checkpoint.py"
@@ -42,7 +45,7 @@ _FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-
 
 
 @dataclass(frozen=True)
-class Asked:
+class PendingRequest:
     """A request that was not answered yet. ``until`` is a moment of ``time.monotonic``."""
 
     id: str
@@ -50,93 +53,102 @@ class Asked:
     until: float
 
 
-class Control:
-    """The folder of one training process, which need not exist before :meth:`prepare`. One thread asks and looks; any
-    may call :meth:`known`. ``signals``: whether processes that want a signal can be reached by their id from here."""
+class AgentControlFolder:
+    """The control folder of one training process; it need not exist before :meth:`prepare`.
+
+    One thread sends requests and reads answers; any thread may call :meth:`known`. ``signals``: whether processes that
+    want a signal can be reached by their id from here.
+    """
 
     def __init__(self, folder: Path, *, signals: bool, ticks: Callable[[], float] = time.monotonic) -> None:
         self.folder, self._signals, self._ticks = folder, signals, ticks
-        self._pending: list[Asked] = []
+        self._pending: list[PendingRequest] = []
         self._ids: set[str] = set()
         self._seen: tuple[int, int, int] | None = None
         self._saved: dict[str, Any] = {}
 
     def prepare(self) -> None:
-        """Makes the folder, with the helper and without what an earlier life left. OSError."""
+        """Create the folder with the helper and remove the files of an earlier agent. OSError."""
         modules = self.folder / "python"
         modules.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (self.folder, modules):
             folder.chmod(0o700)
         for name in _FILES:
             (self.folder / name).unlink(missing_ok=True)
-        self._put(modules / HELPER, _helper())
+        self._put(modules / HELPER, _read_helper())
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
-        """The variables for a training whose others are ``before``."""
+        """Return the variables to add to those of the training, ``before``."""
         path = [str(self.folder / "python"), *filter(None, [before.get("PYTHONPATH")])]
         return {CONTROL: str(self.folder), "PYTHONPATH": os.pathsep.join(path)}
 
-    def announced(self, notice: Notice) -> None:
-        """Asks for a checkpoint before what a notice says happens."""
+    def announced(self, notice: MachineNotice) -> None:
+        """Request a checkpoint in time for the event that a notice announces."""
         reason, left = _REASONS.get(notice.kind, MAINTENANCE), notice.left()
         if left is None:
             left = SHORTEST_SECONDS if reason == INTERRUPTION else UNPRESSED_SECONDS
         else:
-            left = max(left / 2, left - SAYING_SECONDS)
+            left = max(left / 2, left - REPORTING_SECONDS)
         self.request(notice.id[:LONGEST_ID], reason, left)
 
     def ordered(self, said: Mapping[str, Any]) -> None:
-        """Asks for a checkpoint that the coordinator's answer orders: ``id``, ``seconds``, ``reason``."""
+        """Request a checkpoint that the coordinator's answer orders: ``id``, ``seconds``, ``reason``."""
         name, seconds, reason = said.get("id"), said.get("seconds"), said.get("reason")
         name = name[:LONGEST_ID] if isinstance(name, str) and name else os.urandom(4).hex()
         reason = reason if reason in REASONS else ORDERED
-        self.request(name, reason, seconds if _number(seconds, 1e7) else UNPRESSED_SECONDS)
+        self.request(name, reason, seconds if _is_number(seconds, 1e7) else UNPRESSED_SECONDS)
 
     def request(self, request: str, reason: str, seconds: float) -> None:
-        """Asks for a checkpoint within so many seconds; again with the same id changes nothing. A disk that does not
-        take it costs the request."""
+        """Request a checkpoint within ``seconds``. A second request with the same id changes nothing.
+
+        If the disk does not take it, the request is lost.
+        """
         if request in self._ids:
             return
         self._ids.add(request)
-        asked = Asked(request, reason, self._ticks() + seconds)
+        asked = PendingRequest(request, reason, self._ticks() + seconds)
         self._pending.append(asked)
         body = {"version": VERSION, "id": request, "reason": reason, "seconds": seconds, "until": asked.until}
         try:
             self._put(self.folder / "request.json", json.dumps(body).encode())
             if self._signals:
-                self._wake()
+                self._send_signal()
         except OSError:
             return
 
     def look(self) -> list[dict[str, Any]]:
-        """What there is to tell since the last time, as bodies of `saved`: checkpoints, failures, and requests whose
-        time ran out."""
-        said = self._answer()
-        bodies = [] if said is None else self._settle(said)
+        """Return the news since the last call as bodies of `saved`.
+
+        These are checkpoints, failures, and requests whose time ran out.
+        """
+        said = self._read_answer()
+        bodies = [] if said is None else self._handle_answer(said)
         late = [asked for asked in self._pending if asked.until <= self._ticks()]
         return bodies + [self._failed(asked, "late") for asked in late]
 
     def close(self) -> list[dict[str, Any]]:
-        """The last look, when the process is gone: what it did not answer, it never will. That it was stopped before it
-        saved is no failure of a request: nobody but the agent asked."""
+        """Return the last news once the process is gone: it will not answer what is still open.
+
+        A process that was stopped before it saved has failed no request, because only the agent asked.
+        """
         bodies = self.look()
         return bodies + [self._failed(asked, "ended") for asked in list(self._pending) if asked.reason != STOP]
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next :meth:`look`."""
         return WATCHED if self._pending else UNWATCHED
 
     def known(self) -> dict[str, Any]:
-        """How far the training is, for a heartbeat: what it said of that, as far as it makes sense."""
+        """Return the progress of the training for a heartbeat, with only the values that make sense."""
         said, known = self._read("progress.json") or {}, dict(self._saved)
-        if _whole(said.get("step")):
+        if _is_whole(said.get("step")):
             known["step"] = said["step"]
-            known.update({name: said[name] for name in ("steps",) if _whole(said.get(name))})
-            known.update({name: said[name] for name in ("step_seconds",) if _number(said.get(name), 1e9)})
+            known.update({name: said[name] for name in ("steps",) if _is_whole(said.get(name))})
+            known.update({name: said[name] for name in ("step_seconds",) if _is_number(said.get(name), 1e9)})
         return known
 
-    def _answer(self) -> dict[str, Any] | None:
+    def _read_answer(self) -> dict[str, Any] | None:
         try:
             found = (self.folder / "saved.json").stat()
         except OSError:
@@ -147,30 +159,30 @@ class Control:
         self._seen = now
         return self._read("saved.json")
 
-    def _settle(self, said: dict[str, Any]) -> list[dict[str, Any]]:
-        # `after`: the last request that was answered before, for a process that saved twice between two looks.
+    def _handle_answer(self, said: dict[str, Any]) -> list[dict[str, Any]]:
+        # `after` is the last request answered before, in case the process saved twice between two calls.
         ids = [asked.id for asked in self._pending]
         request = next((said[name] for name in ("id", "after") if said.get(name) in ids), None)
         if "failed" in said:
             failed = [asked for asked in self._pending if asked.id == request]
             return [self._failed(asked, str(said["failed"])[:500]) for asked in failed]
         step, manifest, seconds = said.get("step"), said.get("manifest"), said.get("seconds")
-        if not _whole(step) or not isinstance(manifest, str) or not 0 < len(manifest) <= LONGEST_TEXT:
+        if not _is_whole(step) or not isinstance(manifest, str) or not 0 < len(manifest) <= LONGEST_TEXT:
             return []
         self._saved = {"saved_step": step, "saved_manifest": manifest}
-        # A checkpoint answers its request and those that it replaced.
+        # A checkpoint answers its own request and the earlier ones that it replaced.
         count = 0 if request is None else ids.index(request) + 1
         del self._pending[:count]
-        saved = {"step": step, "manifest": manifest, "seconds": seconds if _number(seconds, 1e9) else None}
+        saved = {"step": step, "manifest": manifest, "seconds": seconds if _is_number(seconds, 1e9) else None}
         own = said["id"] if isinstance(said.get("id"), str) else ""
         return [{"id": name, **saved} for name in ids[:count] or [own[:LONGEST_ID]]]
 
-    def _failed(self, asked: Asked, why: str) -> dict[str, Any]:
+    def _failed(self, asked: PendingRequest, why: str) -> dict[str, Any]:
         self._pending.remove(asked)
         return {"id": asked.id, "failed": why}
 
-    def _wake(self) -> None:
-        """SIGUSR1 to the process that wants one."""
+    def _send_signal(self) -> None:
+        """Send SIGUSR1 to the process that asked for one."""
         try:
             pid = int((self.folder / "wants-signal").read_bytes()[:20])
             if pid > 1:
@@ -179,7 +191,10 @@ class Control:
             return
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        """The object in a file; a pipe or a device under its name would hold the agent up."""
+        """Return the object in a file, or None.
+
+        A pipe or a device of that name is not read: it would block the agent.
+        """
         try:
             descriptor = os.open(self.folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:  # noqa: PTH123
@@ -191,7 +206,7 @@ class Control:
 
     @staticmethod
     def _put(path: Path, data: bytes) -> None:
-        """Whole under its name, or not at all."""
+        """Write a file completely under its name, or not at all."""
         partial = path.with_name(f".{path.name}.part")
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as file:  # noqa: PTH123
@@ -199,17 +214,17 @@ class Control:
         partial.replace(path)
 
 
-def _helper() -> bytes:
-    """The helper's source, from the zipapp or from this tree."""
+def _read_helper() -> bytes:
+    """Return the helper's source, from the zipapp or from this tree."""
     loader: Any = router.agent.__loader__
     found: bytes = loader.get_data(str(Path(router.agent.__file__).with_name("helper") / HELPER))
     return found
 
 
-def _whole(value: Any) -> bool:
+def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST_NUMBER
 
 
-def _number(value: Any, most: float) -> TypeGuard[float]:
+def _is_number(value: Any, most: float) -> TypeGuard[float]:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and math.isfinite(value) and 0 <= value <= most

@@ -1,5 +1,8 @@
-"""Brings the job's code onto the machine, in a process of its own, so that it is stopped, logged and reported as the
-training is. Nothing of a URL but its host and path is ever said: the rest may be a signature."""
+"""Fetch the job's code onto the machine, in a process of its own.
+
+So it is stopped, logged and reported like the training. Of a URL only the host and path are ever shown: the rest may be
+a signature.
+"""
 
 from __future__ import annotations
 
@@ -17,41 +20,44 @@ import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from router.agent.config import Code, Config
+from router.agent.config import AgentConfig, CodeSource
 
 TRIES = 5
 
 
-class NoCode(Exception):  # noqa: N818
-    """The code is not to be had; the message may be shown."""
+class CodeFetchError(Exception):
+    """The code cannot be obtained; the message may be shown."""
 
 
-class _Failed(NoCode):
-    """A command started and did not succeed: it may another time."""
+class _CommandError(CodeFetchError):
+    """A command started and did not succeed; it may succeed another time."""
 
 
-def fetch(config: Config) -> None:
-    """Puts the code into the working folder; an image is pulled. Raises :class:`NoCode`. Doing it again is harmless."""
+def fetch_code(config: AgentConfig) -> None:
+    """Put the code into the working folder, or pull its image.
+
+    Raises :class:`CodeFetchError`. Repeating it is harmless.
+    """
     code, folder = config.code, Path(config.workdir)
     if code.kind == "archive":
-        _archive(code, folder)
+        _fetch_archive(code, folder)
     elif code.kind == "git":
-        _git(code, folder)
+        _fetch_repository(code, folder)
     elif code.kind == "image":
-        _several_times(["docker", "pull", "--quiet", code.source], folder)
+        _run_with_retries(["docker", "pull", "--quiet", code.source], folder)
 
 
-def _archive(code: Code, folder: Path) -> None:
-    said = shown(code.source)
+def _fetch_archive(code: CodeSource, folder: Path) -> None:
+    shown_url = redact_url(code.source)
     with tempfile.TemporaryDirectory(prefix=".stepfare-", dir=folder) as scratch:
         file = Path(scratch) / "archive"
-        found = _downloaded(code.source, file, said)
+        found = _download_with_retries(code.source, file, shown_url)
         if found != code.version:
-            raise NoCode(f"{said}: SHA-256 is {found}, not {code.version}")
-        unpack(file, folder, said)
+            raise CodeFetchError(f"{shown_url}: SHA-256 is {found}, not {code.version}")
+        unpack_archive(file, folder, shown_url)
 
 
-def _downloaded(url: str, file: Path, said: str) -> str:
+def _download_with_retries(url: str, file: Path, shown_url: str) -> str:
     problem = ""
     for attempt in range(TRIES):
         if attempt:
@@ -67,11 +73,11 @@ def _downloaded(url: str, file: Path, said: str) -> str:
             problem = str(error.reason)
         except (OSError, http.client.HTTPException) as error:
             problem = f"{type(error).__name__}: {error}"
-    raise NoCode(f"{said}: {problem}")
+    raise CodeFetchError(f"{shown_url}: {problem}")
 
 
 def _download(url: str, file: Path) -> str:
-    """The SHA-256 of what was written to the file."""
+    """Download a URL into the file and return the SHA-256 of what was written."""
     digest = hashlib.sha256()
     with urllib.request.urlopen(url, timeout=60) as answer, file.open("wb") as out:
         while data := answer.read(2**20):
@@ -80,9 +86,12 @@ def _download(url: str, file: Path) -> str:
     return digest.hexdigest()
 
 
-def unpack(file: Path, folder: Path, said: str) -> None:
-    """An archive, zip or tar of any compression, into the folder; NoCode, beginning with ``said``, for any other file,
-    and for one of which anything leads outside."""
+def unpack_archive(file: Path, folder: Path, shown_url: str) -> None:
+    """Unpack an archive, zip or tar of any compression, into the folder.
+
+    CodeFetchError, beginning with ``shown_url``, for any other file, and for an archive with a member that leads
+    outside.
+    """
     try:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as zipped:
@@ -91,45 +100,48 @@ def unpack(file: Path, folder: Path, said: str) -> None:
         with tarfile.open(file) as tar:
             if hasattr(tarfile, "data_filter"):
                 tar.extractall(folder, filter="data")
-            else:  # before 3.11.4, the one of Debian 12 among them
+            else:  # Python before 3.11.4, among them the one of Debian 12.
                 _extract(tar, folder)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:
-        raise NoCode(f"{said}: cannot be unpacked: {error}") from None
+        raise CodeFetchError(f"{shown_url}: cannot be unpacked: {error}") from None
 
 
 def _extract(tar: tarfile.TarFile, folder: Path) -> None:
-    """As the filter "data" does: nothing goes outside, by its name or by a link, and nothing is a device."""
+    """Extract a tar as the filter "data" does: no name or link leads outside, and nothing is a device."""
     root = folder.resolve()
     for member in tar:
         place = root / member.name
-        leads = [place]
+        destinations = [place]
         if member.issym():
-            leads.append(place.parent / member.linkname)
+            destinations.append(place.parent / member.linkname)
         elif member.islnk():
-            leads.append(root / member.linkname)
+            destinations.append(root / member.linkname)
         elif not (member.isreg() or member.isdir()):
             raise ValueError(f"{member.name} is no file, folder or link")
-        if any(root != there and root not in there.parents for there in (lead.resolve() for lead in leads)):
+        if any(
+            root != target and root not in target.parents
+            for target in (destination.resolve() for destination in destinations)
+        ):
             raise ValueError(f"{member.name} leads outside")
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
         tar.extract(member, folder)
 
 
-def _git(code: Code, folder: Path) -> None:
+def _fetch_repository(code: CodeSource, folder: Path) -> None:
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0"}  # noqa: TID251  (a process of its own: its edge)
     if not (folder / ".git").exists():
         _run(["git", "init", "--quiet"], folder, environment)
-    _several_times(["git", "fetch", "--quiet", "--depth=1", "--", code.source, code.version], folder, environment)
+    _run_with_retries(["git", "fetch", "--quiet", "--depth=1", "--", code.source, code.version], folder, environment)
     _run(["git", "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD"], folder, environment)
 
 
-def _several_times(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+def _run_with_retries(command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
     for wait in (2.0, 4.0):
         try:
             _run(command, folder, environment)
             return
-        except _Failed:
+        except _CommandError:
             time.sleep(wait)
     _run(command, folder, environment)
 
@@ -138,22 +150,22 @@ def _run(command: list[str], folder: Path, environment: dict[str, str] | None = 
     try:
         ended = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, check=False)
     except OSError as error:
-        raise NoCode(f"{command[0]}: {error.strerror}") from None
+        raise CodeFetchError(f"{command[0]}: {error.strerror}") from None
     if ended.returncode:
-        raise _Failed(f"{' '.join(command[:2])} ended with {ended.returncode}")
+        raise _CommandError(f"{' '.join(command[:2])} ended with {ended.returncode}")
 
 
-def shown(url: str) -> str:
-    """The URL without what may be secret."""
+def redact_url(url: str) -> str:
+    """Return the URL without the parts that may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
 
-def main(config: Config) -> int:
-    """The process; 0 or 1."""
+def main(config: AgentConfig) -> int:
+    """Run the fetch process and return its exit code, 0 or 1."""
     try:
-        fetch(config)
-    except NoCode as error:
+        fetch_code(config)
+    except CodeFetchError as error:
         sys.stderr.write(f"stepfare: {error}\n")
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""What nvidia-smi and the kernel's log say about the GPUs: uncorrectable memory errors, Xid events, heat."""
+"""GPU health from nvidia-smi and the kernel's log: uncorrectable memory errors, Xid events, heat."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from router.agent.imds import Trouble
-from router.agent.notice import Notice, Watch
+from router.agent.imds import NoticeSourceError
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import HEALTH
 
 if TYPE_CHECKING:
@@ -19,80 +19,82 @@ if TYPE_CHECKING:
 
 SOURCE = "gpu"
 EVERY = 60.0
-# With many GPUs and without the persistence daemon it takes seconds; where one hangs, it does too.
+# nvidia-smi takes seconds with many GPUs and no persistence daemon, and hangs where a GPU hangs.
 SMI_SECONDS, LOG_SECONDS = 45.0, 10.0
-# Heat comes and goes: told again no sooner.
+# Heat comes and goes, so it is reported again no sooner than this.
 HEAT_AGAIN = 3600.0
-# Mistakes of programs, not of the hardware: what NVIDIA's device plugin for Kubernetes passes over too.
+# Faults of programs, not of the hardware; NVIDIA's device plugin for Kubernetes ignores them too.
 XIDS_OF_PROGRAMS = frozenset((13, 31, 43, 45, 68, 109))
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)\): (\d+),?\s*(.*)")
-_LONGEST = 200
+_LONGEST_TEXT = 200
 
 
-def watches(environment: Mapping[str, str]) -> list[Watch]:
-    """Nothing where there is no ``nvidia-smi``."""
+def watches(environment: Mapping[str, str]) -> list[NoticeWatch]:
+    """Return the sources to watch; none where there is no ``nvidia-smi``."""
     tool = shutil.which("nvidia-smi", path=environment.get("PATH"))
     if tool is None:
         return []
-    found: list[Watch] = [Readings(tool)]
+    sources: list[NoticeWatch] = [NvidiaSmiWatch(tool)]
     log = shutil.which("dmesg", path=environment.get("PATH"))
-    return [*found, KernelLog(log)] if log is not None else found
+    return [*sources, KernelLogWatch(log)] if log is not None else sources
 
 
-class Readings:
-    """``tool``: the path of nvidia-smi. That it fails, after it once worked, is a notice too: so does a GPU that is
-    lost."""
+class NvidiaSmiWatch:
+    """The readings of nvidia-smi at the path ``tool``.
+
+    A failure after it once worked is a notice too, because a lost GPU makes it fail.
+    """
 
     name = "nvidia-smi"
 
     def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
-        self._tool, self._run = tool, run or output
-        self._worked = False
+        self._tool, self._run = tool, run or run_tool
+        self._was_readable = False
         self._hot_until: dict[str, float] = {}
-        self._times: Counter[str] = Counter()
+        self._heat_counts: Counter[str] = Counter()
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
-        """Once a minute."""
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
+        """Report the problems of all GPUs; repeated once a minute."""
         try:
             code, text = self._run([self._tool, "-q", "-x"], SMI_SECONDS)
             if code != 0:
-                raise Trouble(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST]}")
-            gpus = parse(text)
-        except Trouble as trouble:
-            if self._worked:
+                raise NoticeSourceError(f"nvidia-smi: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+            gpus = parse_gpus(text)
+        except NoticeSourceError as trouble:
+            if self._was_readable:
                 tell(_notice("unreadable", str(trouble)))
             raise
-        self._worked = True
+        self._was_readable = True
         for gpu in gpus:
             for id_, what in gpu.problems():
                 tell(_notice(id_, what))
             if gpu.hot and time.monotonic() >= self._hot_until.get(gpu.name, 0.0):
                 self._hot_until[gpu.name] = time.monotonic() + HEAT_AGAIN
-                self._times[gpu.name] += 1
-                tell(_notice(f"heat-{gpu.name}-{self._times[gpu.name]}", f"{gpu}: {gpu.hot}"))
+                self._heat_counts[gpu.name] += 1
+                tell(_notice(f"heat-{gpu.name}-{self._heat_counts[gpu.name]}", f"{gpu}: {gpu.hot}"))
         return EVERY
 
 
-class KernelLog:
-    """Xid events in what ``dmesg`` shows; it may be for root alone."""
+class KernelLogWatch:
+    """The Xid events in what ``dmesg`` shows; it may be readable by root alone."""
 
     name = "dmesg"
 
     def __init__(self, tool: str, run: Callable[[list[str], float], tuple[int, str]] | None = None) -> None:
-        self._tool, self._run = tool, run or output
+        self._tool, self._run = tool, run or run_tool
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
-        """Once a minute."""
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
+        """Report new Xid events; repeated once a minute."""
         code, text = self._run([self._tool], LOG_SECONDS)
         if code != 0:
-            raise Trouble(f"dmesg: exit code {code}: {text.strip()[:_LONGEST]}")
-        for place, number, what in xids(text.splitlines()):
+            raise NoticeSourceError(f"dmesg: exit code {code}: {text.strip()[:_LONGEST_TEXT]}")
+        for place, number, what in find_xids(text.splitlines()):
             tell(_notice(f"xid-{number}-{place}", f"Xid {number} on {place}: {what}"))
         return EVERY
 
 
 class Gpu:
-    """One ``gpu`` element of ``nvidia-smi -q -x``; what a driver does not know counts as well."""
+    """One ``gpu`` element of ``nvidia-smi -q -x``; a value that a driver does not know counts as healthy."""
 
     def __init__(self, element: ElementTree.Element) -> None:
         self._element = element
@@ -108,7 +110,7 @@ class Gpu:
         volatile = self._element.find("ecc_errors/volatile")
         if volatile is None:
             return 0
-        # Until driver 4xx: double_bit with a total; then by kind of memory, and later by the code that found them.
+        # Up to driver 4xx there is double_bit with a total; later drivers count by kind of memory, then also by finder.
         old = volatile.find("double_bit/total")
         nodes = [old] if old is not None else [node for node in volatile if "uncorrectable" in node.tag]
         texts = [(node.text or "").strip() for node in nodes]
@@ -116,7 +118,7 @@ class Gpu:
 
     @property
     def hot(self) -> str:
-        """Why heat slows it down; "" where it does not."""
+        """Why heat slows the GPU down; "" where it does not."""
         for word in ("event", "throttle"):
             for cause in ("hw_thermal_slowdown", "sw_thermal_slowdown"):
                 path = f"clocks_{word}_reasons/clocks_{word}_reason_{cause}"
@@ -125,7 +127,7 @@ class Gpu:
         return ""
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """(id, what) of those that stay."""
+        """Yield (id, text) for each problem that does not pass by itself."""
         if self.uncorrectable:
             yield f"ecc-{self.name}-{self.uncorrectable}", f"{self}: {self.uncorrectable} uncorrectable memory errors"
         if (self._element.findtext("remapped_rows/remapped_row_failure") or "").strip() == "Yes":
@@ -135,20 +137,20 @@ class Gpu:
             yield f"recovery-{self.name}-{action}", f"{self}: needs recovery: {action}"
 
 
-def parse(text: str) -> list[Gpu]:
-    """The GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`Trouble`."""
-    # Weighs as much as the rest of the agent's own code: only where there are GPUs.
+def parse_gpus(text: str) -> list[Gpu]:
+    """Return the GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`MetadataError`."""
+    # The XML parser is as large as the rest of the agent, so it is loaded only where there are GPUs.
     from xml.etree import ElementTree
 
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError:
-        raise Trouble(f"nvidia-smi: not XML: {text.strip()[:_LONGEST]}") from None
+        raise NoticeSourceError(f"nvidia-smi: not XML: {text.strip()[:_LONGEST_TEXT]}") from None
     return [Gpu(element) for element in root.iter("gpu")]
 
 
-def xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
-    """(PCI address, Xid, text), each pair of address and Xid once; not those that programs bring about."""
+def find_xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
+    """Yield (PCI address, Xid, text), once for each address and Xid, without those that programs cause."""
     seen = set()
     for line in lines:
         found = _XID.search(line)
@@ -157,20 +159,24 @@ def xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
         place, number = found[1], int(found[2])
         if number not in XIDS_OF_PROGRAMS and (place, number) not in seen:
             seen.add((place, number))
-            yield place, number, found[3][:_LONGEST]
+            yield place, number, found[3][:_LONGEST_TEXT]
 
 
-def output(command: list[str], seconds: float) -> tuple[int, str]:
-    """(exit code, what it said on both streams). Raises :class:`Trouble`."""
+def run_tool(command: list[str], seconds: float) -> tuple[int, str]:
+    """Return the exit code of a command and its output on both streams. Raises :class:`MetadataError`."""
     try:
         ran = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=seconds,
             check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
-        raise Trouble(f"{command[0]}: no answer within {seconds:g} s") from None
+        raise NoticeSourceError(f"{command[0]}: no answer within {seconds:g} s") from None
     return ran.returncode, ran.stdout.decode("utf-8", "replace")
 
 
-def _notice(id_: str, what: str) -> Notice:
-    return Notice(f"{SOURCE}-{id_}", HEALTH, SOURCE, None, what)
+def _notice(id_: str, what: str) -> MachineNotice:
+    return MachineNotice(f"{SOURCE}-{id_}", HEALTH, SOURCE, None, what)

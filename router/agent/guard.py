@@ -1,9 +1,8 @@
-"""A process that outlives the agent by a moment: when the agent is gone, however it went, it kills what the agent
-started.
+"""A process that outlives the agent briefly: when the agent is gone, it kills the processes that the agent started.
 
-It reads lines of JSON from the agent; the end of them is the end of the agent, because nobody else holds the other end
-of the pipe. Unlike Linux's PR_SET_PDEATHSIG, which reaches one process, this reaches the whole group, its containers,
-and works on macOS.
+It reads lines of JSON from the agent. The end of its input is the end of the agent, because nobody else holds the other
+end of the pipe. Unlike Linux's PR_SET_PDEATHSIG, which reaches one process, this reaches the whole group and its
+containers, and works on macOS.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import sys
 from collections.abc import Mapping
 
 
-class Guard:
-    """The agent's side. Never raises: without its guard the agent goes on."""
+class ProcessGuard:
+    """The agent's handle of its guard process. Never raises: the agent continues without a guard."""
 
     def __init__(self, agent: str) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -34,7 +33,7 @@ class Guard:
             return
 
     def watch(self, group: int | None, clean_up: list[str]) -> None:
-        """From now on this process group and this command are what to end; None: nothing."""
+        """Name the process group and the command that the guard runs when the agent is gone; None: nothing."""
         try:
             if self._process is not None and self._process.stdin is not None:
                 self._process.stdin.write(json.dumps([group, clean_up]).encode() + b"\n")
@@ -43,7 +42,7 @@ class Guard:
             return
 
     def close(self) -> None:
-        """Lets it go; it ends what it still watches."""
+        """Let the guard end; it kills what it still watches."""
         if self._process is not None and self._process.stdin is not None:
             try:
                 self._process.stdin.close()
@@ -53,7 +52,7 @@ class Guard:
 
 
 def main() -> int:
-    """The guard's side: the last line read is what is ended."""
+    """Run the guard process: end what the last line named, once the agent is gone."""
     group: int | None = None
     clean_up: list[str] = []
     for line in sys.stdin.buffer:
@@ -65,15 +64,15 @@ def main() -> int:
 
 
 def kill_group(group: int) -> None:
-    """SIGKILL to every process of the group that is left."""
+    """Send SIGKILL to every remaining process of the group."""
     try:
         os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):  # macOS answers the second for a group of zombies
+    except (ProcessLookupError, PermissionError):  # macOS raises PermissionError for a group of zombies.
         return
 
 
 def run_quietly(command: list[str], environment: Mapping[str, str] | None = None) -> None:
-    """Runs a clean-up command, at most a minute; what comes of it is not asked. ``environment`` None: one's own."""
+    """Run a clean-up command for at most a minute, and ignore its result. ``environment`` None: this process's own."""
     if not command:
         return
     try:

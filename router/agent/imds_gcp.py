@@ -1,4 +1,6 @@
-"""Compute Engine's metadata server: preemption and host maintenance, each by a GET that hangs until it changes.
+"""Compute Engine's metadata server: preemption and host maintenance.
+
+Each value is read by a GET that hangs until it changes.
 
 https://cloud.google.com/compute/docs/metadata/querying-metadata#waitforchange
 """
@@ -10,60 +12,68 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from router.agent.imds import LINK_LOCAL, OK, Service, Trouble, unexpected
-from router.agent.notice import Notice, Watch
+from router.agent.imds import LINK_LOCAL, OK, MetadataClient, NoticeSourceError, status_error
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.states import INTERRUPTION, MAINTENANCE
 
 FLAVOR = {"Metadata-Flavor": "Google"}
-HANGS = 60
-# The server answers a hanging GET when its time is over, not at once.
-TIMEOUT, HANGING_TIMEOUT = 5.0, HANGS + 10.0
-# A server that does not hang is asked no more often.
-LEAST = 1.0
-# From the soft off to the hard one, for a Spot VM. It may have begun before an answer that did not wait for it.
+HANG_SECONDS = 60
+# The server may answer a hanging GET some seconds after its time is over.
+TIMEOUT, HANGING_TIMEOUT = 5.0, HANG_SECONDS + 10.0
+# A server that does not hang is asked no more often than this.
+MIN_POLL_SECONDS = 1.0
+# Seconds from the soft off to the hard one for a Spot VM. They may have begun before an answer that did not wait.
 SPOT_SECONDS = 30.0
 PREEMPTED, MAINTENANCE_EVENT = "preempted", "maintenance-event"
 
 
-def watches(source: str, url: str | None, every: float | None, _: Path) -> list[Watch]:
-    """What to look at on a machine of this cloud."""
-    service = Service(url or LINK_LOCAL, seconds=TIMEOUT)
-    return [Value(source, service, key, every or LEAST) for key in (PREEMPTED, MAINTENANCE_EVENT)]
+def watches(source: str, url: str | None, every: float | None, _: Path) -> list[NoticeWatch]:
+    """Return the sources of notices on a machine of this cloud."""
+    service = MetadataClient(url or LINK_LOCAL, seconds=TIMEOUT)
+    return [
+        MetadataValueWatch(source, service, key, every or MIN_POLL_SECONDS) for key in (PREEMPTED, MAINTENANCE_EVENT)
+    ]
 
 
-class Value:
-    """One value of the instance. ``least``: seconds between two questions that were answered with nothing new."""
+class MetadataValueWatch:
+    """One value of the instance's metadata.
 
-    def __init__(self, source: str, service: Service, key: str, least: float) -> None:
+    ``least``: the minimum of seconds between two requests that were answered with nothing new.
+    """
+
+    def __init__(self, source: str, service: MetadataClient, key: str, least: float) -> None:
         self.name = f"the metadata server ({key})"
         self._source, self._service, self._key, self._least = source, service, key, least
         self._path = f"/computeMetadata/v1/instance/{key}"
-        self._etag, self._value, self._times = "", "", 0
+        self._etag, self._value, self._maintenance_count = "", "", 0
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
-        """The first question is answered at once, later ones when there is something new or after a minute."""
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
+        """Report a change of the value.
+
+        The first request is answered at once, later ones when the value changes or after a minute.
+        """
         began, hangs = time.monotonic(), bool(self._etag)
-        wait = f"?wait_for_change=true&timeout_sec={HANGS}&last_etag={quote(self._etag)}" if hangs else ""
+        wait = f"?wait_for_change=true&timeout_sec={HANG_SECONDS}&last_etag={quote(self._etag)}" if hangs else ""
         try:
             answer = self._service.ask(self._path + wait, FLAVOR, seconds=HANGING_TIMEOUT if hangs else None)
-        except Trouble:
-            # What happens until it answers again is not to be waited for.
+        except NoticeSourceError:
+            # The next request must not hang: the value may change before the server answers again.
             self._etag = ""
             raise
         if answer.status != OK:
             self._etag = ""
-            raise unexpected(self._path, answer)
+            raise status_error(self._path, answer)
         if answer.headers.get("Metadata-Flavor") != FLAVOR["Metadata-Flavor"]:
-            raise Trouble(f"{self._path}: the answer is not of the metadata server")
-        value, before = answer.text.strip(), self._value
+            raise NoticeSourceError(f"{self._path}: the answer is not of the metadata server")
+        value, previous = answer.text.strip(), self._value
         self._etag, self._value = str(answer.headers.get("ETag") or ""), value
-        if value == before:
+        if value == previous:
             return self._least - (time.monotonic() - began)
         if self._key == PREEMPTED and value == "TRUE":
             seconds = SPOT_SECONDS if hangs else None
-            tell(Notice(PREEMPTED, INTERRUPTION, self._source, seconds, "the machine is preempted", answer.at))
+            tell(MachineNotice(PREEMPTED, INTERRUPTION, self._source, seconds, "the machine is preempted", answer.at))
         elif self._key == MAINTENANCE_EVENT and value not in ("", "NONE"):
-            self._times += 1
+            self._maintenance_count += 1
             what = f"host maintenance: {value}"
-            tell(Notice(f"{value}-{self._times}", MAINTENANCE, self._source, None, what, answer.at))
+            tell(MachineNotice(f"{value}-{self._maintenance_count}", MAINTENANCE, self._source, None, what, answer.at))
         return 0.0 if self._etag else self._least

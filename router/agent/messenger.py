@@ -1,5 +1,7 @@
-"""The thread that talks: heartbeats, orders in their answers, and what lies in the outbox. It never ends the training
-because the coordinator is away."""
+"""The thread that talks to the coordinator: heartbeats, the orders in their answers, and messages in the outbox.
+
+It never ends the training because the coordinator is away.
+"""
 
 from __future__ import annotations
 
@@ -10,66 +12,77 @@ from collections.abc import Callable
 from typing import Any
 
 from router.agent import states
-from router.agent.calls import Away, Backoff, Coordinator, Refused
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.outbox import Outbox
-from router.agent.rotation import Tail
-from router.agent.urgent import Urgent
+from router.agent.rotation import OutputTail
+from router.agent.urgent import UrgentSender
 
 CHUNK = 65536
-# The one refusal of a heartbeat that ends the training. Any other may come from a mistake on the way.
+# The only refusal of a heartbeat that ends the training; any other may come from a mistake on the way.
 OVER = "attempt_over"
 
 
 class Messenger(threading.Thread):
-    """``status`` gives the body of a heartbeat; ``order`` is called with what the coordinator orders and its answer, at
-    most once per heartbeat. ``urgent`` is what goes past this thread; it is started and finished here."""
+    """Sends heartbeats and the messages in the outbox.
+
+    ``status`` returns the body of a heartbeat; ``order`` is called with what the coordinator orders and its answer, at
+    most once per heartbeat. ``urgent`` sends what must not wait for this thread; it is started and finished here.
+    """
 
     def __init__(
-        self, coordinator: Coordinator, outbox: Outbox, tail: Tail, *, every: float,
-        status: Callable[[], dict[str, Any]], order: Callable[[str, dict[str, Any]], None],
+        self,
+        coordinator: CoordinatorClient,
+        outbox: Outbox,
+        tail: OutputTail,
+        *,
+        every: float,
+        status: Callable[[], dict[str, Any]],
+        order: Callable[[str, dict[str, Any]], None],
         note: Callable[[str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(name="messenger", daemon=True)
         self._coordinator, self._outbox, self._tail = coordinator, outbox, tail
         self._every, self._status, self._order, self._note = every, status, order, note
-        self._dice = random.Random()
-        self._backoff = Backoff(every, 4 * every, self._dice)
+        self._rng = random.Random()
+        self._backoff = Backoff(every, 4 * every, self._rng)
         self._wake = threading.Event()
         self._last: dict[str, Any] | None = None
         self._away = False
-        self.urgent = Urgent(coordinator, note)
+        self.urgent = UrgentSender(coordinator, note)
 
     def run(self) -> None:
-        """Until :meth:`finish`."""
+        """Send heartbeats until :meth:`finish`."""
         self.urgent.start()
-        while not self._wake.wait(self._turn(self._beat)):
+        while not self._wake.wait(self._run_action(self._send_heartbeat)):
             continue
 
     def finish(self, ended: dict[str, Any], seconds: float) -> bool:
-        """Stops the heartbeats and hands over what is left, then ``ended``; whether all arrived within the time. What
-        did not stays in the spool folder."""
+        """Stop the heartbeats, send what remains and then ``ended``; return whether all arrived within the time.
+
+        What did not arrive stays in the spool folder.
+        """
         self._wake.set()
         self.join()
         for message in self.urgent.finish():
             self._outbox.put(*message)
         self._collect()
         self._outbox.put("ended", ended)
-        self._backoff = Backoff(min(1.0, self._every), 30.0, self._dice)
+        self._backoff = Backoff(min(1.0, self._every), 30.0, self._rng)
         limit = time.monotonic() + seconds
         while len(self._outbox):
-            wait = self._turn(self._deliver)
-            left = limit - time.monotonic()
-            if len(self._outbox) and left <= 0:
+            wait = self._run_action(self._deliver)
+            remaining = limit - time.monotonic()
+            if len(self._outbox) and remaining <= 0:
                 return False
             if len(self._outbox):
-                time.sleep(min(wait, left))
+                time.sleep(min(wait, remaining))
         return True
 
-    def _turn(self, action: Callable[[], None]) -> float:
-        """Does it and says after how many seconds to do the next."""
+    def _run_action(self, action: Callable[[], None]) -> float:
+        """Run the action and return after how many seconds to run the next."""
         try:
             action()
-        except Away as away:
+        except CoordinatorAwayError as away:
             if not self._away:
                 self._note(f"coordinator away: {away}")
             self._away = True
@@ -78,23 +91,23 @@ class Messenger(threading.Thread):
             self._note("coordinator back")
         self._away = False
         self._backoff.reset()
-        return self._every * self._dice.uniform(0.9, 1.0)
+        return self._every * self._rng.uniform(0.9, 1.0)
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._collect()
         try:
             answer = self._coordinator.post("heartbeat", self._status())
-        except Refused as refused:
+        except CoordinatorRefusalError as refused:
             if refused.word == OVER:
                 self._order(states.STOP, {})
                 return
-            raise Away(str(refused)) from None
+            raise CoordinatorAwayError(str(refused)) from None
         if answer.get("order") in (states.STOP, states.CHECKPOINT):
             self._order(answer["order"], answer)
         self._deliver()
 
     def _collect(self) -> None:
-        """The output since the last time, into the outbox, in pieces that a coordinator takes."""
+        """Put the output since the last call into the outbox, in pieces of a size that a coordinator accepts."""
         offset, data = self._tail.take()
         for start in range(0, len(data), CHUNK):
             piece = data[start : start + CHUNK]
@@ -105,7 +118,7 @@ class Messenger(threading.Thread):
         while (first := self._outbox.first()) is not None:
             try:
                 self._coordinator.post(*first)
-            except Refused as refused:
-                # It was understood and is not wanted: to send it again would change nothing.
+            except CoordinatorRefusalError as refused:
+                # The coordinator understood the message and does not want it, so sending it again would change nothing.
                 self._note(f"{first[0]}: {refused}")
             self._outbox.done()

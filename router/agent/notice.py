@@ -1,4 +1,4 @@
-"""What a machine can be told about its own end, or its health, and whoever looks out for it."""
+"""Notices that a machine receives about its own end or its health, and the sources that report them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Notice:
-    """``id``: of this announcement, whoever reads it and however often; ``kind``: a word of
+class MachineNotice:
+    """A notice to this machine.
+
+    ``id`` belongs to the announcement itself, whoever reads it and however often; ``kind`` is a word of
     :mod:`router.agent.states`. ``seconds``: how long was left ``at`` this moment of the monotonic clock; None: not
-    known. ``waits``: whether the cloud waits, at most so long, for this machine alone to say that it may begin."""
+    known. ``waits``: whether the cloud waits, at most that long, for this machine alone to let the event begin.
+    """
 
     id: str
     kind: str
@@ -23,15 +26,17 @@ class Notice:
     waits: bool = False
 
     def left(self) -> float | None:
-        """Seconds left now, at least 0."""
+        """Return the seconds left now, at least 0."""
         return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.at))
 
 
-class Watch(Protocol):
-    """Something to look at again and again, by one thread."""
+class NoticeWatch(Protocol):
+    """A source of notices that one thread reads repeatedly."""
 
     name: str
 
-    def look(self, tell: Callable[[Notice], None]) -> float:
-        """Tells what is announced, also what it told before, and returns after how many seconds to look again. May
-        raise anything; then it is looked at again later."""
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
+        """Call ``tell`` with each current notice and return the seconds until the next call.
+
+        Notices that were reported before are reported again. May raise anything; the source is then read again later.
+        """

@@ -1,5 +1,7 @@
-"""Hears what is announced to this machine and says it on at once: to the agent's main thread, and to the coordinator by
-a thread of its own, behind nothing else."""
+"""Listens for notices to this machine and reports them at once.
+
+They go to the agent's main thread, and to the coordinator by a thread of their own, so that nothing delays them.
+"""
 
 from __future__ import annotations
 
@@ -14,55 +16,63 @@ from pathlib import Path
 from typing import Any
 
 from router.agent import gpu_health
-from router.agent.calls import Away, Backoff, Coordinator, Refused
-from router.agent.config import Config, dialect
-from router.agent.notice import Notice, Watch
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
+from router.agent.config import AgentConfig, metadata_module
+from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.outbox import Outbox
-from router.agent.supervise import Event
+from router.agent.supervise import AgentEvent
 
-# Behind these limits the waits of those who cannot reach the other side end, in seconds.
+# The first and the longest pause, in seconds, after a failure to reach a source or the coordinator.
 WATCH_WAITS = (1.0, 30.0)
 SEND_WAITS = (0.25, 5.0)
-# The folder of the notices that the coordinator did not take yet, in the spool folder, and how much it may hold.
+# The folder, inside the spool folder, of the notices that the coordinator has not taken yet, and its limit.
 FOLDER, SPOOL_BYTES = "notices", 2**20
 
 
-class Notices:
-    """``who`` goes into every message; ``environment`` is the machine's. Nothing that a service, a disk or a
-    coordinator does ends anything here."""
+class NoticeListener:
+    """Listens to all sources of notices.
+
+    ``who`` goes into every message; ``environment`` is the machine's. Nothing that a service, a disk or a coordinator
+    does stops it.
+    """
 
     def __init__(
-        self, config: Config, coordinator: Coordinator, *, who: Mapping[str, Any], events: queue.SimpleQueue[Event],
-        note: Callable[[str], None], environment: Mapping[str, str],
-    ) -> None:  # fmt: skip
+        self,
+        config: AgentConfig,
+        coordinator: CoordinatorClient,
+        *,
+        who: Mapping[str, Any],
+        events: queue.SimpleQueue[AgentEvent],
+        note: Callable[[str], None],
+        environment: Mapping[str, str],
+    ) -> None:
         self._coordinator, self._who, self._events, self._note = coordinator, who, events, note
         self._watches = [*watches_of(config), *gpu_health.watches(environment)]
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._lock = threading.Lock()
-        self._heard: dict[str, Notice] = {}
+        self._notices: dict[str, MachineNotice] = {}
         self._outbox = Outbox(Path(config.spool_folder) / FOLDER, SPOOL_BYTES) if self._watches else None
 
     def start(self) -> None:
-        """Begins to listen; where there is nothing to listen to, nothing runs."""
+        """Begin to listen. Without a source, no thread runs."""
         for watch in self._watches:
             threading.Thread(target=self._listen, args=(watch,), name=watch.name, daemon=True).start()
         if self._outbox is not None:
             threading.Thread(target=self._send, args=(self._outbox,), name="notices", daemon=True).start()
 
     @property
-    def heard(self) -> tuple[Notice, ...]:
-        """All so far, each once, in the order in which they came."""
+    def heard(self) -> tuple[MachineNotice, ...]:
+        """All notices so far, each once, in the order in which they came."""
         with self._lock:
-            return tuple(self._heard.values())
+            return tuple(self._notices.values())
 
-    def tell(self, notice: Notice) -> None:
-        """An event ``notice`` for the main thread, then a message; what has an id that was told before is nothing
-        new."""
+    def tell(self, notice: MachineNotice) -> None:
+        """Put an event ``notice`` for the main thread, then a message. A notice with a known id is ignored."""
         with self._lock:
-            if notice.id in self._heard:
+            if notice.id in self._notices:
                 return
-            self._heard[notice.id] = notice
-            self._events.put(Event("notice", notice))
+            self._notices[notice.id] = notice
+            self._events.put(AgentEvent("notice", notice))
             if self._outbox is not None:
                 self._outbox.put("notice", self._body(notice))
         self._wake.set()
@@ -70,13 +80,15 @@ class Notices:
         self._note(f"notice {notice.id} ({notice.kind}, {notice.source}{left}): {notice.what}")
 
     def acknowledge(self, id_: str) -> bool:
-        """Tells the cloud that what is announced may begin now, where it asks; it then does so for every machine that
-        the announcement names. Whether the cloud took it."""
+        """Tell the cloud that the event may begin now, and return whether it accepted that.
+
+        Only some clouds ask; the event then begins for every machine that the notice names.
+        """
         for watch in self._watches:
-            agree = getattr(watch, "acknowledge", None)
-            if agree is not None:
+            acknowledge_event = getattr(watch, "acknowledge", None)
+            if acknowledge_event is not None:
                 try:
-                    agree(id_)
+                    acknowledge_event(id_)
                 except Exception as error:
                     self._note(f"notice {id_} not acknowledged: {error}")
                     return False
@@ -84,30 +96,32 @@ class Notices:
         return False
 
     def once_saved(self, id_: str) -> Callable[[], None] | None:
-        """What is to be done when the coordinator knows that there is a checkpoint, or will be none, for the notice of
-        that id: the cloud is told that it may begin. None where it does not wait for that, or there is no such
-        notice."""
-        waits = any(notice.waits and notice.id == id_ for notice in self.heard)
-        return partial(self._agree, id_) if waits else None
+        """Return what to do once the coordinator knows the outcome of the checkpoint for a notice.
 
-    def _agree(self, id_: str) -> None:
+        The result tells the cloud that the event may begin. None where the cloud does not wait for that, or there is no
+        such notice.
+        """
+        waits = any(notice.waits and notice.id == id_ for notice in self.heard)
+        return partial(self._let_begin, id_) if waits else None
+
+    def _let_begin(self, id_: str) -> None:
         if self.acknowledge(id_):
             self._note(f"notice {id_}: told the cloud that it may begin")
 
     def finish(self, seconds: float) -> bool:
-        """Listens no more, and waits until the coordinator took all, at most so long; whether it did."""
+        """Stop listening and wait up to ``seconds`` until the coordinator took all notices; return whether it did."""
         self._stopped.set()
         self._wake.set()
         limit = time.monotonic() + seconds
-        while self._waiting() and time.monotonic() < limit:
+        while self._has_unsent() and time.monotonic() < limit:
             time.sleep(0.02)
-        return not self._waiting()
+        return not self._has_unsent()
 
-    def _waiting(self) -> bool:
+    def _has_unsent(self) -> bool:
         with self._lock:
             return bool(self._outbox)
 
-    def _listen(self, watch: Watch) -> None:
+    def _listen(self, watch: NoticeWatch) -> None:
         backoff = Backoff(*WATCH_WAITS, random.Random())
         silent = False
         wait = 0.0
@@ -136,36 +150,38 @@ class Notices:
             kind, body = first
             try:
                 self._coordinator.post(kind, {**body, "seconds": self._left(body)})
-            except Refused as refused:
-                # It was understood and is not wanted: to send it again would change nothing.
+            except CoordinatorRefusalError as refused:
+                # The coordinator understood the notice and does not want it, so sending it again would change nothing.
                 self._note(f"notice {body.get('id')}: {refused}")
-            except Away as away:
-                # A new notice wakes it, and goes when its turn comes.
+            except CoordinatorAwayError as away:
+                # A new notice ends this wait, and is sent when its turn comes.
                 self._wake.wait(away.wait or backoff.next())
                 continue
             backoff.reset()
             with self._lock:
                 outbox.done()
 
-    def _body(self, notice: Notice) -> dict[str, Any]:
+    def _body(self, notice: MachineNotice) -> dict[str, Any]:
         named = {"id": notice.id, "kind": notice.kind, "source": notice.source}
         return {**self._who, **named, "seconds": notice.seconds, "what": notice.what}
 
     def _left(self, body: Mapping[str, Any]) -> float | None:
-        """As of now; not known for what an earlier life of the agent heard."""
+        """Return the seconds left now; None for a notice that an earlier agent heard."""
         with self._lock:
-            notice = self._heard.get(str(body.get("id")))
+            notice = self._notices.get(str(body.get("id")))
         left = None if notice is None else notice.left()
         return None if left is None else round(left, 3)
 
 
-def watches_of(config: Config) -> list[Watch]:
-    """What the machine's cloud has to be looked at for; nothing where it is `none`."""
-    name = dialect(config.metadata)
+def watches_of(config: AgentConfig) -> list[NoticeWatch]:
+    """Return the sources of notices of the machine's cloud; none where the configuration says `none`."""
+    name = metadata_module(config.metadata)
     if name is None:
         return []
-    # Only the one that is spoken here is loaded.
+    # Only the module of this cloud is loaded.
     module = importlib.import_module(name)
     folder = Path(config.spool_folder).parent
-    found: list[Watch] = module.watches(config.metadata, config.metadata_url, config.notice_poll_seconds, folder)
-    return found
+    sources: list[NoticeWatch] = module.watches(
+        config.metadata, config.metadata_url, config.notice_poll_seconds, folder
+    )
+    return sources

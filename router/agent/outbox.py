@@ -1,4 +1,4 @@
-"""What has to reach the coordinator, on disk until it did, oldest first, bounded."""
+"""Messages that have to reach the coordinator, stored on disk until they do: oldest first, bounded in size."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Item:
-    """A message. Where the disk took it, ``path`` holds the body; else ``body`` does."""
+class OutboxMessage:
+    """A message. If the disk took it, ``path`` holds the body; otherwise ``body`` does."""
 
     kind: str
     size: int
@@ -21,25 +21,28 @@ class Item:
 
 
 class Outbox:
-    """Used by one thread at a time. ``folder`` is made, readable by nobody else; what an earlier agent left there is
-    taken over. Messages of the kind ``logs`` give way, oldest first, when there are more than ``limit`` bytes: their
-    offsets show the gap. Others always stay."""
+    """A queue of messages in a folder, used by one thread at a time.
+
+    ``folder`` is created, readable by its owner alone; messages that an earlier agent left there are taken over.
+    Messages of the kind ``logs`` are dropped, oldest first, when there are more than ``limit`` bytes: their offsets
+    show the gap. Others always stay.
+    """
 
     def __init__(self, folder: Path, limit: int) -> None:
         self._folder, self._limit = folder, limit
         self._number = 0
-        self._items: deque[Item] = deque()
+        self._items: deque[OutboxMessage] = deque()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in sorted(folder.glob("[0-9]*-*.json")):
             number, _, kind = path.stem.partition("-")
             self._number = max(self._number, int(number))
-            self._items.append(Item(kind, path.stat().st_size, path, None))
+            self._items.append(OutboxMessage(kind, path.stat().st_size, path, None))
 
     def __len__(self) -> int:
         return len(self._items)
 
     def put(self, kind: str, body: dict[str, Any]) -> None:
-        """Keeps a message until :meth:`done`; in memory if the disk does not take it."""
+        """Store a message until :meth:`done`, in memory if the disk does not take it."""
         data = json.dumps(body).encode()
         self._number += 1
         path = self._folder / f"{self._number:010d}-{kind}.json"
@@ -49,13 +52,13 @@ class Outbox:
             with open(descriptor, "wb") as file:  # noqa: PTH123
                 file.write(data)
             partial.replace(path)
-            self._items.append(Item(kind, len(data), path, None))
+            self._items.append(OutboxMessage(kind, len(data), path, None))
         except OSError:
-            self._items.append(Item(kind, len(data), None, data))
+            self._items.append(OutboxMessage(kind, len(data), None, data))
         self._make_room()
 
     def first(self) -> tuple[str, dict[str, Any]] | None:
-        """The oldest message (kind, body); one that can no longer be read is dropped."""
+        """Return the oldest message (kind, body). One that can no longer be read is dropped."""
         while self._items:
             item = self._items[0]
             try:
@@ -68,23 +71,24 @@ class Outbox:
         return None
 
     def done(self) -> None:
-        """The oldest message arrived."""
-        self._forget(self._items.popleft())
+        """Remove the oldest message, because it arrived."""
+        self._delete(self._items.popleft())
 
     def _make_room(self) -> None:
         size = sum(item.size for item in self._items)
-        kept: deque[Item] = deque()
+        remaining: deque[OutboxMessage] = deque()
         for item in self._items:
             if size > self._limit and item.kind == "logs":
                 size -= item.size
-                self._forget(item)
+                self._delete(item)
             else:
-                kept.append(item)
-        self._items = kept
+                remaining.append(item)
+        self._items = remaining
 
-    def _forget(self, item: Item) -> None:
+    def _delete(self, item: OutboxMessage) -> None:
         if item.path is not None:
             try:
                 item.path.unlink()
-            except OSError:  # it is sent again by whoever takes the folder over: the receiver knows it by its offset
+            # The next agent with this folder sends the message again; the receiver recognises it by its offset.
+            except OSError:
                 return

@@ -1,4 +1,4 @@
-"""All ranks meet: each says hello until the coordinator has heard them all, and says where rank 0 is."""
+"""The rendezvous of all ranks: each says hello until the coordinator has heard them all and names rank 0's address."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from router.agent.calls import Away, Backoff, Coordinator
-from router.agent.config import Config
-from router.agent.supervise import Event
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient
+from router.agent.config import AgentConfig
+from router.agent.supervise import AgentEvent
 
 
-class NoGang(Exception):  # noqa: N818
-    """The others did not come within the time limit."""
+class GangIncompleteError(Exception):
+    """The other ranks did not come within the time limit."""
 
 
-class Stopped(Exception):  # noqa: N818
-    """An event that ends the waiting came in; it is given along."""
+class RendezvousStoppedError(Exception):
+    """An event came in that ends the waiting; it is in ``event``."""
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: AgentEvent) -> None:
         super().__init__(event.kind)
         self.event = event
 
 
-class Met(NamedTuple):
-    """All ranks are there: where rank 0 is, and the last checkpoint that is confirmed by now (``resume_manifest`` "":
-    there is none). ``addresses`` are those of all ranks in their order; empty where the coordinator does not say."""
+class RendezvousResult(NamedTuple):
+    """The result once all ranks have called.
+
+    ``address`` and ``port`` are rank 0's. ``resume_step`` and ``resume_manifest`` are the last checkpoint that is
+    confirmed by now ("": there is none). ``addresses`` are those of all ranks in their order; empty where the
+    coordinator does not send them.
+    """
 
     address: str
     port: int
@@ -38,9 +42,11 @@ class Met(NamedTuple):
     addresses: tuple[str, ...] = ()
 
 
-def own_address(config: Config) -> str:
-    """The address that other machines reach this one by: as configured, else that of the route to the coordinator.
-    Nothing is sent. Raises ``OSError`` without a route."""
+def own_address(config: AgentConfig) -> str:
+    """Return the address by which other machines reach this one. Raises ``OSError`` without a route.
+
+    It is the configured one, else that of the route to the coordinator. Nothing is sent.
+    """
     if config.address is not None:
         return config.address
     url = urlsplit(config.coordinator)
@@ -51,8 +57,8 @@ def own_address(config: Config) -> str:
         return str(probe.getsockname()[0])
 
 
-def free_port() -> int:
-    """A TCP port that nobody uses at this moment, as is the next one."""
+def find_free_port() -> int:
+    """Return a TCP port that is free at this moment, as is the next one."""
     for _ in range(100):
         with socket.socket() as first, socket.socket() as second:
             first.bind(("", 0))
@@ -65,66 +71,75 @@ def free_port() -> int:
     raise OSError("no two free ports side by side")
 
 
-def meet(
-    config: Config, coordinator: Coordinator, hello: dict[str, Any], events: queue.SimpleQueue[Event],
-    note: Callable[[str], None], ask: Callable[[Event], bool],
-) -> Met:  # fmt: skip
-    """Where rank 0 is. ``ask`` takes the events that do not end the waiting. Raises :class:`NoGang`,
-    :class:`Stopped`, and ``Refused`` of the calls."""
+def join_gang(
+    config: AgentConfig,
+    coordinator: CoordinatorClient,
+    hello: dict[str, Any],
+    events: queue.SimpleQueue[AgentEvent],
+    note: Callable[[str], None],
+    ask: Callable[[AgentEvent], bool],
+) -> RendezvousResult:
+    """Say hello until all ranks have called, and return where rank 0 is.
+
+    ``ask`` takes the events that do not end the waiting. Raises :class:`GangIncompleteError`,
+    :class:`RendezvousStoppedError`, and :class:`~router.agent.calls.CoordinatorRefusalError`.
+    """
     limit = time.monotonic() + config.gang_seconds
     backoff = Backoff(min(1.0, config.heartbeat_seconds), 15.0, random.Random())
     body = dict(hello)
     if config.rank == 0 and config.master_address is None:
-        body["master_port"] = config.master_port or free_port()
+        body["master_port"] = config.master_port or find_free_port()
     while True:
         try:
             body["address"] = own_address(config)
             answer = coordinator.post("hello", body)
-            if found := _master(config, answer):
-                return found
+            if result := _parse_answer(config, answer):
+                return result
             backoff.reset()
-            asked = answer.get("retry_seconds")
-            wait = min(30.0, max(0.01, asked)) if isinstance(asked, (int, float)) else 2.0
-        except (Away, OSError) as away:
+            retry_seconds = answer.get("retry_seconds")
+            wait = min(30.0, max(0.01, retry_seconds)) if isinstance(retry_seconds, (int, float)) else 2.0
+        except (CoordinatorAwayError, OSError) as away:
             note(f"hello: {away}")
             wait = getattr(away, "wait", None) or backoff.next()
-        left = limit - time.monotonic()
-        if left <= 0:
-            raise NoGang(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
-        _pause(events, min(wait, left), ask)
+        remaining = limit - time.monotonic()
+        if remaining <= 0:
+            raise GangIncompleteError(f"the {config.nodes} ranks did not meet within {config.gang_seconds:g} s")
+        _pause(events, min(wait, remaining), ask)
 
 
-def _pause(events: queue.SimpleQueue[Event], seconds: float, ask: Callable[[Event], bool]) -> None:
-    """Raises :class:`Stopped` at an event that ends the waiting. A notice does not: what a machine that is taken back
-    means for its gang is not decided on it."""
+def _pause(events: queue.SimpleQueue[AgentEvent], seconds: float, ask: Callable[[AgentEvent], bool]) -> None:
+    """Wait, and raise :class:`RendezvousStoppedError` at an event that ends the waiting.
+
+    A notice does not end it: the coordinator decides what a preempted machine means for its gang.
+    """
     limit = time.monotonic() + seconds
-    while (left := limit - time.monotonic()) > 0:
+    while (remaining := limit - time.monotonic()) > 0:
         try:
-            event = events.get(timeout=left)
+            event = events.get(timeout=remaining)
         except queue.Empty:
             return
         if not ask(event):
-            raise Stopped(event)
+            raise RendezvousStoppedError(event)
 
 
-def _master(config: Config, answer: dict[str, Any]) -> Met | None:
+def _parse_answer(config: AgentConfig, answer: dict[str, Any]) -> RendezvousResult | None:
     if answer.get("go") is not True:
         return None
     step, manifest = answer.get("resume_step"), answer.get("resume_manifest")
     if not isinstance(step, int) or not isinstance(manifest, str) or step < 0:
         step, manifest = config.resume_step, config.resume_manifest
-    addresses = _addresses(config, answer)
+    addresses = _parse_addresses(config, answer)
     if config.master_address is not None:
-        return Met(config.master_address, config.master_port, step, manifest, addresses)
+        return RendezvousResult(config.master_address, config.master_port, step, manifest, addresses)
     address, port = answer.get("master_address"), answer.get("master_port")
     if not isinstance(address, str) or not address or not isinstance(port, int) or not 0 < port < 65536:
-        raise Away("hello: the answer says go but not where rank 0 is")
-    return Met(address, port, step, manifest, addresses)
+        raise CoordinatorAwayError("hello: the answer says go but not where rank 0 is")
+    return RendezvousResult(address, port, step, manifest, addresses)
 
 
-def _addresses(config: Config, answer: dict[str, Any]) -> tuple[str, ...]:
+def _parse_addresses(config: AgentConfig, answer: dict[str, Any]) -> tuple[str, ...]:
     """The addresses of all ranks; empty where the answer does not name one for each."""
-    named = answer.get("addresses")
-    if not isinstance(named, list) or len(named) != config.nodes:
+    listed = answer.get("addresses")
+    if not isinstance(listed, list) or len(listed) != config.nodes:
         return ()
-    return tuple(named) if all(isinstance(one, str) and one for one in named) else ()
+    return tuple(listed) if all(isinstance(one, str) and one for one in listed) else ()

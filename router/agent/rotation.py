@@ -1,4 +1,4 @@
-"""Output on disk and in memory, both bounded."""
+"""Stores for the training's output, on disk and in memory, both bounded in size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 
 class RotatingLog:
-    """Appends to ``path``; over ``size`` bytes it becomes ``path.1``, that ``path.2``, and so on, the oldest
-    is dropped: at most ``files`` files and ``size`` × ``files`` bytes. A disk that takes no more loses the
-    output, never the training process; ``lost`` counts the bytes."""
+    """A log file that rotates at ``size`` bytes.
+
+    A full ``path`` becomes ``path.1``, that ``path.2``, and so on, and the oldest is dropped: at most ``files`` files
+    and ``size`` × ``files`` bytes. If the disk takes no more, output is lost, never the training process; ``lost``
+    counts the bytes.
+    """
 
     def __init__(self, path: Path, size: int, files: int) -> None:
         self._path, self._size, self._files = path, size, files
@@ -20,7 +23,7 @@ class RotatingLog:
         self.lost = 0
 
     def write(self, data: bytes) -> None:
-        """Appends; never raises for what the disk does."""
+        """Append data; never raises for what the disk does."""
         with self._lock:
             while data:
                 try:
@@ -50,15 +53,15 @@ class RotatingLog:
                 newer.replace(older)
 
     def close(self) -> None:
-        """Lets go of the file; a later write opens it again."""
+        """Close the file; a later write opens it again."""
         with self._lock:
             if self._file >= 0:
                 os.close(self._file)
                 self._file = -1
 
 
-class Tail:
-    """The newest output that was not taken yet, at most ``size`` bytes, with its place in the whole."""
+class OutputTail:
+    """The newest output that was not taken yet, at most ``size`` bytes, with its offset in the whole output."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -67,7 +70,7 @@ class Tail:
         self._end = 0
 
     def write(self, data: bytes) -> None:
-        """Appends; the oldest goes when there is too much."""
+        """Append data; the oldest bytes are dropped when there are too many."""
         with self._lock:
             self._data += data
             self._end += len(data)
@@ -75,7 +78,7 @@ class Tail:
                 del self._data[: len(self._data) - self._size]
 
     def take(self) -> tuple[int, bytes]:
-        """(offset of the first byte since the start of the output, the bytes); they are gone from here then."""
+        """Return the offset of the first byte since the start of the output, and the bytes; remove them from here."""
         with self._lock:
             data = bytes(self._data)
             self._data.clear()

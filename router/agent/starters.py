@@ -1,6 +1,7 @@
-"""The command line of a rank: the job's own command, or what brings up Ray or asks Slurm, alone or in a container.
+"""The command line of a rank: the job's own command, or a script that starts Ray or uses Slurm.
 
-No value of the environment is in it: command lines are readable by every user of a machine.
+Either runs alone or in a container. The command line contains no value of the environment, because every user of a
+machine can read command lines.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from router.agent.config import Config
+from router.agent.config import AgentConfig
 
-# Ray's own port is the one after MASTER_PORT, which stays free for the job. The command gets RAY_ADDRESS.
-# `--block`: what Ray starts ends with the process that started it.
+# Ray's own port is the one after MASTER_PORT, which stays free for the job. The command gets RAY_ADDRESS. With
+# `--block`, the processes that Ray starts end with the process that started them.
 _RAY_HEAD = """\
 here="$MASTER_ADDR:$((MASTER_PORT + 1))"
 export RAY_USAGE_STATS_ENABLED=0 RAY_ADDRESS="$here"
@@ -49,9 +50,9 @@ until ray health-check --address "$there" >/dev/null 2>&1; do
 done
 exec ray start --address="$there" --block
 """
-# A Slurm that is up, with the gang's machines as its only usable nodes, is taken as given. srun numbers the nodes its
-# own way, so the contract is made again on each of them, with the address of the node that it numbers 0. An srun that
-# gets SIGTERM kills its tasks at once, so it stands outside the process group, and Slurm passes the signal on.
+# A running Slurm with the gang's machines as its only usable nodes is taken as given. srun numbers the nodes its own
+# way, so the variables are set again on each of them, with the address of the node that it numbers 0. An srun that gets
+# SIGTERM kills its tasks at once, so it runs outside the process group, and Slurm passes the signal on.
 _SLURM_HEAD = """\
 left=120
 until [ "$(sinfo --noheader --Node --states=idle --format=%N | sort -u | wc -l)" -ge "$NNODES" ]; do
@@ -81,14 +82,17 @@ _SLURM_WORKER = "exec sleep 2147483647\n"
 _CONTAINED = 'export PYTHONPATH="$STEPFARE_CONTROL/python${PYTHONPATH:+:$PYTHONPATH}"; exec /bin/sh "$@"'
 
 
-def outside_name(config: Config) -> str:
-    """The name under which this rank's container or Slurm job can be found and ended."""
+def external_name(config: AgentConfig) -> str:
+    """Return the name by which this rank's container or Slurm job can be found and ended."""
     return f"stepfare-{config.attempt}-{config.rank}"
 
 
-def in_shell(config: Config) -> list[str]:
-    """What ``/bin/sh`` is started with on this rank. With ray and slurm, only rank 0 runs the job's command: the others
-    work for it and run until the coordinator stops them."""
+def shell_arguments(config: AgentConfig) -> list[str]:
+    """Return the arguments of ``/bin/sh`` on this rank.
+
+    With ray and slurm, only rank 0 runs the job's command: the others work for it and run until the coordinator stops
+    them.
+    """
     scripts = {"ray": (_RAY_HEAD, _RAY_WORKER), "slurm": (_SLURM_HEAD, _SLURM_WORKER)}
     if config.engine not in scripts:
         return ["-c", config.command]
@@ -96,12 +100,15 @@ def in_shell(config: Config) -> list[str]:
     return ["-c", head, "stepfare", config.command] if config.rank == 0 else ["-c", worker]
 
 
-def command_line(config: Config, names: Iterable[str], control: str) -> list[str]:
-    """The training process of this rank. ``names`` are the variables to hand into a container; their values come from
-    the environment of the process. ``control`` is the folder that agent and training share."""
+def command_line(config: AgentConfig, names: Iterable[str], control: str) -> list[str]:
+    """Return the command line of the training process of this rank.
+
+    ``names`` are the variables to pass into a container; their values come from the environment of the process.
+    ``control`` is the folder that agent and training share.
+    """
     if config.code.kind != "image":
-        return ["/bin/sh", *in_shell(config)]
-    line = ["docker", "run", "--rm", "--init", "--name", outside_name(config), "--network=host", "--ipc=host"]
+        return ["/bin/sh", *shell_arguments(config)]
+    line = ["docker", "run", "--rm", "--init", "--name", external_name(config), "--network=host", "--ipc=host"]
     line += ["--ulimit=memlock=-1", "--ulimit=stack=67108864", "--ulimit=nofile=1048576"]
     if config.gpus:
         line.append("--gpus=all")
@@ -109,11 +116,11 @@ def command_line(config: Config, names: Iterable[str], control: str) -> list[str
         line += ["--device=/dev/infiniband", "--cap-add=IPC_LOCK"]
     line += [f"--volume={mount}" for mount in (*config.mounts, f"{control}:{control}")]
     line += [f"--env={name}" for name in sorted(names)]
-    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *in_shell(config)]
+    return [*line, "--entrypoint=/bin/sh", config.code.source, "-c", _CONTAINED, "stepfare", *shell_arguments(config)]
 
 
-def clean_up(config: Config) -> list[str]:
-    """The command that removes what killing the process group leaves behind; empty where nothing is."""
+def clean_up_command(config: AgentConfig) -> list[str]:
+    """Return the command that removes what killing the process group leaves behind; empty if nothing remains."""
     if config.engine == "slurm" and config.rank == 0:
-        return ["scancel", f"--name={outside_name(config)}"]
-    return ["docker", "rm", "--force", outside_name(config)] if config.code.kind == "image" else []
+        return ["scancel", f"--name={external_name(config)}"]
+    return ["docker", "rm", "--force", external_name(config)] if config.code.kind == "image" else []

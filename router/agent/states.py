@@ -1,25 +1,25 @@
-"""The agent's words: states, reasons, exit codes. They are part of the coordinator's protocol."""
+"""The agent's states, reasons and exit codes. They are part of the coordinator's protocol."""
 
 from __future__ import annotations
 
 PROTOCOL = 1
 
-STARTING = "starting"  # the code is being fetched
-WAITING = "waiting"  # for the other ranks
-RUNNING = "running"  # the training process exists
-ENDED = "ended"  # it finished, or stopped because it was told to
-FAILED = "failed"  # anything else
+STARTING = "starting"  # The code is being fetched.
+WAITING = "waiting"  # The rank waits for the other ranks.
+RUNNING = "running"  # The training process exists.
+ENDED = "ended"  # The process finished, or was stopped on order.
+FAILED = "failed"  # The rank ended in any other way.
 
-# Why a rank is `ended` or `failed`.
-FINISHED = "finished"  # the process ended with 0
-STOPPED = "stopped"  # by a signal to the agent or an order of the coordinator
-CRASHED = "crashed"  # the process ended with another code, or by a signal
-NO_CODE = "no_code"  # the code could not be fetched
-NO_GANG = "no_gang"  # the other ranks did not come within the time limit
-REFUSED = "refused"  # the coordinator does not want this rank
-NOT_STARTED = "not_started"  # the process could not be started
+# The reason why a rank is `ended` or `failed`.
+FINISHED = "finished"  # The process ended with 0.
+STOPPED = "stopped"  # A signal to the agent or an order of the coordinator stopped it.
+CRASHED = "crashed"  # The process ended with another code, or by a signal.
+NO_CODE = "no_code"  # The code could not be fetched.
+NO_GANG = "no_gang"  # The other ranks did not come within the time limit.
+REFUSED = "refused"  # The coordinator does not want this rank.
+NOT_STARTED = "not_started"  # The process could not be started.
 
-# The agent's own exit code by reason; a wrong configuration, which nobody can be told about, is 2.
+# The agent's exit code by reason; for a wrong configuration, which cannot be reported to the coordinator, it is 2.
 EXIT_CODES = {
     FINISHED: 0,
     CRASHED: 1,
@@ -31,14 +31,14 @@ EXIT_CODES = {
 }
 BAD_CONFIG = 2
 
-# What the coordinator's answer may order.
+# Orders in the coordinator's answer.
 CONTINUE = "continue"
 STOP = "stop"
 CHECKPOINT = "checkpoint"
 
-# Kinds of notices: what a machine is told of its own end, or finds out about its health.
-INTERRUPTION = "interruption"  # the cloud takes it back
-REBALANCE = "rebalance"  # the cloud may do so soon
-MAINTENANCE = "maintenance"  # it will be moved, paused or restarted
-HEALTH = "health"  # its accelerators are not well
+# Kinds of notices: about a machine's end, or its health.
+INTERRUPTION = "interruption"  # The cloud preempts the machine.
+REBALANCE = "rebalance"  # The cloud may preempt it soon.
+MAINTENANCE = "maintenance"  # The machine will be moved, paused or restarted.
+HEALTH = "health"  # Its accelerators are not healthy.
 NOTICES = (INTERRUPTION, REBALANCE, MAINTENANCE, HEALTH)

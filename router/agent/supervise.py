@@ -1,4 +1,4 @@
-"""One process and all it starts: started in a session of its own, stopped gently, then not, its output taken along."""
+"""One supervised process with all that it starts: run in a session of its own, stopped gently, then killed."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from router.agent.guard import Guard, kill_group, run_quietly
+from router.agent.guard import ProcessGuard, kill_group, run_quietly
 
 
 @dataclass(frozen=True)
-class Event:
-    """What the agent's main thread is told, through a ``SimpleQueue``, whose put may be called in a signal handler.
+class AgentEvent:
+    """An event for the agent's main thread.
+
+    It is sent through a ``SimpleQueue``, whose put may be called in a signal handler.
 
     ``kind``: exit (of the process with that id), signal (to the agent), order (of the coordinator), notice (a
-    :class:`~router.agent.notice.Notice`), checkpoint (the coordinator's answer that orders one).
+    :class:`~router.agent.notice.MachineNotice`), checkpoint (the coordinator's answer that orders one).
     """
 
     kind: str
@@ -28,32 +30,39 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Exit:
-    """How a process went. ``signal`` is also known where a shell or docker says it by a code over 128."""
+class ProcessExit:
+    """The end of a process. ``signal`` is also set where a shell or docker reports one by a code over 128."""
 
     code: int | None
     signal: int | None
 
     @classmethod
-    def of(cls, returncode: int) -> Exit:
-        """From what ``Popen`` says."""
+    def of(cls, returncode: int) -> ProcessExit:
+        """Return the exit for a return code of ``Popen``."""
         if returncode < 0:
             return cls(None, -returncode)
         return cls(returncode, returncode - 128 if 128 < returncode <= 128 + 64 else None)
 
     @property
     def fine(self) -> bool:
-        """Whether it ended with 0."""
+        """True if the process ended with 0."""
         return self.code == 0
 
 
-class Supervised:
-    """A running process. Made and used by one thread; ``OSError`` when it cannot be started."""
+class SupervisedProcess:
+    """A running process, created and used by one thread. ``OSError`` when it cannot be started."""
 
     def __init__(
-        self, command: list[str], *, environment: Mapping[str, str], workdir: str, clean_up: list[str], guard: Guard,
-        output: Callable[[bytes], None], events: queue.SimpleQueue[Event],
-    ) -> None:  # fmt: skip
+        self,
+        command: list[str],
+        *,
+        environment: Mapping[str, str],
+        workdir: str,
+        clean_up: list[str],
+        guard: ProcessGuard,
+        output: Callable[[bytes], None],
+        events: queue.SimpleQueue[AgentEvent],
+    ) -> None:
         self._guard, self._events = guard, events
         self._clean_up, self._environment = clean_up, environment
         self._process = subprocess.Popen(
@@ -67,11 +76,11 @@ class Supervised:
         )
         self.pid = self._process.pid
         guard.watch(self.pid, clean_up)
-        self._pump = threading.Thread(target=self._take_output, args=(output,), daemon=True)
-        self._pump.start()
+        self._output_thread = threading.Thread(target=self._read_output, args=(output,), daemon=True)
+        self._output_thread.start()
         threading.Thread(target=self._wait, daemon=True).start()
 
-    def _take_output(self, output: Callable[[bytes], None]) -> None:
+    def _read_output(self, output: Callable[[bytes], None]) -> None:
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
         while data := os.read(descriptor, 65536):
@@ -79,24 +88,26 @@ class Supervised:
 
     def _wait(self) -> None:
         self._process.wait()
-        self._events.put(Event("exit", self.pid))
+        self._events.put(AgentEvent("exit", self.pid))
 
     def terminate(self) -> None:
-        """SIGTERM to every process of the group: a shell would not pass it on."""
+        """Send SIGTERM to every process of the group, because a shell would not pass it on."""
         try:
             os.killpg(self.pid, signal.SIGTERM)
         except (ProcessLookupError, PermissionError):
             return
 
     def wait_gone(self, seconds: float, meanwhile: Callable[[], None]) -> None:
-        """Waits until the whole group is gone, at most so long: what a dead shell leaves behind may still be writing
-        its checkpoint. Calls ``meanwhile`` many times."""
+        """Wait until the whole group is gone, at most ``seconds``; call ``meanwhile`` repeatedly.
+
+        Processes that a dead shell leaves behind may still be writing a checkpoint.
+        """
         limit = time.monotonic() + seconds
-        while self._left() and time.monotonic() < limit:
+        while self._is_alive() and time.monotonic() < limit:
             time.sleep(0.05)
             meanwhile()
 
-    def _left(self) -> bool:
+    def _is_alive(self) -> bool:
         if self._process.poll() is None:
             return True
         try:
@@ -105,12 +116,12 @@ class Supervised:
             return False
         return True
 
-    def finish(self) -> Exit:
-        """Kills what is left of the group, takes the last output, and says how the process went."""
+    def finish(self) -> ProcessExit:
+        """Kill the rest of the group, read the last output, and return how the process ended."""
         kill_group(self.pid)
         run_quietly(self._clean_up, self._environment)
         returncode = self._process.wait()
         self._guard.watch(None, [])
-        # Longer only if a process left the group and kept the pipe; its output is not waited for.
-        self._pump.join(5)
-        return Exit.of(returncode)
+        # This takes longer only if a process left the group and kept the pipe; its output is not waited for.
+        self._output_thread.join(5)
+        return ProcessExit.of(returncode)

@@ -1,1 +1,1 @@
-"""The command line: read the arguments, call one function, render, return an exit code."""
+"""Command line: each command reads its arguments, calls one function, renders the result and returns an exit code."""

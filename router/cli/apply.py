@@ -1,4 +1,4 @@
-"""``stepfare apply``: makes the machines of a plan."""
+"""Command ``stepfare apply``: provision the machines of a plan and start its jobs."""
 
 from __future__ import annotations
 
@@ -11,35 +11,36 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import usd_of
+from router.cli.options import parse_usd_option
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
     WAIT_HELP,
-    in_turn,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
-    who,
+    acting_user,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    lock_provisioning,
+    open_controller_session,
 )
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from router.app.settings import AppSettings
+    from router.controller.accept import AcceptedOrders
+    from router.controller.context import ControllerContext
+    from router.controller.guardrails import CostLimits, CurrentPrice, Refusal
+    from router.controller.orders import Order
+    from router.controller.provision_order import ProvisionResult
     from router.jobs.spec import Job
-    from router.ledger.entry import Entry
+    from router.ledger.entry import LedgerEntry
     from router.planning.plan import Plan
-    from router.running.accepting import Accepted
-    from router.running.deploying import Outcome
-    from router.running.guardrails import Guard, PriceNow, Refusal
-    from router.running.orders import Order
-    from router.running.site import Site
-    from router.wiring.opening import Opened
 
 
 class ApplyFormat(StrEnum):
-    """How the outcome is written."""
+    """Output format of the results."""
 
     TABLE = "table"
     JSON = "json"
@@ -47,65 +48,80 @@ class ApplyFormat(StrEnum):
 
 def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON), as `plan --out` wrote it.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be made, write nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be provisioned; change nothing.")] = False,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Stay until every gang is over; release each when it ends.")
+        bool, typer.Option("--follow", help="Stay until every gang has ended; release each as it ends.")
     ] = False,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Current prices: latest, sandbox, embedded, a digest or a file.",
+        ),
     ] = "latest",
     limits: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, budgets.")
+        Path | None, typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, budgets.")
     ] = None,
     jobs: Annotated[
-        list[str] | None, typer.Option(metavar="PATH", help="Job files, where `plan --out` was run elsewhere.")
+        list[str] | None, typer.Option(metavar="PATH", help="Job files, if `plan --out` was run elsewhere.")
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
     approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
     override_policy: Annotated[
-        bool, typer.Option("--override-policy", help="Run by the deploy file's policy, not by the one that was quoted.")
+        bool, typer.Option("--override-policy", help="Run the deploy file's policy instead of the quoted one.")
     ] = False,
-    tries: Annotated[int, typer.Option(min=1, max=20, help="Places to try for each gang, the plan's own first.")] = 3,
+    tries: Annotated[
+        int, typer.Option(min=1, max=20, help="Places to try for each gang, starting with the plan's own.")
+    ] = 3,
     new_state: Annotated[
-        bool, typer.Option("--new-state", help="Begin a new state though run directories of a lost one are there.")
+        bool, typer.Option("--new-state", help="Start a new state even if run directories of a lost one exist.")
     ] = False,
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[ApplyFormat, typer.Option("--output", "-o", help="Format.")] = ApplyFormat.TABLE,
 ) -> ExitCode:
-    """Make the machines that a plan orders, whole gangs only, and start the jobs on them.
+    """Provision the machines that a plan orders, whole gangs only, and start the jobs on them.
 
-    Prices, age and money are checked first; then it asks. Gangs that start later are made by a later `apply` of the
-    same plan, or by staying (--follow). Running it again is harmless: what runs is left alone, what a crash left half
-    made is taken up or released. A gang that cannot be had whole is released whole, and the plan's next place is tried.
+    The command checks prices, the plan's age and the money at risk, then asks for confirmation. Gangs that start later
+    are provisioned by a later `apply` of the same plan, or by this one with --follow. Running it again is safe: running
+    gangs are left alone, and a gang that a crash left half provisioned is completed or released. If a gang cannot be
+    obtained whole, all of it is released and the plan's next place is tried.
 
     \b
     stepfare apply plan.json --limits limits.yaml
     stepfare apply plan.json --yes --max-cost 5000 --follow
     stepfare apply plan.json --dry-run
 
-    A job of an accepted quote runs by the policy that was quoted. Where the deploy file names another one it is
-    refused, unless the file is to win (--override-policy).
+    A job of an accepted quote runs under the quoted policy. If the deploy file names another policy, the job is refused
+    unless --override-policy is given.
 
-    Exit code 4 over budget, not approved, another policy than was quoted; 5 a gang failed; 6 plan too old or price
-    above its ceiling; 7 credentials.
+    Exit codes: 4 over budget, not approved, or a policy other than the quoted one; 5 a gang failed; 6 the plan is too
+    old or a price is above its ceiling; 7 credentials.
     """
-    from router.cli.apply_text import outcomes_json, outcomes_table, plan_table
-    from router.files.plan_files import read_plan
-    from router.running.guardrails import Guard
+    from router.config.plan_files import read_plan
+    from router.controller.guardrails import CostLimits
+    from router.render.apply_text import outcomes_json, outcomes_table, plan_table
 
     plan = read_plan(file)
-    guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
-    with opened_site(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (opened, site):
-        lock = in_turn(site, wait)
+    guard = CostLimits(
+        parse_usd_option("--max-cost", max_cost),
+        parse_usd_option("--approve-above", approve_above),
+        approved_by.strip(),
+    )
+    with open_controller_session(deploy, clouds, listen=not dry_run, makes=not dry_run, new_state=new_state) as (
+        opened,
+        site,
+    ):
+        lock = lock_provisioning(site, wait)
         work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
-        accepted, prices, refused = work.judged(guard)
-        if not accepted.errands:
+        accepted, prices, refused = work.evaluate(guard)
+        if not accepted.requests:
             console.out("the plan orders nothing")
             return ExitCode.OK
         console.note(plan_table(site, accepted, prices, refused))
@@ -114,7 +130,7 @@ def apply(
         if dry_run:
             console.note("dry run: nothing was made or written")
             return ExitCode.OK
-        if not work.was_agreed(accepted) and not _agreed(accepted, yes):
+        if not work.was_confirmed(accepted) and not _confirm(accepted, yes):
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
@@ -125,150 +141,183 @@ def apply(
 
 
 class _Work:
-    """One call of the command."""
+    """Run of the command: the plan with its orders, jobs, prices and limits."""
 
     def __init__(
-        self, site: Site, opened: Opened, plan: Plan, book: str, limits: Path | None, jobs: Sequence[str], tries: int,
-        *, override_policy: bool,
-    ) -> None:  # fmt: skip
-        from router.files.limits_file import read_limits
+        self,
+        site: ControllerContext,
+        opened: AppSettings,
+        plan: Plan,
+        book: str,
+        limits: Path | None,
+        jobs: Sequence[str],
+        tries: int,
+        *,
+        override_policy: bool,
+    ) -> None:
+        from router.config.limits_file import read_limits
+        from router.controller.accepted_limits import limits_json
+        from router.controller.orders import orders_of
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
         from router.prices.books import load_book
-        from router.running.kept_limits import limits_text
-        from router.running.orders import orders_of
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
         self._override = override_policy
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
-        # Those that it was planned with, as far as that was here.
-        kept = Limits.model_validate_json(limits_text(site.store, self._digest))
-        self._limits = kept if limits is None else read_limits(limits)
+        # The limits that the plan was made with are known if it was planned on this machine.
+        stored_limits = Limits.model_validate_json(limits_json(site.store, self._digest))
+        self._limits = stored_limits if limits is None else read_limits(limits)
         self._orders: tuple[Order, ...] = orders_of(plan)
         self._jobs = self._known_jobs(jobs)
 
-    def judged(self, guard: Guard) -> tuple[Accepted, tuple[PriceNow, ...], tuple[Refusal, ...]]:
-        """What would be done, today's prices of it, and everything that speaks against it. InvalidInputError."""
+    def evaluate(self, guard: CostLimits) -> tuple[AcceptedOrders, tuple[CurrentPrice, ...], tuple[Refusal, ...]]:
+        """Return the accepted requests, their current prices, and every reason to refuse them.
+
+        Raises InvalidInputError.
+        """
         from pricing.money import Usd
-        from router.ledger.budget import holding
+        from router.controller.accept import budget_refusals, requests_of
+        from router.controller.guardrails import current_prices, find_refusals
+        from router.controller.placement_options import maximum_cost
+        from router.controller.provision_order import existing_result
+        from router.controller.run_policies import assign_policy, policy_refusals
+        from router.controller.secret_refs import resolve_environment
+        from router.ledger.budget import budgets_in_force
         from router.ledger.month import Month
-        from router.running.accepting import errands_of, over_budget
-        from router.running.choices import most_at_risk
-        from router.running.deploying import standing
-        from router.running.guardrails import prices_now, refusals
-        from router.running.run_policies import assigned, policy_refusals
-        from router.running.secretrefs import resolved
 
         site, plan = self._site, self._plan
-        accepted = errands_of(
-            plan, self._digest, self._orders, self._jobs, self._book, self._tries, self._limits,
-            lambda order, job: assigned(order, job, site.deploy, override=self._override),
-        )  # fmt: skip
+        accepted = requests_of(
+            plan,
+            self._digest,
+            self._orders,
+            self._jobs,
+            self._book,
+            self._tries,
+            self._limits,
+            lambda order, job: assign_policy(order, job, site.deploy, override=self._override),
+        )
         self._check_reach(accepted)
-        open_orders = [o for o in self._orders if (s := standing(site, self._digest, o)) is None or s.attempt is None]
-        for job in {e.order.job: e.job for e in accepted.errands if e.order in open_orders}.values():
-            # What cannot be resolved is said before anything is made.
-            resolved(job, site.environment, site.deploy.secrets_of(job.team))
-        prices = prices_now(open_orders, self._book, self._limits)
+        open_orders = [
+            o for o in self._orders if (s := existing_result(site, self._digest, o)) is None or s.attempt is None
+        ]
+        for job in {e.order.job: e.job for e in accepted.requests if e.order in open_orders}.values():
+            # A secret that cannot be resolved must fail before anything is provisioned.
+            resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
+        prices = current_prices(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
-        again = site.store.plan(self._digest) is not None
+        accepted_before = site.store.plan(self._digest) is not None
         now = site.clock()
-        at_risk = Usd.total(most_at_risk(e.choices) for e in accepted.errands if e.order in open_orders)
-        refused = refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
-        # What was accepted while it was fresh may be carried out later; prices are looked at each time.
-        refused = tuple(refusal for refusal in refused if not (again and refusal.is_age))
-        budgets = over_budget(
-            open_orders, plan, self._jobs, self._limits, _this_month(site), site.store.attempts(alive=True),
-            now, holding(site.store.budgets.all(), Month.of(now)))  # fmt: skip
+        at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.requests if e.order in open_orders)
+        refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
+        # A plan accepted while it was fresh may be applied later; prices are checked each time.
+        refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
+        budgets = budget_refusals(
+            open_orders,
+            plan,
+            self._jobs,
+            self._limits,
+            _this_month(site),
+            site.store.attempts(alive=True),
+            now,
+            budgets_in_force(site.store.budgets.all(), Month.of(now)),
+        )
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
         return accepted, prices, (*refused, *policies, *budgets)
 
-    def was_agreed(self, accepted: Accepted) -> bool:
-        """Whether somebody agreed to this plan before, and to as much money as is at risk now."""
-        from router.running.accepting import APPLY
+    def was_confirmed(self, accepted: AcceptedOrders) -> bool:
+        """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
+        from router.controller.accept import APPLY
 
-        mine = (APPLY, self._digest)
-        agreed = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == mine]
-        return bool(agreed) and accepted.at_risk_usd <= max(agreed)
+        key = (APPLY, self._digest)
+        amounts = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == key]
+        return bool(amounts) and accepted.at_risk_usd <= max(amounts)
 
     def carry_out(
-        self, accepted: Accepted, guard: Guard, lock: AbstractContextManager[object], *, follow: bool
-    ) -> tuple[Outcome, ...]:  # fmt: skip
-        """Makes what is due. HeldError when another command is at work; CommandError when what one did meanwhile leaves
-        no money for this. Then nothing was made or written."""
-        from router.cli.watch import watcher_of
+        self, accepted: AcceptedOrders, guard: CostLimits, lock: AbstractContextManager[object], *, follow: bool
+    ) -> tuple[ProvisionResult, ...]:
+        """Provision the gangs that are due and return their results.
+
+        Raises HeldError if another command holds the lock, and CommandError if what it did meanwhile leaves no money
+        for this plan. In both cases nothing was provisioned or written.
+        """
+        from router.cli.watch import build_supervisor
+        from router.controller.accept import record_acceptance
+        from router.controller.apply import PlanExecution
+        from router.controller.workspaces import job_json
         from router.planning.plan_json import plan_to_json
-        from router.running.accepting import record
-        from router.running.applying import Applying
-        from router.running.workspaces import spec_json
 
         def accept() -> None:
-            if refused := self.judged(guard)[2]:
+            if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
-            specs = {errand.digest: spec_json(errand.job) for errand in accepted.errands}
-            record(self._site, accepted, plan_to_json(self._plan), who(), guard.approved_by, specs, self._limits)
+            specs = {request.digest: job_json(request.job) for request in accepted.requests}
+            record_acceptance(
+                self._site, accepted, plan_to_json(self._plan), acting_user(), guard.approved_by, specs, self._limits
+            )
 
-        applying = Applying(self._site, accepted.errands)
-        with terminated_as_interrupted():
-            outcomes = applying.now(lock, accept, _stopping)
+        applying = PlanExecution(self._site, accepted.requests)
+        with interrupt_on_sigterm():
+            outcomes = applying.now(lock, accept, _report_stopping)
             if follow:
                 try:
-                    outcomes = applying.stay(watcher_of(self._site, self._book_name, self._digest), _stopping)
+                    outcomes = applying.stay(
+                        build_supervisor(self._site, self._book_name, self._digest), _report_stopping
+                    )
                 except KeyboardInterrupt:
-                    console.note("\nno longer followed; what runs goes on: see `stepfare status`")
+                    console.note("\nno longer followed; running gangs continue: see `stepfare status`")
                     raise
         return outcomes
 
     def _known_jobs(self, paths: Sequence[str]) -> dict[str, Job]:
-        from router.files.job_files import load_jobs
-        from router.running.workspaces import job_of
+        from router.config.job_files import load_jobs
+        from router.controller.workspaces import parse_job
 
-        given = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
-        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in given}
-        return {**{name: job_of(text) for name, text in stored.items() if text is not None}, **given}
+        loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
+        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded}
+        return {**{name: parse_job(text) for name, text in stored.items() if text is not None}, **loaded}
 
-    def _check_reach(self, accepted: Accepted) -> None:
-        """Machines elsewhere cannot call this machine's loopback."""
-        from terraform.boot import is_local
+    def _check_reach(self, accepted: AcceptedOrders) -> None:
+        """Raise InvalidInputError if remote machines could only call this machine's loopback address."""
+        from terraform.module_metadata import is_local
 
         if self._opened.deploy.coordinator.url is not None:
             return
-        away = sorted({c.cloud for e in accepted.errands for c in e.choices if not is_local(c.cloud)})
-        if away:
+        clouds = sorted({c.cloud for e in accepted.requests for c in e.choices if not is_local(c.cloud)})
+        if clouds:
             raise InvalidInputError.single(
-                f"machines of {', '.join(away)} have to reach this program, and no address is known for it",
+                f"machines of {', '.join(clouds)} have to reach this program, and no address is known for it",
                 field="coordinator.url",
                 remedy="write `coordinator: {listen: ..., url: https://...}` into the deploy file (docs/accounts.md)",
             )
 
 
-def _this_month(site: Site) -> tuple[Entry, ...]:
-    from router.ledger.entry import Kind
+def _this_month(site: ControllerContext) -> tuple[LedgerEntry, ...]:
+    from router.ledger.entry import LedgerEntryKind
 
     first = site.clock().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    return site.store.ledger.entries(since=first, kind=Kind.METERED)
+    return site.store.ledger.entries(since=first, kind=LedgerEntryKind.METERED)
 
 
-def _stopping() -> None:
-    leave_when_asked_again("stopping: what is half made is being released")
+def _report_stopping() -> None:
+    exit_on_second_interrupt("stopping: half provisioned gangs are being released")
 
 
-def _agreed(accepted: Accepted, yes: bool) -> bool:
+def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
     import sys
 
-    from router.cli.text import dollars
+    from router.render.tables import format_usd
 
     if yes:
         return True
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    gangs = f"{len(accepted.errands)} gang{'s' if len(accepted.errands) != 1 else ''}"
+    gangs = f"{len(accepted.requests)} gang{'s' if len(accepted.requests) != 1 else ''}"
     question = (
-        f"Make {gangs}, expected {dollars(accepted.expected_usd)}, at risk up to {dollars(accepted.at_risk_usd)}?"
+        f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )
-    return console.agreed(question)
+    return console.ask_confirmation(question)
 
 
 def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
@@ -277,19 +326,19 @@ def _refusal_code(refused: tuple[Refusal, ...]) -> ExitCode:
     return exit_code(refused)
 
 
-def _exit_code(site: Site, outcomes: tuple[Outcome, ...], *, followed: bool) -> ExitCode:
-    from router.running.causes import Cause
-    from router.running.deploying import Result
+def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *, followed: bool) -> ExitCode:
+    from router.controller.causes import FailureCause
+    from router.controller.provision_order import ProvisionStatus
     from router.state.records import Phase
 
-    if any(outcome.cause is Cause.CREDENTIALS for outcome in outcomes):
+    if any(outcome.cause is FailureCause.CREDENTIALS for outcome in outcomes):
         return ExitCode.CREDENTIALS
-    if any(outcome.result is Result.STOPPED for outcome in outcomes):
+    if any(outcome.result is ProvisionStatus.STOPPED for outcome in outcomes):
         return ExitCode.INTERRUPTED
-    if any(outcome.result is Result.FAILED for outcome in outcomes):
+    if any(outcome.result is ProvisionStatus.FAILED for outcome in outcomes):
         return ExitCode.PARTIAL
     if followed:
-        ends = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
-        if any(end is None or end.phase is not Phase.FINISHED for end in ends):
+        final_attempts = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
+        if any(attempt is None or attempt.phase is not Phase.FINISHED for attempt in final_attempts):
             return ExitCode.PARTIAL
     return ExitCode.OK

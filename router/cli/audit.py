@@ -1,4 +1,4 @@
-"""``stepfare audit``: who did what, with how much money at stake, and whether the record is whole."""
+"""Command ``stepfare audit``: print the audit log and verify its hash chain."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import columns, dollars, stamp
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_table, format_timestamp, format_usd
 
 SCHEMA_VERSION = 1
 
 
 class AuditFormat(StrEnum):
-    """How the log is written."""
+    """Output format of the audit log."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,7 +30,9 @@ def audit(
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[AuditFormat, typer.Option("--output", "-o", help="Format.")] = AuditFormat.TABLE,
 ) -> ExitCode:
-    """The audit log. Each entry carries the hash of the one before: exit code 1 when one was changed or removed.
+    """Print the audit log: who did what, with how much money at risk.
+
+    Each entry carries the hash of the one before. The exit code is 1 if an entry was changed or removed.
 
     \b
     stepfare audit
@@ -38,9 +40,9 @@ def audit(
     """
     from dataclasses import asdict
 
-    from router.state.chain import verify
+    from router.state.hash_chain import verify_chain
 
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         entries = store.audit_log()
         if output is AuditFormat.JSON:
             rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]
@@ -49,10 +51,10 @@ def audit(
             table = [
                 (
                     str(e.seq),
-                    stamp(e.at),
+                    format_timestamp(e.at),
                     e.who,
                     e.what,
-                    dollars(e.usd),
+                    format_usd(e.usd),
                     e.digest[:12],
                     e.hash[:12],
                     _policies(e.details),
@@ -60,7 +62,7 @@ def audit(
                 for e in entries
             ]
             console.out(
-                columns(
+                format_table(
                     ("SEQ", "AT", "WHO", "WHAT", "AT RISK", "PLAN", "HASH", "POLICY"),
                     table,
                     frozenset({"SEQ", "AT RISK"}),
@@ -69,18 +71,18 @@ def audit(
             )
         else:
             console.out("nothing was done yet")
-        broken = verify(entries)
+        broken = verify_chain(entries)
         if broken is not None:
             raise CommandError(f"entry {broken} is not what was written: somebody changed or removed one")
     return ExitCode.OK
 
 
 def _policies(details: Mapping[str, object]) -> str:
-    """The names of the policies that were accepted; those of quotes that others run in place of in brackets."""
+    """Return the names of the accepted policies, followed in brackets by the quoted policies they replaced."""
 
     def names(key: str) -> list[str]:
-        found = details.get(key)
-        return sorted({str(one["name"]) for one in found.values()}) if isinstance(found, dict) else []
+        policies = details.get(key)
+        return sorted({str(policy["name"]) for policy in policies.values()}) if isinstance(policies, dict) else []
 
-    over = names("overridden_policies")
-    return ", ".join(names("policies")) + (f" (quoted: {', '.join(over)})" if over else "")
+    overridden = names("overridden_policies")
+    return ", ".join(names("policies")) + (f" (quoted: {', '.join(overridden)})" if overridden else "")

@@ -1,4 +1,4 @@
-"""``stepfare backtest``: what policies would have cost in weather that was recorded."""
+"""Command ``stepfare backtest``: replay policies against recorded spot availability and compare their costs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.options import refused
+from router.cli.completion import complete_books
+from router.cli.options import option_error
 
-PUBLISHED = ("greedy", "sliced", "up", "up-plain")
-USUAL = ("ours", *PUBLISHED)
-ASKING = ("greedy", "up-s", "lindy", "skynomad")
+PUBLISHED_POLICIES = ("greedy", "sliced", "up", "up-plain")
+DEFAULT_POLICIES = ("ours", *PUBLISHED_POLICIES)
+PROBING_POLICIES = ("greedy", "up-s", "lindy", "skynomad")
 _MOST_BLOCKS = 100
 
 
 class BacktestFormat(StrEnum):
-    """How the result is written."""
+    """Output format of the scores."""
 
     TABLE = "table"
     JSON = "json"
 
 
-class HolesChoice(StrEnum):
-    """What a tick without an answer counts as."""
+class MissingTicksOption(StrEnum):
+    """Treatment of a tick without an observation."""
 
     REFUSE = "refuse"
     DOWN = "down"
@@ -39,58 +40,74 @@ def backtest(
     jobs: Annotated[list[str] | None, typer.Argument(metavar="[JOB]...", help="Job files, folders or globs.")] = None,
     traces: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; may be given again."),
+        typer.Option(metavar="PATH", help="Folder, file or 'glob' of traces; repeatable."),
     ] = None,
     policy: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="See --list-policies; may be given again, or with commas.")
+        list[str] | None, typer.Option(metavar="NAME", help="See --list-policies; repeatable, or with commas.")
     ] = None,
-    list_policies: Annotated[bool, typer.Option("--list-policies", help="Name the policies, and end.")] = False,
-    probes: Annotated[bool, typer.Option("--probes", help="All policies ask zones, and pay for it.")] = False,
+    list_policies: Annotated[bool, typer.Option("--list-policies", help="List the policies and exit.")] = False,
+    probes: Annotated[bool, typer.Option("--probes", help="All policies probe zones, and pay for it.")] = False,
     zones: Annotated[
-        list[str] | None, typer.Option(metavar="each|all|grow|A,B", help="Alone, joined, 1 to all, or these joined.")
+        list[str] | None,
+        typer.Option(metavar="each|all|grow|A,B", help="Each alone, all joined, 1 to all, or these joined."),
     ] = None,
-    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: how much is to be done.")] = None,
+    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: the amount of work.")] = None,
     deadline: Annotated[
-        list[str] | None, typer.Option(metavar="TIME", help="So long after the start; may be given again.")
+        list[str] | None, typer.Option(metavar="TIME", help="Time from the start to the deadline; repeatable.")
     ] = None,
     ratio: Annotated[
-        list[float] | None, typer.Option(metavar="X", help="A deadline as so many times the work; again.")
+        list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
     ] = None,
     changeover: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Lost and billed at each launch. Default: 12m, or the job's.")
+        str | None,
+        typer.Option(metavar="TIME", help="Time lost and billed at each launch. Default: 12m, or the job's."),
     ] = None,
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Moved between regions. Default: none.")
+        str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
     ] = None,
     gang: Annotated[int | None, typer.Option(min=1, metavar="N", help="Machines that start together.")] = None,
     accelerator: Annotated[
-        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: what a machine of the traces has.")
+        str | None, typer.Option(metavar="NAME:COUNT", help="With job files: accelerators of a machine of the traces.")
     ] = None,
-    book: Annotated[str, typer.Option(metavar="BOOK", help="With job files: knows the machine.")] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="With job files: deadlines count from here.")] = None,
-    egress: Annotated[float, typer.Option(min=0, metavar="USD", help="A GB from region to region.")] = 0.02,
+    book: Annotated[
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="With job files: the book that describes the machine."
+        ),
+    ] = "latest",
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="With job files: moment from which deadlines count.")
+    ] = None,
+    egress: Annotated[float, typer.Option(min=0, metavar="USD", help="Price of a GB from region to region.")] = 0.02,
     transfer: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Of a move, as 2 GB/s. Default: at once.")
+        str | None, typer.Option(metavar="RATE", help="Speed of a move, such as 2 GB/s. Default: instant.")
     ] = None,
     prices: Annotated[Path | None, typer.Option(metavar="DIR", help="Price files for JSON traces.")] = None,
     spot_price: Annotated[
-        float | None, typer.Option(metavar="USD", help="An hour of a machine, for traces that have no prices.")
+        float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
     ] = None,
-    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same on demand.")] = None,
+    on_demand_price: Annotated[float | None, typer.Option(metavar="USD", help="The same for on-demand.")] = None,
     holes: Annotated[
-        HolesChoice, typer.Option(help="Ticks that nobody saw: not allowed, no machine, as before.")
-    ] = HolesChoice.REFUSE,
-    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Look only so often.")] = None,
-    every: Annotated[str, typer.Option(metavar="TIME", help="A window begins so often.")] = "6h",
+        MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
+    ] = MissingTicksOption.REFUSE,
+    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Interval between looks.")] = None,
+    every: Annotated[str, typer.Option(metavar="TIME", help="Interval between windows.")] = "6h",
     blocks: Annotated[
-        int, typer.Option(min=1, max=_MOST_BLOCKS, metavar="N", help="Learn from those before, score the next.")
+        int,
+        typer.Option(
+            min=1, max=_MOST_BLOCKS, metavar="N", help="Blocks of time: learn from earlier ones, score the next."
+        ),
     ] = 6,
-    processes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Default: all cores.")] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Parallel processes. Default: all cores.")
+    ] = None,
     output: Annotated[BacktestFormat, typer.Option("--output", "-o", help="Format.")] = BacktestFormat.TABLE,
-    csv: Annotated[Path | None, typer.Option("--csv", metavar="FILE", help="A row a window and policy.")] = None,
-    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="A page with plots.")] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="Write one row per window and policy.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")] = None,
 ) -> None:
-    """Play jobs against recorded weather: what would each policy have cost?
+    """Compare what each policy would have cost on recorded spot availability.
 
     \b
     stepfare backtest --traces traces/v100 --work 48h --deadline 60h
@@ -100,20 +117,20 @@ def backtest(
       --zones all --policy ours,up-s,skynomad --csv windows.csv
     stepfare backtest --list-policies
 
-    Nothing is learned from what comes after a window begins: docs/backtest.md.
+    Policies learn only from data recorded before a window begins; see docs/backtest.md.
     """
+    from router.app.backtest import run_backtest
+    from router.app.backtest_cells import cells_of
+    from router.app.backtest_jobs import GB_PER_GIB
+    from router.backtest.scores import pool_windows, score_policies
+    from router.backtest.timeline import follow_window, pick_widest_window
+    from router.backtest.windows import CheckpointMove, WindowLayout
     from router.cli import backtest_options as options
-    from router.cli import backtest_page, backtest_plot, backtest_text
-    from router.cli.web_page import check_places
-    from router.files.trace_sets import read_trace_sets
-    from router.files.trace_values import Holes
+    from router.cli.output_files import check_output_folders, require_matplotlib, write_output_file
+    from router.config.trace_sets import read_trace_sets
+    from router.config.trace_values import Holes
     from router.jobs.quantities import parse_gib_per_s
-    from router.quoting.backtest.scores import pool, scores
-    from router.quoting.backtest.timeline import follow, widest
-    from router.quoting.backtest.windows import Move, Windows
-    from router.wiring.backtest_cells import cells_of
-    from router.wiring.backtest_jobs import GB_PER_GIB
-    from router.wiring.backtesting import run
+    from router.render import backtest_page, backtest_text
 
     if list_policies:
         console.out(backtest_text.policies())
@@ -123,49 +140,60 @@ def backtest(
             "is missing", field="--traces", remedy="a folder of traces: docs/backtest.md says of which form"
         )
     if html is not None:
-        backtest_plot.check()
-    check_places(csv, html)
-    windows = Windows(blocks, options.seconds("--every", every))
-    names = options.policies(policy or (ASKING if probes else PUBLISHED if blocks == 1 else USUAL), probes, blocks)
-    works = options.works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
-    deadlines = [options.seconds("--deadline", text) for text in deadline or ()]
-    if bad := [share for share in ratio or () if not share >= 1]:
+        require_matplotlib("--html")
+    check_output_folders(csv, html)
+    windows = WindowLayout(blocks, options.parse_seconds("--every", every))
+    names = options.parse_policies(
+        policy or (PROBING_POLICIES if probes else PUBLISHED_POLICIES if blocks == 1 else DEFAULT_POLICIES),
+        probes,
+        blocks,
+    )
+    works = options.build_works(jobs, work, deadline, ratio, changeover, checkpoint, gang, accelerator, book, now)
+    deadlines = [options.parse_seconds("--deadline", text) for text in deadline or ()]
+    if too_low := [share for share in ratio or () if not share >= 1]:
         raise InvalidInputError.single(
-            f"{bad[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
+            f"{too_low[0]} is below 1", field="--ratio", remedy="a deadline of 1.25 times the work: 1.25"
         )
     try:
         rate = None if transfer is None else parse_gib_per_s(transfer) * GB_PER_GIB
     except ValueError as error:
-        raise refused("--transfer", error) from None
+        raise option_error("--transfer", error) from None
     if rate is not None and not rate > 0:
         raise InvalidInputError.single("is not more than nothing", field="--transfer", remedy="write 2 GB/s")
     with console.progress("reading traces"):
         sets = read_trace_sets(
-            traces, prices=prices, listed=options.listed(spot_price, on_demand_price), holes=Holes(holes.value),
-            tick_s=None if tick is None else options.seconds("--tick", tick),
-        )  # fmt: skip
-    move = Move(usd_per_gb=egress)
+            traces,
+            prices=prices,
+            listed=options.parse_list_prices(spot_price, on_demand_price),
+            holes=Holes(holes.value),
+            tick_s=None if tick is None else options.parse_seconds("--tick", tick),
+        )
+    move = CheckpointMove(usd_per_gb=egress)
     cells = cells_of(works, deadlines, ratio or (), sets, zones or ["each"], move, rate, windows)
-    for made in works:
-        for remark in made.notes:
-            console.note(remark)
+    for work_item in works:
+        for line in work_item.notes:
+            console.note(line)
     count = processes or os.cpu_count() or 1
     try:
         with console.bars() as bars:
-            found = run(
-                cells, windows, names, paid=probes, processes=count,
+            results = run_backtest(
+                cells,
+                windows,
+                names,
+                paid=probes,
+                processes=count,
                 advance=lambda done, total: bars.advance("parts played", done, total, ""),
-            )  # fmt: skip
+            )
     except BrokenProcessPool:
         raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --processes") from None
-    pooled = pool(cells, windows, found)
-    judged = [(cell, scores(cell)) for cell in pooled]
+    pooled = pool_windows(cells, windows, results)
+    scored = [(cell, score_policies(cell)) for cell in pooled]
     if csv is not None:
         console.write(backtest_text.rows(pooled), csv)
     if html is not None:
         with console.progress("drawing"):
-            shown = widest(pooled)
-            runs = follow(shown, windows, names, paid=probes)
-        backtest_page.write(html, judged, windows, shown, runs)
+            example = pick_widest_window(pooled)
+            runs = follow_window(example, windows, names, paid=probes)
+        write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
     texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
-    console.out(texts[output](judged, windows))
+    console.out(texts[output](scored, windows))

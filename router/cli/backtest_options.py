@@ -1,4 +1,4 @@
-"""What `stepfare backtest` was asked, as values. Each function raises InvalidInputError that names the option."""
+"""Options of ``stepfare backtest`` as values. Each function raises an InvalidInputError that names the option."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError, Problem
-from router.cli.options import length_of_time, moment_of_planning, refused
+from router.cli.options import option_error, parse_duration_option, parse_now
 
 if TYPE_CHECKING:
-    from router.files.trace_values import ListPrices
-    from router.wiring.backtest_jobs import Work
+    from router.app.backtest_jobs import BacktestJob
+    from router.config.trace_values import ListPrices
 
 
-def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
-    """Their names, each once; all must be able to ask where ``probes``, and to learn from a past."""
-    from router.quoting.backtest.catalogue import POLICIES, named
+def parse_policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
+    """Return the names of the policies, each once.
+
+    With ``probes`` every policy must be able to probe zones. A policy that learns needs at least two blocks.
+    """
+    from router.backtest.catalogue import POLICIES, find_backtest_policy
 
     names, problems = list[str](), list[Problem]()
     for word in (word.strip() for text in given for word in text.split(",")):
         try:
-            found = named(word)
+            found = find_backtest_policy(word)
         except KeyError as error:
             problems.append(Problem("", "--policy", f"there is no policy {word!r}", str(error.args[0])))
             continue
@@ -36,24 +39,31 @@ def policies(given: Sequence[str], probes: bool, blocks: int) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def works(
-    jobs: Sequence[str] | None, work: str | None, deadline: Sequence[str] | None, ratio: Sequence[float] | None,
-    changeover: str | None, checkpoint: str | None, gang: int | None, accelerator: str | None, book: str,
+def build_works(
+    jobs: Sequence[str] | None,
+    work: str | None,
+    deadline: Sequence[str] | None,
+    ratio: Sequence[float] | None,
+    changeover: str | None,
+    checkpoint: str | None,
+    gang: int | None,
+    accelerator: str | None,
+    book: str,
     now: str | None,
-) -> tuple[Work, ...]:  # fmt: skip
-    """From job files, or the one that the other options describe."""
+) -> tuple[BacktestJob, ...]:
+    """Return the work of the job files, or the one that the other options describe."""
+    from router.app.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, BacktestJob, backtest_jobs_of
     from router.jobs.quantities import parse_gib
-    from router.wiring.backtest_jobs import DEFAULT_CHANGEOVER, GB_PER_GIB, Work, works_of
 
-    launch = length_of_time("--changeover", changeover)
+    launch = parse_duration_option("--changeover", changeover)
     if jobs:
-        said = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
-        for option in (option for option, value in said.items() if value is not None):
+        given = {"--work": work, "--checkpoint": checkpoint, "--gang": gang}
+        for option in (option for option, value in given.items() if value is not None):
             raise InvalidInputError.single("the job files say that", field=option, remedy=f"leave {option} out")
         if accelerator is None:
             what = "is missing: how fast a job is depends on the machines of which the traces are"
             raise InvalidInputError.single(what, field="--accelerator", remedy="e.g. --accelerator H100:8")
-        return works_of(jobs, moment_of_planning(now), book, accelerator, launch)
+        return backtest_jobs_of(jobs, parse_now(now), book, accelerator, launch)
     if work is None:
         raise InvalidInputError.single("is missing", field="--work", remedy="name job files, or say --work 48h")
     if accelerator is not None:
@@ -65,28 +75,28 @@ def works(
     try:
         gib = 0.0 if checkpoint is None else parse_gib(checkpoint)
     except ValueError as error:
-        raise refused("--checkpoint", error) from None
+        raise option_error("--checkpoint", error) from None
     if gib < 0:
         raise InvalidInputError.single(f"{checkpoint} is below nothing", field="--checkpoint", remedy="write 50 GB")
-    takes = DEFAULT_CHANGEOVER if launch is None else launch
-    lost_s = round(takes.total_seconds())
-    return (Work(f"{work} of work", seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
+    changeover_time = DEFAULT_CHANGEOVER if launch is None else launch
+    lost_s = round(changeover_time.total_seconds())
+    return (BacktestJob(f"{work} of work", parse_seconds("--work", work), lost_s, gib * GB_PER_GIB, gang or 1),)
 
 
-def seconds(option: str, text: str, least: int = 1) -> int:
-    """A length of time in whole seconds."""
-    found = length_of_time(option, text)
-    assert found is not None
-    length = found.total_seconds()
-    if length < least or length != int(length):
+def parse_seconds(option: str, text: str, least: int = 1) -> int:
+    """Return a duration in whole seconds, at least ``least``."""
+    duration = parse_duration_option(option, text)
+    assert duration is not None
+    total = duration.total_seconds()
+    if total < least or total != int(total):
         what = f"{text} is not {least} s or more in whole seconds"
         raise InvalidInputError.single(what, field=option, remedy="write 90m, 18h or 7d")
-    return int(length)
+    return int(total)
 
 
-def listed(spot: float | None, on_demand: float | None) -> ListPrices | None:
-    """Of traces without prices."""
-    from router.files.trace_values import ListPrices
+def parse_list_prices(spot: float | None, on_demand: float | None) -> ListPrices | None:
+    """Return the prices of traces that have none, or None if no price was given."""
+    from router.config.trace_values import ListPrices
 
     if spot is None and on_demand is None:
         return None

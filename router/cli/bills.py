@@ -1,4 +1,4 @@
-"""``stepfare bills list`` and ``show``: what was imported, and what of it stands."""
+"""Commands ``stepfare bills list`` and ``show``: the imported bills and which of them are in force."""
 
 from __future__ import annotations
 
@@ -11,105 +11,117 @@ import typer
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.showback.billstore import BillStore
+    from router.showback.bill_store import BillStore
 
 SCHEMA_VERSION = 1
 
 
-class ListFormat(StrEnum):
-    """How it is written."""
+class BillFormat(StrEnum):
+    """Output format of bills."""
 
     TABLE = "table"
     JSON = "json"
 
 
-Output = Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")]
+Output = Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def list_bills(
-    everything: Annotated[bool, typer.Option("--all", help="Also bills that were replaced or removed.")] = False,
-    output: Output = ListFormat.TABLE,
+    everything: Annotated[bool, typer.Option("--all", help="Include bills that were replaced or removed.")] = False,
+    output: Output = BillFormat.TABLE,
 ) -> None:
-    """List the imported bills that stand, the oldest import first; a line for each currency.
+    """List the imported bills that are in force, the oldest import first, one line per currency.
 
     \b
     stepfare bills list
     stepfare bills list --all -o json
     """
-    from router.cli.bills_text import as_record, table
-    from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.prices.data_folders import bills_folder
+    from router.render.bills_text import as_record, table
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
-    found = [each for each in store.bills() if everything or each.stands]
+    standings = [each for each in store.bills() if everything or each.stands]
     if not everything:
-        _say_gone(store)
-    if output is ListFormat.JSON:
-        records = [as_record(each) for each in found]
+        _note_removed(store)
+    if output is BillFormat.JSON:
+        records = [as_record(each) for each in standings]
         text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
         console.out(json.dumps(text, indent=2))
-    elif found:
-        console.out(table(found))
+    elif standings:
+        console.out(table(standings))
     else:
         console.note("no bill is stored: `stepfare bills import FILE` takes one in")
 
 
-def _say_gone(store: BillStore) -> None:
-    from router.cli.bills_text import whose
+def _note_removed(store: BillStore) -> None:
+    from router.render.bills_text import describe_bill
 
     for each in store.bills():
         if each.removed is not None:
-            console.note(f"removed at {each.removed.at}, and no other stands: {each.bill.id} ({whose(each.bill)})")
+            console.note(
+                f"removed at {each.removed.at}, and no other stands: {each.bill.id} ({describe_bill(each.bill)})"
+            )
 
 
 def show(
-    identity: Annotated[str, typer.Argument(metavar="ID", help="As `bills list` shows it; four digits or more.")],
-    output: Output = ListFormat.TABLE,
+    identity: Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list` shows it; four digits or more.")],
+    output: Output = BillFormat.TABLE,
 ) -> None:
-    """Print one bill: its exact sums, the files it came in, what those lack, and whether its rows are as they were
-    stored.
+    """Show one bill: its exact sums, its files, what those lack, and whether its rows are unchanged.
 
     \b
     stepfare bills show 2aedf2e8d27c
     stepfare bills show 2aed -o json
 
-    Exit code 1 when the rows are not as they were stored.
+    The exit code is 1 if the stored rows were changed.
     """
     from dataclasses import asdict
 
-    from router.cli.bills_text import as_record, gap_lines, plain
-    from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.prices.data_folders import bills_folder
+    from router.render.bills_text import as_record, escape_unprintable, gap_lines
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
-    found = store.find(identity)
-    bill, delivery, whole = found.bill, found.delivery, store.whole(found)
-    if output is ListFormat.JSON:
+    standing = store.find(identity)
+    bill, delivery, whole = standing.bill, standing.delivery, store.whole(standing)
+    if output is BillFormat.JSON:
         record = {
-            "schema_version": SCHEMA_VERSION, **as_record(found), "whole": whole, "parquet": str(store.path(found)),
-            "files": [asdict(each) for each in delivery.sources], "gaps": [asdict(each) for each in delivery.gaps],
-        }  # fmt: skip
+            "schema_version": SCHEMA_VERSION,
+            **as_record(standing),
+            "whole": whole,
+            "parquet": str(store.path(standing)),
+            "files": [asdict(each) for each in delivery.sources],
+            "gaps": [asdict(each) for each in delivery.gaps],
+        }
         console.out(json.dumps(record, indent=2))
     else:
-        console.out(f"{bill.id}  {plain(bill.issuer or 'issuer unknown')}, {plain(bill.account or 'account unknown')}")
+        console.out(
+            f"{bill.id}  {escape_unprintable(bill.issuer or 'issuer unknown')}, "
+            f"{escape_unprintable(bill.account or 'account unknown')}"
+        )
         console.out(f"billing period  {bill.start or 'unknown'} to {bill.end or 'unknown'}")
         console.out(f"rows            {bill.rows:,}, usage through {bill.data_through or 'unknown'}")
         for currency, sums in bill.sums.items():
-            told = ", ".join(f"{name} {amount or 'unknown'}" for name, amount in sums.items())
-            console.out(f"{plain(currency) or 'no currency'}  {told}")
+            amounts = ", ".join(f"{name} {amount or 'unknown'}" for name, amount in sums.items())
+            console.out(f"{escape_unprintable(currency) or 'no currency'}  {amounts}")
         for source in delivery.sources:
-            console.out(f"from {plain(source.name)}: FOCUS {source.version}, {source.form}, {source.rows:,} rows")
-        console.out(f"imported at {delivery.imported_at}; rows in {store.path(found)}")
-        for word, other in (("replaces", found.replaces), ("replaced by", found.replaced_by)):
+            console.out(
+                f"from {escape_unprintable(source.name)}: FOCUS {source.version}, {source.form}, {source.rows:,} rows"
+            )
+        console.out(f"imported at {delivery.imported_at}; rows in {store.path(standing)}")
+        for word, other in (("replaces", standing.replaces), ("replaced by", standing.replaced_by)):
             if other is not None:
                 console.out(f"{word} {other}")
-        if found.removed is not None:
-            gone = found.removed
-            console.out(f"removed by {plain(gone.who)} at {gone.at}: {plain(gone.reason)}")
+        if standing.removed is not None:
+            removal = standing.removed
+            console.out(
+                f"removed by {escape_unprintable(removal.who)} at {removal.at}: {escape_unprintable(removal.reason)}"
+            )
         for line in gap_lines(delivery.gaps):
             console.out(line)
     if not whole:
         raise console.CommandError(
-            f"{store.path(found)}: its rows are gone, or not those that were stored",
+            f"{store.path(standing)}: its rows are gone, or not those that were stored",
             remedy="bring the folder back from a backup",
         )

@@ -1,4 +1,4 @@
-"""``stepfare bills restore`` and ``remove``: which version of a bill counts, as a person decides it."""
+"""Commands ``stepfare bills restore`` and ``remove``: choose by hand which version of a bill counts."""
 
 from __future__ import annotations
 
@@ -13,38 +13,39 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.options import parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
-    from router.showback.bills import Deed, Standing
-    from router.state.store import Store
+    from router.showback.bills import BillDecisionKind, BillStanding
+    from router.state.store import StateStore
 
-Identity = Annotated[str, typer.Argument(metavar="ID", help="As `bills list --all` shows it; four digits or more.")]
+Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="Date the decision (ISO, with zone).")]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
 
 
 def restore(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Bring an earlier version of a bill back: it counts again, in the place of the one that stands. Nothing is
-    deleted, and who did it stands in the audit log.
+    """Restore an earlier version of a bill, which then replaces the current one.
+
+    Nothing is deleted, and the audit log records who restored it.
 
     \b
     stepfare bills list --all
     stepfare bills restore 2aed --reason "the copy of 3 December was cut off"
 
-    Exit codes: 0; 2 no such bill, or it stands already.
+    Exit codes: 0; 2 no such bill, or it is in force already.
     """
-    from router.showback.bills import Deed
+    from router.showback.bills import BillDecisionKind
 
-    first, *others = _decide(Deed.RESTORE, identity, reason, deploy, clouds, now)
+    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, deploy, clouds, now)
     _say(first, "stands again")
     for each in others:
         if each.replaced_by == first.bill.id:
@@ -54,93 +55,113 @@ def restore(
 
 def remove(
     identity: Identity,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the audit log.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Take a bill away that should not count. Its rows are kept, no earlier version takes its place, and
-    `bills restore` or importing it again brings it back. Who did it and why stands in the audit log.
+    """Remove a bill that should not count.
+
+    Its rows stay stored and no earlier version replaces it. `bills restore`, or importing it again, brings it back. The
+    audit log records who removed it and why.
 
     \b
     stepfare bills remove 2aed --reason "another company's account"
 
-    Exit codes: 0; 2 no such bill, or it does not stand.
+    Exit codes: 0; 2 no such bill, or it is not in force.
     """
-    from router.showback.bills import Deed
+    from router.showback.bills import BillDecisionKind
 
     if not reason.strip():
         raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
-    first, *_ = _decide(Deed.REMOVE, identity, reason, deploy, clouds, now)
+    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, deploy, clouds, now)
     _say(first, "stands no more")
     console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
     return ExitCode.OK
 
 
 def _decide(
-    what: Deed, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
-) -> tuple[Standing, ...]:
+    what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
+) -> tuple[BillStanding, ...]:
     from pricing.money import ZERO
-    from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
+    from router.prices.data_folders import bills_folder
+    from router.showback.bill_store import BillStore
 
-    moment, bills = moment_of_planning(now), BillStore(bills_folder())
-    with opened_store(deploy, clouds) as (_, store):
-        found = bills.decide(what, identity, reason, who(), moment)
-        bill = found[0].bill
+    moment, bills = parse_now(now), BillStore(bills_folder())
+    with open_state_store(deploy, clouds) as (_, store):
+        standings = bills.decide(what, identity, reason, acting_user(), moment)
+        bill = standings[0].bill
         store.audit(
-            who(), f"bills {what}", bill.sha256, ZERO, moment, bill=bill.id, reason=reason, rows=bill.rows,
+            acting_user(),
+            f"bills {what}",
+            bill.sha256,
+            ZERO,
+            moment,
+            bill=bill.id,
+            reason=reason,
+            rows=bill.rows,
             sums=bill.sums,
-        )  # fmt: skip
-        say_corrections(store)
-    return found
+        )
+        report_corrections(store)
+    return standings
 
 
-def correct_closed(deploy: Path | None, clouds: Path | None) -> None:
-    """After bills changed: books what that changes in closed months. Without a state no month is closed."""
+def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
+    """Book corrections of closed months after bills changed.
+
+    Without a state no month is closed, and nothing is done. Errors of the state are only reported.
+    """
+    from router.app.settings import SettingsFiles, read_settings
     from router.cli.console import CommandError
-    from router.wiring.opening import Files, read_files
 
-    if not read_files(Files(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
+    if not read_settings(SettingsFiles(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
         return
     try:
-        with opened_store(deploy, clouds) as (_, store):
-            say_corrections(store)
+        with open_state_store(deploy, clouds) as (_, store):
+            report_corrections(store)
     except CommandError as error:
-        told = "whether closed months are corrected is not known; the next `showback` books it"
-        console.note(f"{told}: {error}", "warning")
+        what = "whether closed months are corrected is not known; the next `showback` books it"
+        console.note(f"{what}: {error}", "warning")
 
 
-def say_corrections(store: Store) -> None:
-    """Books what bills that changed change in closed months, and says so."""
+def report_corrections(store: StateStore) -> None:
+    """Book corrections for closed months whose bills changed, and report them."""
     from pricing.money import ZERO
-    from router.prices.home import bills_folder, extract_folder
-    from router.wiring.bill_views import seals
+    from router.app.bill_views import seals
+    from router.prices.data_folders import bills_folder, extract_folder
 
     if not seals(store):
         return
-    from router.wiring.correcting import book_corrections
+    from router.app.corrections import book_corrections
 
-    done = book_corrections(store, extract_folder(), bills_folder(), who())
-    if done is None:
+    booked = book_corrections(store, extract_folder(), bills_folder(), acting_user())
+    if booked is None:
         return
-    at = datetime.fromisoformat(done.at)
+    at = datetime.fromisoformat(booked.at)
     store.audit(
-        who(), "bills correction", done.sha256, ZERO, at, correction=done.id, corrects=list(done.corrects),
-        period=done.period, amounts=done.amounts, reason=done.reason,
-    )  # fmt: skip
-    if not done.rows:
+        acting_user(),
+        "bills correction",
+        booked.sha256,
+        ZERO,
+        at,
+        correction=booked.id,
+        corrects=list(booked.corrects),
+        period=booked.period,
+        amounts=booked.amounts,
+        reason=booked.reason,
+    )
+    if not booked.rows:
         console.note("closed months come to the same: nothing is to be corrected")
-    for currency, sums in done.amounts.items():
+    for currency, sums in booked.amounts.items():
         amount = Decimal(sums["effective"])
         console.note(
-            f"{' and '.join(done.corrects)} {'is' if len(done.corrects) == 1 else 'are'} closed and not changed: a "
-            f"correction of {amount:+,.2f} {currency}, dated {at:%Y-%m-%d}, stands in {done.period}"
+            f"{' and '.join(booked.corrects)} {'is' if len(booked.corrects) == 1 else 'are'} closed and not changed: a "
+            f"correction of {amount:+,.2f} {currency}, dated {at:%Y-%m-%d}, stands in {booked.period}"
         )
 
 
-def _say(standing: Standing, what: str) -> None:
-    from router.cli.bills_text import sums_of, whose
+def _say(standing: BillStanding, what: str) -> None:
+    from router.render.bills_text import describe_bill, format_sums
 
     bill = standing.bill
-    console.note(f"{bill.id} {what} ({whose(bill)}): {sums_of(bill)}")
+    console.note(f"{bill.id} {what} ({describe_bill(bill)}): {format_sums(bill)}")

@@ -1,4 +1,4 @@
-"""``stepfare bills import``: bills of clouds into the store."""
+"""Command ``stepfare bills import``: import FOCUS bills into the bill store."""
 
 from __future__ import annotations
 
@@ -10,35 +10,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.bills import ListFormat
-from router.cli.bills_change import correct_closed
-from router.cli.options import moment_of_planning
+from router.cli.bills import BillFormat
+from router.cli.bills_change import correct_closed_months
+from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP
 
 if TYPE_CHECKING:
-    from router.showback.bills import Bill, Fall, Standing
-    from router.showback.importing import Imported
+    from router.showback.bill_import import BillImport
+    from router.showback.bills import BillDecrease, BillStanding, ImportedBill
 
 SCHEMA_VERSION = 1
 
 
 def import_files(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, CSV in gzip, or Parquet.")],
-    allow_duplicates: Annotated[
-        bool, typer.Option("--allow-duplicates", help="Take whole rows that stand there twice.")
-    ] = False,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date the import (ISO, with zone).")] = None,
+    allow_duplicates: Annotated[bool, typer.Option("--allow-duplicates", help="Accept rows that occur twice.")] = False,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> None:
-    """Take bills in: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
+    """Import bills: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
 
-    The files of one command are one delivery: give all parts of a bill at once. A bill with the issuer, account and
-    billing period of one that stands takes its place, and what stands already changes nothing. Rows or sums that fall
-    are told with both figures, and whole rows that stand there twice are refused. What a file lacks or says in
-    another way than FOCUS is listed, and nothing is made up for it. What changes a closed month is booked as a
-    correction in an open one. docs/bills.md.
+    The files of one command are one delivery: give all parts of a bill at once. A bill replaces the one with the same
+    issuer, account and billing period; importing the same bill again changes nothing. Rows or sums that fall are
+    reported with both figures, and duplicate rows are refused. Columns that a file lacks or writes differently from
+    FOCUS are listed and never invented. Changes to a closed month are booked as a correction in an open one. See
+    docs/bills.md.
 
     \b
     stepfare bills import aws-2026-11.csv.gz
@@ -46,78 +44,83 @@ def import_files(
     """
     from dataclasses import asdict
 
-    from router.cli.bills_text import as_record, gap_lines, table
-    from router.prices.home import bills_folder
-    from router.showback.billstore import BillStore
-    from router.showback.importing import import_bills
+    from router.prices.data_folders import bills_folder
+    from router.render.bills_text import as_record, gap_lines, table
+    from router.showback.bill_import import import_bills
+    from router.showback.bill_store import BillStore
 
     store = BillStore(bills_folder())
     with console.progress("reading"):
-        done = import_bills(files, store, moment_of_planning(now), duplicates=allow_duplicates)
-    everything = store.bills()
-    found = [each for each in everything if each.bill.id in done.delivery.concerned]
-    changed = [each for each in found if done.new and each.bill.id not in done.delivery.same]
-    fell = list(_fell(changed, everything))
-    if output is ListFormat.JSON:
+        imported = import_bills(files, store, parse_now(now), duplicates=allow_duplicates)
+    all_bills = store.bills()
+    standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
+    changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
+    falls = list(_find_falls(changed, all_bills))
+    if output is BillFormat.JSON:
         record = {
             "schema_version": SCHEMA_VERSION,
-            "new": done.new,
-            "bills": [as_record(each) for each in found],
-            "files": [asdict(each) for each in done.delivery.sources],
-            "gaps": [asdict(each) for each in done.delivery.gaps],
-            "stands_again": list(done.delivery.again),
-            "unchanged": list(done.delivery.same) if done.new else sorted(done.delivery.concerned),
-            "fell": [{"bill": bill.id, "replaces": before.id, **asdict(each)} for before, bill, falls in fell
-                     for each in falls],
-            "rows_twice": 0 if done.twice is None else done.twice.rows,
-        }  # fmt: skip
+            "new": imported.new,
+            "bills": [as_record(each) for each in standings],
+            "files": [asdict(each) for each in imported.delivery.sources],
+            "gaps": [asdict(each) for each in imported.delivery.gaps],
+            "stands_again": list(imported.delivery.again),
+            "unchanged": list(imported.delivery.same) if imported.new else sorted(imported.delivery.concerned),
+            "fell": [
+                {"bill": bill.id, "replaces": before.id, **asdict(each)}
+                for before, bill, fallen in falls
+                for each in fallen
+            ],
+            "rows_twice": 0 if imported.twice is None else imported.twice.rows,
+        }
         console.out(json.dumps(record, indent=2))
     else:
-        if found:
-            console.out(table(found))
-        for line in gap_lines(done.delivery.gaps) if done.new else ():
+        if standings:
+            console.out(table(standings))
+        for line in gap_lines(imported.delivery.gaps) if imported.new else ():
             console.out(line)
-    _tell(done, found, changed)
-    for before, bill, falls in fell:
-        _warn(before, bill, falls)
-    if done.new:
-        correct_closed(deploy, clouds)
-    if done.new and output is ListFormat.TABLE:
+    _report(imported, standings, changed)
+    for before, bill, fallen in falls:
+        _warn(before, bill, fallen)
+    if imported.new:
+        correct_closed_months(deploy, clouds)
+    if imported.new and output is BillFormat.TABLE:
         console.note(f"stored in {store.folder}")
 
 
-def _fell(changed: list[Standing], everything: tuple[Standing, ...]) -> Iterator[tuple[Bill, Bill, tuple[Fall, ...]]]:
-    """Bills that took another one's place with lower figures: that one, this one, which figures."""
-    from router.showback.bills import falls
+def _find_falls(
+    changed: list[BillStanding], all_bills: tuple[BillStanding, ...]
+) -> Iterator[tuple[ImportedBill, ImportedBill, tuple[BillDecrease, ...]]]:
+    """Yield each bill that replaced one with higher figures: the earlier bill, the new bill, the figures that fell."""
+    from router.showback.bills import find_decreases
 
-    bills = {each.bill.id: each.bill for each in everything}
+    bills = {each.bill.id: each.bill for each in all_bills}
     for each in changed:
-        if each.replaces is not None and (found := falls(bills[each.replaces], each.bill)):
-            yield bills[each.replaces], each.bill, found
+        if each.replaces is not None and (fallen := find_decreases(bills[each.replaces], each.bill)):
+            yield bills[each.replaces], each.bill, fallen
 
 
-def _tell(done: Imported, found: list[Standing], changed: list[Standing]) -> None:
-    from router.cli.bills_text import sums_of
-    from router.showback.duplicates import together
+def _report(imported: BillImport, standings: list[BillStanding], changed: list[BillStanding]) -> None:
+    from router.render.bills_text import format_sums
+    from router.showback.duplicates import describe_duplicates
 
-    if not done.new:
-        at = max((each.delivery.imported_at for each in found), default=done.delivery.imported_at)
+    if not imported.new:
+        at = max((each.delivery.imported_at for each in standings), default=imported.delivery.imported_at)
         console.note(f"nothing changed: this was imported at {at}, and stands")
         return
     for each in changed:
-        if each.bill.id in done.delivery.again:
+        if each.bill.id in imported.delivery.again:
             at = each.delivery.imported_at
-            console.note(f"{each.bill.id} stands again, as imported at {at}: {sums_of(each.bill)}")
+            console.note(f"{each.bill.id} stands again, as imported at {at}: {format_sums(each.bill)}")
         if each.replaces is not None:
             console.note(f"{each.bill.id} replaces {each.replaces}")
-    for identity in done.delivery.same:
+    for identity in imported.delivery.same:
         console.note(f"{identity} stands as it did")
-    if done.twice is not None:
-        console.note(f"taken as they are: {together(done.twice)}", "warning")
+    if imported.twice is not None:
+        console.note(f"taken as they are: {describe_duplicates(imported.twice)}", "warning")
 
 
-def _warn(before: Bill, bill: Bill, falls: tuple[Fall, ...]) -> None:
-    from router.cli.bills_text import fall_lines
+def _warn(before: ImportedBill, bill: ImportedBill, falls: tuple[BillDecrease, ...]) -> None:
+    from router.render.bills_text import fall_lines
 
     for line in fall_lines(before, bill, falls):
         console.note(line, "warning")

@@ -1,4 +1,4 @@
-"""``stepfare bills reconcile``: planned, metered and invoiced laid beside each other."""
+"""Command ``stepfare bills reconcile``: compare planned, metered and invoiced costs."""
 
 from __future__ import annotations
 
@@ -14,46 +14,57 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
+from router.cli.bills_change import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, month_of
-from router.cli.options import as_of, moment_of_planning, refused
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import LedgerFormat, parse_month
+from router.cli.options import option_error, parse_as_of, parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.cli.bills_reconcile_text import Shown
-    from router.showback.reconcile.currencies import Rate
-    from router.showback.reconcile.findings import Tolerance
+    from router.render.bills_reconcile_text import ReconcileView
+    from router.showback.reconcile.currencies import ExchangeRate
+    from router.showback.reconcile.findings import ReconcileTolerance
 
 _RATE = re.compile(r"([A-Z]{3})=([0-9]+(?:\.[0-9]+)?)@(\d{4}-\d{2}-\d{2})(?: (.+))?")
 
 
-class BasisChoice(StrEnum):
-    """As :class:`router.showback.reconcile.grains.Basis`."""
+class ReconcileBasisOption(StrEnum):
+    """Cost basis, as :class:`router.showback.reconcile.aggregates.ReconcileBasis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
 def reconcile(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="team, project, job, attempt, cloud, ...")] = "job",
-    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
-    share: Annotated[str, typer.Option("--tolerance", metavar="PERCENT", help="A smaller difference is fine.")] = "1",
-    amount: Annotated[str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="So is one below this.")] = "5",
-    rate: Annotated[
-        list[str] | None, typer.Option(metavar="EUR=1.08@DATE", help="Dollars for one; else a currency stands apart.")
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    most: Annotated[int, typer.Option(min=0, metavar="N", help="So many rows without counterpart in the table.")] = 10,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit 1 where there is a finding.")] = False,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, attempt, cloud, ...")] = "job",
+    basis: Annotated[
+        ReconcileBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = ReconcileBasisOption.EFFECTIVE,
+    share: Annotated[
+        str, typer.Option("--tolerance", metavar="PERCENT", help="Ignore differences below this share.")
+    ] = "1",
+    amount: Annotated[
+        str, typer.Option("--tolerance-amount", metavar="AMOUNT", help="Ignore differences below this amount.")
+    ] = "5",
+    rate: Annotated[
+        list[str] | None,
+        typer.Option(metavar="EUR=1.08@DATE", help="Exchange rate to dollars; other currencies are kept apart."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=0, metavar="N", help="Rows without counterpart to show in the table.")] = 10,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there are findings.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the report (ISO, with zone).")] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
 ) -> ExitCode:
-    """Lay the imported bills beside what was planned and metered: which rows match, why money differs, what has no
-    counterpart on either side. docs/reconcile.md has the formulas.
+    """Reconcile the imported bills with planned and metered costs.
+
+    The report shows which rows match, why amounts differ, and what has no counterpart on either side. The formulas are
+    in docs/reconcile.md.
 
     \b
     stepfare bills reconcile --month 2026-11
@@ -61,64 +72,72 @@ def reconcile(
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
-    input. csv is the table of differences alone, json is everything.
+    input. csv holds only the table of differences, json everything.
     """
-    from router.cli import bills_reconcile_text as text
+    from router.app.reconcile import reconcile_month
     from router.ledger.month import Month
-    from router.prices.home import bills_folder, extract_folder
-    from router.showback.reconcile.grains import Basis
-    from router.wiring.reconciling import reconciled
+    from router.prices.data_folders import bills_folder, extract_folder
+    from router.render import bills_reconcile_text as text
+    from router.showback.reconcile.aggregates import ReconcileBasis
 
-    moment = moment_of_planning(now)
-    period = Month.of(moment) if month is None else month_of("--month", month)
-    words, tolerance = _words(by), _tolerance(share, amount)
+    moment = parse_now(now)
+    period = Month.of(moment) if month is None else parse_month("--month", month)
+    dimensions, tolerance = _dimensions(by), _tolerance(share, amount)
     rates = dict(_rate(each) for each in rate or [])
-    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
-        say_corrections(store)
-        found = reconciled(store, extract_folder(), bills_folder(), period, Basis(basis.value), moment, as_of(now))
-    shown = _shown(text.Told(period, moment, basis.value, words, rates), found, tolerance)
-    if not found.bills:
+    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("matching"):
+        report_corrections(store)
+        result = reconcile_month(
+            store, extract_folder(), bills_folder(), period, ReconcileBasis(basis.value), moment, parse_as_of(now)
+        )
+    view = _build_view(text.ReconcileQuery(period, moment, basis.value, dimensions, rates), result, tolerance)
+    if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
-    if found.archived:
-        console.note(f"{found.archived:,} entries were archived before they were read, and are missing", "warning")
+    if result.archived:
+        console.note(f"{result.archived:,} entries were archived before they were read, and are missing", "warning")
     if output is LedgerFormat.JSON:
-        console.write(text.as_json(shown), out)
+        console.write(text.as_json(view), out)
     elif output is LedgerFormat.CSV:
-        console.write(text.as_csv(shown), out)
+        console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(shown, most), out)
-    return ExitCode.FAILURE if strict and shown.findings else ExitCode.OK
+        console.write(text.as_table(view, most), out)
+    return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 
-def _shown(told: object, found: object, tolerance: Tolerance) -> Shown:
-    from router.cli.bills_reconcile_text import Shown, Told
-    from router.showback.reconcile.currencies import converted
-    from router.showback.reconcile.findings import findings
-    from router.showback.reconcile.variance import variances
-    from router.wiring.reconciling import Reconciled
+def _build_view(query: object, result: object, tolerance: ReconcileTolerance) -> ReconcileView:
+    from router.app.reconcile import MonthReconciliation
+    from router.render.bills_reconcile_text import ReconcileQuery, ReconcileView
+    from router.showback.reconcile.currencies import convert_currencies
+    from router.showback.reconcile.findings import collect_findings
+    from router.showback.reconcile.variance import compute_variances
 
-    assert isinstance(told, Told)
-    assert isinstance(found, Reconciled)
-    summed = converted(found.grains, told.rates)
-    by_group = variances(summed, told.by)
-    return Shown(told, found.outcome, by_group, variances(summed, ()), findings(by_group, found.outcome, tolerance))
+    assert isinstance(query, ReconcileQuery)
+    assert isinstance(result, MonthReconciliation)
+    summed = convert_currencies(result.grains, query.rates)
+    by_group = compute_variances(summed, query.by)
+    return ReconcileView(
+        query,
+        result.outcome,
+        by_group,
+        compute_variances(summed, ()),
+        collect_findings(by_group, result.outcome, tolerance),
+    )
 
 
-def _words(by: str) -> tuple[str, ...]:
-    from router.showback.reconcile.grains import WORDS
+def _dimensions(by: str) -> tuple[str, ...]:
+    from router.showback.reconcile.aggregates import GROUPING_WORDS
 
-    words = tuple(word.strip() for word in by.split(","))
-    wrong = next((word for word in words if word not in WORDS or words.count(word) > 1), None)
+    names = tuple(word.strip() for word in by.split(","))
+    wrong = next((word for word in names if word not in GROUPING_WORDS or names.count(word) > 1), None)
     if wrong is not None:
-        what = f"{wrong!r} is there twice" if wrong in WORDS else f"{wrong!r} is no word of a charge"
-        raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(WORDS)}")
-    return words
+        what = f"{wrong!r} is there twice" if wrong in GROUPING_WORDS else f"{wrong!r} is no word of a charge"
+        raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
+    return names
 
 
-def _tolerance(share: str, amount: str) -> Tolerance:
-    from router.showback.reconcile.findings import Tolerance
+def _tolerance(share: str, amount: str) -> ReconcileTolerance:
+    from router.showback.reconcile.findings import ReconcileTolerance
 
-    return Tolerance(
+    return ReconcileTolerance(
         Fraction(_number("--tolerance", share.strip().removesuffix("%"))) / 100, _number("--tolerance-amount", amount)
     )
 
@@ -133,16 +152,18 @@ def _number(option: str, text: str) -> Decimal:
     return value
 
 
-def _rate(text: str) -> tuple[str, Rate]:
-    from router.showback.reconcile.currencies import Rate
+def _rate(text: str) -> tuple[str, ExchangeRate]:
+    from router.showback.reconcile.currencies import ExchangeRate
 
     found = _RATE.fullmatch(text.strip())
     try:
         if found is None or found[1] == "USD" or not Decimal(found[2]):
             raise ValueError(f"{text!r} is no rate")
-        return found[1], Rate("USD", Decimal(found[2]), date.fromisoformat(found[3]), found[4] or "named by hand")
+        return found[1], ExchangeRate(
+            "USD", Decimal(found[2]), date.fromisoformat(found[3]), found[4] or "named by hand"
+        )
     except ValueError as error:
         remedy = "write EUR=1.0842@2026-11-30, dollars for one euro on that day, and who says so after a space"
         raise InvalidInputError.single(
-            str(refused("--rate", error).problems[0].what), field="--rate", remedy=remedy
+            str(option_error("--rate", error).problems[0].what), field="--rate", remedy=remedy
         ) from None

@@ -1,4 +1,4 @@
-"""``stepfare budget list``, ``set`` and ``remove``: what may be spent in a month."""
+"""Commands ``stepfare budget list``, ``set`` and ``remove``: monthly budgets."""
 
 from __future__ import annotations
 
@@ -10,138 +10,151 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
-from router.cli.bills_text import plain
+from router.cli.bills_change import report_corrections
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import LedgerFormat, books_explained, month_of, show
-from router.cli.options import as_of, moment_of_planning, usd_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
-from router.cli.text import dollars, stamp
+from router.cli.ledger_options import LedgerFormat, parse_month, print_rows, translate_closed_books
+from router.cli.options import parse_as_of, parse_now, parse_usd_option
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.bills_text import escape_unprintable
+from router.render.tables import format_timestamp, format_usd
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from router.ledger.budget import Budget, Scope, Standing
+    from router.app.budgets import MonthBudgets
+    from router.ledger.budget import Budget, BudgetStatus, Scope
     from router.ledger.month import Month
-    from router.state.store import Store
-    from router.wiring.budgets import Far
+    from router.state.store import StateStore
 
-Team = Annotated[str | None, typer.Option(metavar="NAME", help="Of this team.")]
-Project = Annotated[str | None, typer.Option(metavar="NAME", help="Of this project.")]
-Everybody = Annotated[bool, typer.Option("--all", help="Of all together.")]
-Since = Annotated[str | None, typer.Option("--from", metavar="2026-12", help="From this month on; else that of --now.")]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone).")]
+Team = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this team.")]
+Project = Annotated[str | None, typer.Option(metavar="NAME", help="Budget of this project.")]
+Everybody = Annotated[bool, typer.Option("--all", help="Budget of everybody together.")]
+Since = Annotated[
+    str | None, typer.Option("--from", metavar="2026-12", help="First month it applies to; default: that of --now.")
+]
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the command (ISO, with zone).")]
 DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
 
 
-class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.asked.Basis`."""
+class BudgetBasisOption(StrEnum):
+    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-Basis = Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")]
+Basis = Annotated[BudgetBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")]
 CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
 _TABLE = ("budget_of", "since", "usd", "spent", "used", "kind", "warn")
 _HISTORY = ("budget_of", "since", "usd", "kind", "warn", "who", "at")
 
 
 def list_budgets(
-    month: Annotated[
-        str | None, typer.Option(metavar="2026-11", help="What holds in it; else in that of --now.")
-    ] = None,
-    history: Annotated[bool, typer.Option("--history", help="All that was ever set.")] = False,
-    basis: Basis = BasisChoice.EFFECTIVE,
+    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Month to show; default: that of --now.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="Show every budget ever set.")] = False,
+    basis: Basis = BudgetBasisOption.EFFECTIVE,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """List budgets, and what the month came to of each as `showback` says it. A hard one is what plans and orders are
-    held to.
+    """List the budgets of a month and what was spent of each, as `showback` counts it.
+
+    Plans and orders must stay within a hard budget.
 
     \b
     stepfare budget list
     stepfare budget list --month 2026-12 -o json
     stepfare budget list --history
     """
-    from router.ledger.budget import set_by
+    from router.ledger.budget import budgets_set_by
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     period = _month(month, "--month", moment)
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         if history:
-            budgets = set_by(store.budgets.all(), as_of(now))
+            budgets = budgets_set_by(store.budgets.all(), parse_as_of(now))
             rows = [_row(each, output) for each in budgets]
         else:
-            far = far_of(store, period, moment, basis, now)
-            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in far.standings]
+            progress = load_budget_progress(store, period, moment, basis, now)
+            rows = [{**_row(each.budget, output), **_spent(each, basis, output)} for each in progress.standings]
             if rows:
-                say_counted(output, period, moment, basis, far)
+                note_counted_costs(output, period, moment, basis, progress)
     right = frozenset({"USD", "SPENT", "USED"})
-    show(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
+    print_rows(output, "budgets", rows, _HISTORY if history else _TABLE, right, f"no budget holds in {period}")
     return ExitCode.OK
 
 
-def far_of(store: Store, period: Month, moment: datetime, basis: BasisChoice, now: str | None) -> Far:
-    """How far the budgets of the month are; ``now`` is the option as it was given."""
-    from router.prices.home import bills_folder, extract_folder
-    from router.showback.report.asked import Asked
-    from router.showback.report.asked import Basis as Cost
-    from router.wiring.budgets import how_far
+def load_budget_progress(
+    store: StateStore, period: Month, moment: datetime, basis: BudgetBasisOption, now: str | None
+) -> MonthBudgets:
+    """Return how much of each budget of the month is spent; ``now`` is the raw value of the option."""
+    from router.app.budgets import month_budgets
+    from router.prices.data_folders import bills_folder, extract_folder
+    from router.showback.report.query import CostBasis as Cost
+    from router.showback.report.query import ReportQuery
 
-    say_corrections(store)
-    asked = Asked(month=period, now=moment, as_of=as_of(now), basis=Cost(basis.value))
-    return how_far(store, asked, extract_folder(), bills_folder())
+    report_corrections(store)
+    query = ReportQuery(month=period, now=moment, as_of=parse_as_of(now), basis=Cost(basis.value))
+    return month_budgets(store, query, extract_folder(), bills_folder())
 
 
-def say_counted(output: LedgerFormat, period: Month, moment: datetime, basis: BasisChoice, far: Far) -> None:
-    """Which money budgets count, and what they leave out."""
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind
+def note_counted_costs(
+    output: LedgerFormat, period: Month, moment: datetime, basis: BudgetBasisOption, far: MonthBudgets
+) -> None:
+    """Note which costs the budgets count and which currencies they leave out."""
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind
 
     if output is LedgerFormat.TABLE:
         console.note(
-            f"{period} as of {stamp(moment)}, {basis.value} cost in USD: "
+            f"{period} as of {format_timestamp(moment)}, {basis.value} cost in USD: "
             f"invoiced where a bill stands, metered elsewhere"
         )
     for currency, amount in far.others.items():
-        console.note(f"in no budget: {short(amount, Kind.MONEY)} {currency}, for budgets are in USD", "warning")
+        console.note(
+            f"in no budget: {short_text(amount, CellKind.MONEY)} {currency}, for budgets are in USD", "warning"
+        )
 
 
-def share_used(each: Standing) -> str:
-    """As a report writes it."""
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind
+def format_used_share(each: BudgetStatus) -> str:
+    """Return the used share of a budget as a report writes it."""
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind
 
-    return "" if each.share is None else short(each.share, Kind.SHARE)
+    return "" if each.share is None else short_text(each.share, CellKind.SHARE)
 
 
-def _spent(each: Standing, basis: BasisChoice, output: LedgerFormat) -> dict[str, object]:
+def _spent(each: BudgetStatus, basis: BudgetBasisOption, output: LedgerFormat) -> dict[str, object]:
     if output is LedgerFormat.TABLE:
-        return {"spent": dollars(each.spent), "used": share_used(each)}
+        return {"spent": format_usd(each.spent), "used": format_used_share(each)}
     running = None if each.running is None else str(each.running)
     return {
-        "spent_usd": str(each.spent), "running_usd": running, "percent": each.percent, "basis": basis.value,
+        "spent_usd": str(each.spent),
+        "running_usd": running,
+        "percent": each.percent,
+        "basis": basis.value,
         "currency": "USD",
-    }  # fmt: skip
+    }
 
 
 def set_budget(
-    amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars a month: 12000 or 12,000.50.")],
+    amount: Annotated[str, typer.Argument(metavar="AMOUNT", help="Dollars per month: 12000 or 12,000.50.")],
     team: Team = None,
     project: Project = None,
     everybody: Everybody = False,
-    hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that go over it.")] = False,
-    warn: Annotated[str, typer.Option(metavar="PERCENTS", help="Tell people at these; empty: never.")] = "50,80,100",
+    hard: Annotated[bool, typer.Option("--hard", help="Refuse plans and orders that exceed it.")] = False,
+    warn: Annotated[
+        str, typer.Option(metavar="PERCENTS", help="Notify at these percentages; empty: never.")
+    ] = "50,80,100",
     since: Since = None,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Set the budget of all, a team or a project for each month from now on. Earlier months keep theirs, and months
-    that are closed can be given none. Who set it stands in the audit log.
+    """Set the monthly budget of everybody, a team or a project from a month on.
+
+    Earlier months keep theirs, and closed months cannot get one. The audit log records who set it.
 
     \b
     stepfare budget set 12000 --team research
@@ -150,18 +163,25 @@ def set_budget(
     """
     from pricing.money import ZERO
 
-    usd = usd_of("AMOUNT", amount)
-    moment = moment_of_planning(now)
-    scope, name = _whose(team, project, everybody=everybody)
+    usd = parse_usd_option("AMOUNT", amount)
+    moment = parse_now(now)
+    scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
-    with opened_store(deploy, clouds) as (_, store), books_explained():
+    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
         store.budgets.put(budget)
         store.audit(
-            who(), "budget set", "", usd or ZERO, moment, budget=budget.title, since=str(budget.since), hard=hard,
+            acting_user(),
+            "budget set",
+            "",
+            usd or ZERO,
+            moment,
+            budget=budget.title,
+            since=str(budget.since),
+            hard=hard,
             warn=list(budget.warn),
-        )  # fmt: skip
+        )
     kind = "hard budget" if hard else "budget"
-    console.note(f"{plain(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
+    console.note(f"{escape_unprintable(budget.title)}: a {kind} of {amount} dollars a month from {budget.since} on")
     return ExitCode.OK
 
 
@@ -174,49 +194,53 @@ def remove(
     clouds: CloudsFile = None,
     now: Now = None,
 ) -> ExitCode:
-    """Take a budget away, from a month on; earlier months keep it.
+    """Remove a budget from a month on; earlier months keep it.
 
     \b
     stepfare budget remove --team research
     stepfare budget remove --all --from 2027-01
 
-    Exit code 1 where none holds in that month, or its books are closed.
+    The exit code is 1 if no budget holds in that month, or its books are closed.
     """
     from pricing.money import ZERO
-    from router.ledger.budget import holding
+    from router.ledger.budget import budgets_in_force
 
-    moment = moment_of_planning(now)
-    scope, name = _whose(team, project, everybody=everybody)
+    moment = parse_now(now)
+    scope, name = _parse_scope(team, project, everybody=everybody)
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=None)
-    with opened_store(deploy, clouds, makes=False) as (_, store), books_explained():
-        if not any((each.scope, each.name) == (scope, name) for each in holding(store.budgets.all(), budget.since)):
+    with open_state_store(deploy, clouds, makes=False) as (_, store), translate_closed_books():
+        if not any(
+            (each.scope, each.name) == (scope, name) for each in budgets_in_force(store.budgets.all(), budget.since)
+        ):
             remedy = "`stepfare budget list` shows those that do"
-            raise CommandError(f"no budget of {plain(budget.title)} holds in {budget.since}", remedy=remedy)
+            raise CommandError(
+                f"no budget of {escape_unprintable(budget.title)} holds in {budget.since}", remedy=remedy
+            )
         store.budgets.put(budget)
-        store.audit(who(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
-    console.note(f"{plain(budget.title)}: no budget from {budget.since} on")
+        store.audit(acting_user(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
+    console.note(f"{escape_unprintable(budget.title)}: no budget from {budget.since} on")
     return ExitCode.OK
 
 
-def _budget(scope: Scope, name: str, since: Month, at: datetime, **said: object) -> Budget:
-    from router.cli.options import refused
+def _budget(scope: Scope, name: str, since: Month, at: datetime, **terms: object) -> Budget:
+    from router.cli.options import option_error
     from router.ledger.budget import Budget
 
     try:
-        return Budget(scope=scope, name=name, since=since, who=who(), at=at, **said)  # type: ignore[arg-type]
+        return Budget(scope=scope, name=name, since=since, who=acting_user(), at=at, **terms)  # type: ignore[arg-type]
     except ValueError as error:
-        raise refused("--warn", error) from None
+        raise option_error("--warn", error) from None
 
 
-def _whose(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
+def _parse_scope(team: str | None, project: str | None, *, everybody: bool) -> tuple[Scope, str]:
     from router.ledger.budget import Scope
 
-    given = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
-    given += [(Scope.ALL, "")] * everybody
-    if len(given) != 1:
-        what = "whose budget is not said" if not given else "a budget is of one"
+    scopes = [(Scope.TEAM, team or "")] * (team is not None) + [(Scope.PROJECT, project or "")] * (project is not None)
+    scopes += [(Scope.ALL, "")] * everybody
+    if len(scopes) != 1:
+        what = "no owner of the budget is given" if not scopes else "a budget has one owner only"
         raise InvalidInputError.single(what, field="--team, --project or --all", remedy="give one of the three")
-    scope, name = given[0]
+    scope, name = scopes[0]
     if scope is not Scope.ALL and not name.strip():
         raise InvalidInputError.single("is empty", field=f"--{scope.value}", remedy="name one")
     return scope, name
@@ -233,7 +257,7 @@ def _percents(text: str) -> tuple[int, ...]:
 def _month(text: str | None, option: str, moment: datetime) -> Month:
     from router.ledger.month import Month
 
-    return Month.of(moment) if text is None else month_of(option, text)
+    return Month.of(moment) if text is None else parse_month(option, text)
 
 
 def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
@@ -249,19 +273,19 @@ def _row(each: Budget, output: LedgerFormat) -> dict[str, object]:
     }
     if output is LedgerFormat.JSON:
         return row
-    from router.showback.report.text import harmless
+    from router.showback.report.text import escape_formula
 
     row["warn"] = ",".join(map(str, each.warn))
     if output is LedgerFormat.CSV:
-        return {name: harmless(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {name: escape_formula(value) if isinstance(value, str) else value for name, value in row.items()}
     kind = "removed" if each.usd is None else "hard" if each.hard else "soft"
-    usd = "" if each.usd is None else dollars(each.usd)
-    by = plain(each.who)[:24]
+    usd = "" if each.usd is None else format_usd(each.usd)
+    author = escape_unprintable(each.who)[:24]
     return {
         **row,
-        "budget_of": plain(each.title)[:28],
+        "budget_of": escape_unprintable(each.title)[:28],
         "usd": usd,
         "kind": kind,
-        "who": by,
+        "who": author,
         "at": f"{each.at:%Y-%m-%d}",
     }

@@ -1,4 +1,4 @@
-"""``stepfare checkpoint push | pull | copy``: checkpoints to durable storage, from it, and to another region."""
+"""Commands ``stepfare checkpoint push``, ``pull`` and ``copy``: transfer checkpoints to, from and between stores."""
 
 from __future__ import annotations
 
@@ -20,153 +20,183 @@ from router.cli.checkpoint_options import (
     SECONDS_HELP,
     STEP_HELP,
     URL_HELP,
-    Format,
-    line,
-    pace_of,
-    passed,
-    place,
-    said,
+    CheckpointFormat,
+    build_rate_limit,
+    describe_transfer,
+    report_skipped_step,
+    resolve_checkpoint_store,
+    translate_storage_errors,
 )
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.storage.transfer import Moved
+    from router.checkpoints.transfer import TransferResult
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
-_OR_NEWER_HELP = "The URL of a manifest: that one, where it is newer than all that are there."
+_OR_NEWER_HELP = "URL of a manifest to fetch if it is newer than all checkpoints in the store."
 
 Seconds = Annotated[float | None, typer.Option(metavar="S", help=SECONDS_HELP)]
 Mbps = Annotated[float | None, typer.Option("--max-mbps", metavar="N", help=MBPS_HELP)]
 Parallel = Annotated[int, typer.Option(min=1, max=64, help=PARALLEL_HELP)]
 Step = Annotated[int | None, typer.Option(min=0, metavar="N", help=STEP_HELP)]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Format.")]
+Output = Annotated[CheckpointFormat, typer.Option("--output", "-o", help="Format.")]
 
 
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training saves.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
     step: Step = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, the newest first.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Copy all checkpoints, the newest first.")] = False,
     keep: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Then remove all but the newest N there.")
+        int | None, typer.Option(min=1, metavar="N", help="Then delete all but the newest N from the store.")
     ] = None,
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
-    """Copy checkpoints of a folder to durable storage. One counts when its manifest is there, which comes last; what is
-    there already with the same size and digest is not copied again.
+    """Copy checkpoints of a folder to durable storage.
+
+    A checkpoint is complete once its manifest, which is written last, is in the store. Files that are there already
+    with the same size and digest are not copied again.
 
     \b
     stepfare checkpoint push /mnt/scratch/run-7 s3://bucket/run-7
     stepfare checkpoint push /mnt/scratch/run-7 gs://bucket/run-7 --seconds 100
 
-    Exit code 5 when the time was over.
+    The exit code is 5 if the time ran out.
     """
-    from router.storage.bring import bring
-    from router.storage.checkpoints import Journal, retire
-    from router.storage.depot import Folder
+    from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
+    from router.checkpoints.download import download_checkpoints
+    from router.checkpoints.object_store import FolderStore
 
-    pace, (target, _) = pace_of(seconds, max_mbps), place(url)
-    with said():
+    pace, (target, _) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    with translate_storage_errors():
         if not folder.is_dir():
             raise CommandError(f"{folder}: no such folder", ExitCode.INVALID_INPUT)
-        journal = Journal(folder.absolute(), target.url)
-        moved = _shown(
-            bring(Folder(folder), target, pace, step=step, parallel=parallel, journal=journal, passed=passed),
-            output, every=every,
-        )  # fmt: skip
+        journal = CopyJournal(folder.absolute(), target.url)
+        moved = _print_transfers(
+            download_checkpoints(
+                FolderStore(folder),
+                target,
+                pace,
+                step=step,
+                parallel=parallel,
+                journal=journal,
+                passed=report_skipped_step,
+            ),
+            output,
+            every=every,
+        )
         if not moved:
             raise CommandError(f"{folder}: no checkpoint was copied")
-        for gone in retire(target, keep, max(one.step for one in moved)) if keep is not None else ():
-            console.note(f"step {gone}: removed there")
+        for removed_step in (
+            remove_old_checkpoints(target, keep, max(one.step for one in moved)) if keep is not None else ()
+        ):
+            console.note(f"step {removed_step}: removed there")
     return ExitCode.OK
 
 
 def pull(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training looks for its newest.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder from which the training resumes.")],
     step: Step = None,
     or_newer: Annotated[str | None, typer.Option("--or-newer", metavar="URL", help=_OR_NEWER_HELP)] = None,
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
-    """Fetch the newest good checkpoint into a folder, every byte held against its digest; what is torn or was changed
-    is passed over for the one before. Where there is none at all yet, that is said, and is no failure.
+    """Fetch the newest good checkpoint into a folder, verifying every byte against its digest.
+
+    A checkpoint that is incomplete or was changed is skipped in favour of the one before. An empty store is reported
+    and is no failure.
 
     \b
     stepfare checkpoint pull s3://bucket/run-7 /mnt/scratch/run-7
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
-    from router.storage.bring import bring
-    from router.storage.checkpoints import steps
-    from router.storage.depot import Folder
+    from router.checkpoints.checkpoints import list_steps
+    from router.checkpoints.download import download_checkpoints
+    from router.checkpoints.object_store import FolderStore
 
-    pace, (source, named) = pace_of(seconds, max_mbps), place(url)
-    wanted = named if step is None else step
-    other, newer = place(or_newer) if or_newer is not None else (source, None)
-    if or_newer is not None and (newer is None or wanted is not None):
+    pace, (source, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    wanted_step = named_step if step is None else step
+    other, newer = resolve_checkpoint_store(or_newer) if or_newer is not None else (source, None)
+    if or_newer is not None and (newer is None or wanted_step is not None):
         raise InvalidInputError.single("is a manifest's URL, for where no step is named", field="--or-newer")
-    fetch = partial(bring, target=Folder(folder), pace=pace, parallel=parallel, passed=passed)
-    with said():
-        found = fetch(source, step=wanted)
+    fetch = partial(
+        download_checkpoints, target=FolderStore(folder), pace=pace, parallel=parallel, passed=report_skipped_step
+    )
+    with translate_storage_errors():
+        transfers = fetch(source, step=wanted_step)
         if newer is not None:
-            found = chain(fetch(source, least=newer), fetch(other, step=newer), found)
-        moved = _shown(found, output, every=False)
-        if not moved and (wanted is not None or steps(source)):
-            raise CommandError(f"{url}: no good checkpoint{'' if wanted is None else f' of step {wanted}'}")
+            transfers = chain(fetch(source, least=newer), fetch(other, step=newer), transfers)
+        moved = _print_transfers(transfers, output, every=False)
+        if not moved and (wanted_step is not None or list_steps(source)):
+            raise CommandError(f"{url}: no good checkpoint{'' if wanted_step is None else f' of step {wanted_step}'}")
         if not moved:
             console.note(f"{url}: no checkpoint there yet")
-            if output is Format.JSON:
+            if output is CheckpointFormat.JSON:
                 console.out(_json([]))
     return ExitCode.OK
 
 
 def copy(
     source: Annotated[str, typer.Argument(metavar="FROM", help=URL_HELP)],
-    target: Annotated[str, typer.Argument(metavar="TO", help="Another such URL.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="URL of the target, of the same kinds.")],
     step: Step = None,
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
-    """Copy the newest good checkpoint to another region or cloud, through this machine. The bytes that it reports are
-    those that left the source: what egress costs.
+    """Copy the newest good checkpoint to another region or cloud, through this machine.
+
+    The reported bytes are those that left the source, for which egress is charged.
 
     \b
     stepfare checkpoint copy s3://east/run-7 s3://west/run-7 --seconds 600
 
-    Exit code 5 when the time was over; again goes on from there.
+    The exit code is 5 if the time ran out; running it again resumes the copy.
     """
-    from router.storage.bring import bring
+    from router.checkpoints.download import download_checkpoints
 
-    pace, (opened, named), (goal, _) = pace_of(seconds, max_mbps), place(source), place(target)
-    wanted = named if step is None else step
-    with said():
-        moved = _shown(bring(opened, goal, pace, step=wanted, parallel=parallel, passed=passed), output, every=False)
+    pace, (origin, named_step), (destination, _) = (
+        build_rate_limit(seconds, max_mbps),
+        resolve_checkpoint_store(source),
+        resolve_checkpoint_store(target),
+    )
+    wanted_step = named_step if step is None else step
+    with translate_storage_errors():
+        moved = _print_transfers(
+            download_checkpoints(
+                origin, destination, pace, step=wanted_step, parallel=parallel, passed=report_skipped_step
+            ),
+            output,
+            every=False,
+        )
         if not moved:
             raise CommandError(f"{source}: no good checkpoint")
     return ExitCode.OK
 
 
-def _shown(found: Iterator[Moved], output: Format, *, every: bool) -> list[Moved]:
-    moved: list[Moved] = []
-    for one in found:
+def _print_transfers(
+    transfers: Iterator[TransferResult], output: CheckpointFormat, *, every: bool
+) -> list[TransferResult]:
+    moved: list[TransferResult] = []
+    for one in transfers:
         moved.append(one)
-        if output is Format.TABLE:
-            console.out(line(one))
+        if output is CheckpointFormat.TABLE:
+            console.out(describe_transfer(one))
         if not every:
             break
-    if moved and output is Format.JSON:
+    if moved and output is CheckpointFormat.JSON:
         console.out(_json(moved))
     return moved
 
 
-def _json(moved: list[Moved]) -> str:
+def _json(moved: list[TransferResult]) -> str:
     rows = [{**dataclasses.asdict(one), "seconds": round(one.seconds, 3)} for one in moved]
     return json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": rows}, indent=2)

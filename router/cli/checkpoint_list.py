@@ -1,4 +1,4 @@
-"""``stepfare checkpoint list | verify``: what lies on durable storage, and whether it is as it was written."""
+"""Commands ``stepfare checkpoint list`` and ``verify``: list stored checkpoints and check that they are intact."""
 
 from __future__ import annotations
 
@@ -9,36 +9,44 @@ import typer
 
 from router.cli import console
 from router.cli.checkpoint import Mbps, Output, Parallel, Seconds
-from router.cli.checkpoint_options import STEP_HELP, URL_HELP, Format, pace_of, place, said, size
+from router.cli.checkpoint_options import (
+    URL_HELP,
+    CheckpointFormat,
+    build_rate_limit,
+    format_bytes,
+    resolve_checkpoint_store,
+    translate_storage_errors,
+)
 from router.cli.console import CommandError, ExitCode
-from router.cli.text import columns
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
-    from router.storage.manifest import Manifest
+    from router.checkpoints.manifest import CheckpointManifest
 
 SCHEMA_VERSION = 1
 _PARALLEL = 8
 _HEADER = ("STEP", "ATTEMPT", "CREATED", "FILES", "SIZE", "")
-Row = tuple[int, "Manifest | None", str]
+Row = tuple[int, "CheckpointManifest | None", str]
 
 
 def list_checkpoints(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
-    """The checkpoints of a place, the newest first, and whether all their files are there with their sizes.
+    """List the checkpoints of a store, the newest first, and whether all files exist with the right size.
 
     \b
     stepfare checkpoint list s3://bucket/run-7
     """
-    from router.storage.checkpoints import good, manifest_at, steps
+    from router.checkpoints.checkpoints import find_complete_checkpoints, list_steps, read_manifest
 
-    depot, _ = place(url)
-    with said():
-        why: dict[int, str] = {}
-        whole = {manifest.step for manifest in good(depot, why.__setitem__)}
+    store, _ = resolve_checkpoint_store(url)
+    with translate_storage_errors():
+        faults: dict[int, str] = {}
+        complete = {manifest.step for manifest in find_complete_checkpoints(store, faults.__setitem__)}
         rows = [
-            (step, manifest_at(depot, step), "" if step in whole else why.get(step, "gone")) for step in steps(depot)
+            (step, read_manifest(store, step), "" if step in complete else faults.get(step, "gone"))
+            for step in list_steps(store)
         ]
     _show(rows, output, "whole")
     return ExitCode.OK
@@ -46,55 +54,70 @@ def list_checkpoints(
 
 def verify(
     url: Annotated[str, typer.Argument(metavar="URL", help=URL_HELP)],
-    step: Annotated[int | None, typer.Option(min=0, metavar="N", help=STEP_HELP.replace("the newest", "each"))] = None,
+    step: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Step of the checkpoint; default: every step.")
+    ] = None,
     seconds: Seconds = None,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
-    output: Output = Format.TABLE,
+    output: Output = CheckpointFormat.TABLE,
 ) -> ExitCode:
-    """Read every byte of the checkpoints of a place and hold it against the manifest.
+    """Read every byte of the checkpoints of a store and verify it against the manifest.
 
     \b
     stepfare checkpoint verify s3://bucket/run-7
     stepfare checkpoint verify s3://bucket/run-7 --step 1200
 
-    Exit code 1 when one is not as it was written, 5 when the time was over before all were read.
+    Exit codes: 1 a checkpoint was changed or is incomplete; 5 the time ran out before all were read.
     """
-    from router.storage.checkpoints import manifest_at, steps
-    from router.storage.errors import NotWholeError
-    from router.storage.transfer import verify as read
+    from router.checkpoints.checkpoints import list_steps, read_manifest
+    from router.checkpoints.errors import IncompleteCheckpointError
+    from router.checkpoints.transfer import verify_checkpoint as read
 
-    pace, (depot, named) = pace_of(seconds, max_mbps), place(url)
-    wanted = named if step is None else step
+    pace, (store, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
+    wanted_step = named_step if step is None else step
     rows: list[Row] = []
-    with said():
-        for at in steps(depot) if wanted is None else [wanted]:
-            manifest, why = manifest_at(depot, at), ""
+    with translate_storage_errors():
+        for number in list_steps(store) if wanted_step is None else [wanted_step]:
+            manifest, fault = read_manifest(store, number), ""
             try:
                 if manifest is None:
-                    raise NotWholeError("its manifest cannot be read")
-                read(depot, manifest, pace, parallel=parallel)
-            except NotWholeError as error:
-                why = str(error)
-            rows.append((at, manifest, why))
+                    raise IncompleteCheckpointError("its manifest cannot be read")
+                read(store, manifest, pace, parallel=parallel)
+            except IncompleteCheckpointError as error:
+                fault = str(error)
+            rows.append((number, manifest, fault))
     if not rows:
         raise CommandError(f"{url}: no checkpoint there")
     _show(rows, output, "as it was written")
-    return ExitCode.FAILURE if any(why for _, _, why in rows) else ExitCode.OK
+    return ExitCode.FAILURE if any(fault for _, _, fault in rows) else ExitCode.OK
 
 
-def _show(rows: list[Row], output: Format, fine: str) -> None:
-    if output is Format.JSON:
-        found = [
-            {"step": step, "attempt": m.attempt if m else None, "created": m.created if m else None,
-             "files": len(m.files) if m else None, "bytes": m.bytes if m else None, "good": not why, "why": why or None}
-            for step, m, why in rows
-        ]  # fmt: skip
-        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": found}, indent=2))
+def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
+    if output is CheckpointFormat.JSON:
+        checkpoints = [
+            {
+                "step": step,
+                "attempt": m.attempt if m else None,
+                "created": m.created if m else None,
+                "files": len(m.files) if m else None,
+                "bytes": m.bytes if m else None,
+                "good": not fault,
+                "why": fault or None,
+            }
+            for step, m, fault in rows
+        ]
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "checkpoints": checkpoints}, indent=2))
         return
     table = [
-        (str(step), m.attempt if m else "", m.created if m else "", str(len(m.files)) if m else "",
-         size(m.bytes) if m else "", why or fine)
-        for step, m, why in rows
-    ]  # fmt: skip
-    console.out(columns(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")
+        (
+            str(step),
+            m.attempt if m else "",
+            m.created if m else "",
+            str(len(m.files)) if m else "",
+            format_bytes(m.bytes) if m else "",
+            fault or intact,
+        )
+        for step, m, fault in rows
+    ]
+    console.out(format_table(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")

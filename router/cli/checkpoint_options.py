@@ -1,4 +1,4 @@
-"""What the commands about checkpoints share: places, bounds, errors, words."""
+"""Options, errors and wording that the checkpoint commands share."""
 
 from __future__ import annotations
 
@@ -13,59 +13,64 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.storage.depot import Depot
-    from router.storage.pace import Pace
-    from router.storage.transfer import Moved
+    from router.checkpoints.object_store import CheckpointStore
+    from router.checkpoints.rate_limit import TransferLimits
+    from router.checkpoints.transfer import TransferResult
 
-URL_HELP = "s3://, gs://, abfs(s):// or file://; or the URL of a manifest there."
-SECONDS_HELP = "How long it may take; what cannot end by then is not begun."
-MBPS_HELP = "The most bandwidth it takes, in megabits a second."
-PARALLEL_HELP = "Files at the same time."
-STEP_HELP = "Of this step; left out: the newest that is good."
+URL_HELP = "s3://, gs://, abfs(s):// or file:// URL of a store, or of a manifest in it."
+SECONDS_HELP = "Time limit; a transfer that cannot end by then is not started."
+MBPS_HELP = "Bandwidth limit in megabits per second."
+PARALLEL_HELP = "Files transferred at the same time."
+STEP_HELP = "Step of the checkpoint; default: the newest good one."
 _MEGABIT = 1_000_000 / 8
 _MANIFEST_ENDS = ".manifest.json"
 
 
-class Format(StrEnum):
-    """How the result is written."""
+class CheckpointFormat(StrEnum):
+    """Output format of the checkpoint commands."""
 
     TABLE = "table"
     JSON = "json"
 
 
-def place(url: str) -> tuple[Depot, int | None]:
-    """The place that a URL names, and the step where it is a manifest's. InvalidInputError."""
-    from router.storage.arrow import open_store
-    from router.storage.depot import opened
-    from router.storage.errors import StorageError
-    from router.storage.manifest import step_of
+def resolve_checkpoint_store(url: str) -> tuple[CheckpointStore, int | None]:
+    """Open the store that a URL names; the second value is the step if the URL is a manifest's, else None.
+
+    Raises InvalidInputError if the URL names no store, or a file that is no manifest.
+    """
+    from router.checkpoints.arrow_store import open_arrow_store
+    from router.checkpoints.errors import StorageError
+    from router.checkpoints.manifest import parse_step
+    from router.checkpoints.object_store import open_checkpoint_store
 
     root, _, name = url.rpartition("/")
-    step = step_of(name)
+    step = parse_step(name)
     if step is None and name.endswith(_MANIFEST_ENDS):
         raise InvalidInputError.single(f"{name} is no manifest's name", field="URL")
     try:
         environment = os.environ  # noqa: TID251
-        return opened(url if step is None else root, lambda text: open_store(text, environment)), step
+        return open_checkpoint_store(
+            url if step is None else root, lambda text: open_arrow_store(text, environment)
+        ), step
     except StorageError as error:
         raise InvalidInputError.single(str(error), field="URL", remedy=error.remedy) from None
 
 
-def pace_of(seconds: float | None, max_mbps: float | None) -> Pace:
-    """The bounds of a transfer. InvalidInputError for none."""
-    from router.storage.pace import Pace
+def build_rate_limit(seconds: float | None, max_mbps: float | None) -> TransferLimits:
+    """Return the rate limit of a transfer. Raises InvalidInputError unless both values are finite and above zero."""
+    from router.checkpoints.rate_limit import TransferLimits
 
     for option, value in (("--seconds", seconds), ("--max-mbps", max_mbps)):
         if value is not None and not 0 < value < float("inf"):
             raise InvalidInputError.single(f"{value} is not above zero", field=option)
     most = None if max_mbps is None else max_mbps * _MEGABIT
-    return Pace(seconds=seconds, bytes_per_second=most, rate=most)
+    return TransferLimits(seconds=seconds, bytes_per_second=most, rate=most)
 
 
 @contextmanager
-def said() -> Iterator[None]:
-    """Errors of durable storage as those of a command."""
-    from router.storage.errors import OutOfTimeError, StorageError
+def translate_storage_errors() -> Iterator[None]:
+    """Translate errors of durable storage into CommandError: exit code 5 if the time ran out, else 1."""
+    from router.checkpoints.errors import OutOfTimeError, StorageError
 
     try:
         yield
@@ -77,21 +82,21 @@ def said() -> Iterator[None]:
         raise CommandError(str(error)) from None
 
 
-def passed(step: int, why: str) -> None:
-    """A checkpoint that does not count."""
+def report_skipped_step(step: int, why: str) -> None:
+    """Report a checkpoint that was skipped, and why."""
     console.note(f"step {step}: passed over: {why}", "warning")
 
 
-def size(count: int) -> str:
-    """``81.2 GB``."""
+def format_bytes(count: int) -> str:
+    """Return a byte count in decimal units, such as ``81.2 GB``."""
     for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= unit:
             return f"{count / unit:.1f} {name}"
     return f"{count} B"
 
 
-def line(moved: Moved) -> str:
-    """One transfer for people."""
-    kept = f", {size(moved.kept)} were there" if moved.kept else ""
-    fast = f", {size(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
-    return f"step {moved.step}: {size(moved.bytes)} in {moved.seconds:.1f} s{fast}{kept}: {moved.manifest}"
+def describe_transfer(moved: TransferResult) -> str:
+    """Return one line of text about a finished transfer."""
+    skipped = f", {format_bytes(moved.kept)} were there" if moved.kept else ""
+    speed = f", {format_bytes(int(moved.bytes / moved.seconds))}/s" if moved.bytes and moved.seconds > 0 else ""
+    return f"step {moved.step}: {format_bytes(moved.bytes)} in {moved.seconds:.1f} s{speed}{skipped}: {moved.manifest}"

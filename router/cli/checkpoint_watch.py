@@ -1,4 +1,4 @@
-"""``stepfare checkpoint watch | run``: the uploader beside a training."""
+"""Commands ``stepfare checkpoint watch`` and ``run``: the uploader beside a training."""
 
 from __future__ import annotations
 
@@ -15,158 +15,166 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.checkpoint import Mbps, Parallel
-from router.cli.checkpoint_options import URL_HELP, pace_of, place
-from router.cli.console import BEHIND, CommandError, ExitCode
+from router.cli.checkpoint_options import URL_HELP, build_rate_limit, resolve_checkpoint_store
+from router.cli.console import WORDS_AFTER_DASHES, CommandError, ExitCode
 
 CONTROL, RANK = "STEPFARE_CONTROL", "NODE_RANK"
 STORE, RESUME = "STEPFARE_CHECKPOINT_STORE", "STEPFARE_RESUME_MANIFEST"
 _MEGABIT = 1_000_000 / 8
 _PARALLEL, _KEEP, _GRACE = 8, 3, 600.0
 _NOT_FOUND = 127
-_URL_HELP = f"As for push; left out: {STORE}, as the agent says it."
+_URL_HELP = f"Store, as for push; default: {STORE}, which the agent sets."
 _HERE = "from router.cli.main import main; main()"
 
-Keep = Annotated[int, typer.Option(min=1, metavar="N", help="Checkpoints that stay there.")]
-Grace = Annotated[float, typer.Option(min=0, metavar="S", help="Seconds for what is left at the end.")]
+Keep = Annotated[int, typer.Option(min=1, metavar="N", help="Checkpoints to keep in the store.")]
+Grace = Annotated[float, typer.Option(min=0, metavar="S", help="Seconds for the last copies at the end.")]
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training saves.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
     url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
     keep: Keep = _KEEP,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
     grace: Grace = _GRACE,
     until_eof: Annotated[
-        bool, typer.Option("--until-eof", help="Run until stdin ends; signals are for the training alone.")
+        bool, typer.Option("--until-eof", help="Run until stdin ends; ignore signals, which are for the training.")
     ] = False,
 ) -> ExitCode:
-    """Copy each checkpoint to durable storage as it is written, until it is stopped; then what is left. Under a
-    stepfare agent it answers for the training, which has to have STEPFARE_CHECKPOINT_URL: a checkpoint counts when it
-    is there. While an answer is due, nothing bounds the bandwidth. On a machine whose NODE_RANK is not 0 it only
-    answers, when the first machine has copied.
+    """Copy each checkpoint to durable storage as it is written, until stopped; then copy the remaining ones.
+
+    Under a stepfare agent it answers save requests for the training, which needs STEPFARE_CHECKPOINT_URL: a checkpoint
+    counts once it is in the store. While an answer is due, the bandwidth is not limited. On a machine whose NODE_RANK
+    is not 0 it copies nothing and answers once the first machine has copied.
 
     \b
     stepfare checkpoint watch /mnt/scratch/run-7 s3://bucket/run-7
 
-    Exit code 5 when the newest checkpoint could not be copied within --grace.
+    The exit code is 5 if the newest checkpoint could not be copied within --grace.
     """
-    from router.storage.answers import Answers
-    from router.storage.watching import How, Uploader
+    from router.checkpoints.control_folder import UploaderControlFolder
+    from router.checkpoints.uploader import Uploader, UploadSettings
 
-    pace_of(None, max_mbps)
+    build_rate_limit(None, max_mbps)
     environment = os.environ  # noqa: TID251
-    target, _ = place(_store(url, environment))
+    target, _ = resolve_checkpoint_store(_store(url, environment))
     control = environment.get(CONTROL)
     most = None if max_mbps is None else max_mbps * _MEGABIT
     uploader = Uploader(
         target,
         folder=folder,
-        answers=Answers(Path(control)) if control else None,
-        how=How(environment.get(RANK, "0") == "0", keep, parallel, most),
+        answers=UploaderControlFolder(Path(control)) if control else None,
+        how=UploadSettings(environment.get(RANK, "0") == "0", keep, parallel, most),
         tell=console.note,
     )
-    if uploader.run(_eof() if until_eof else _signalled(), grace):
+    if uploader.run(_watch_stdin() if until_eof else _watch_signals(), grace):
         return ExitCode.OK
     console.note("the newest checkpoint is not on durable storage", "error")
     sys.stderr.flush()
-    # A thread may hang in a call to the store, and would be waited for.
+    # A thread may hang in a call to the store, and a normal exit would wait for it.
     os._exit(ExitCode.PARTIAL)
 
 
 def run(
     context: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where the training saves.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder in which the training saves.")],
     url: Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)] = None,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND", help="The training.", show_default=False)
+        list[str] | None, typer.Argument(metavar="-- COMMAND", help="Command of the training.", show_default=False)
     ] = None,
     keep: Keep = _KEEP,
     max_mbps: Mbps = None,
     parallel: Parallel = _PARALLEL,
     grace: Grace = _GRACE,
 ) -> int:
-    """Fetch the newest good checkpoint, run a training, and copy what it saves to durable storage all the while, by a
-    process of its own. Ends when the training has ended and its last checkpoint is there. Where the agent names a
-    checkpoint elsewhere (STEPFARE_RESUME_MANIFEST) that is newer than all that are there, that one is fetched.
+    """Fetch the newest good checkpoint, run a training, and copy its checkpoints to durable storage meanwhile.
+
+    A separate process does the copying. The command ends when the training has ended and its last checkpoint is stored.
+    If the agent names a checkpoint in another store (STEPFARE_RESUME_MANIFEST) that is newer than all in this one, that
+    checkpoint is fetched.
 
     \b
     stepfare checkpoint run /mnt/run-7 s3://bucket/run-7 -- torchrun train.py
     stepfare checkpoint run /mnt/run-7 -- torchrun train.py
 
-    The exit code is the training's; 5 when only its last checkpoint could not be copied.
+    The exit code is that of the training, or 5 if only its last checkpoint could not be copied.
     """
     import subprocess
 
-    from router.storage.companion import URL, beside
+    from router.checkpoints.trainer_process import URL, run_with_uploader
 
-    pace_of(None, max_mbps)
-    words = [word for word in (url, *(command or ())) if word is not None]
-    behind = context.meta.get(BEHIND)
-    named = words[: len(words) - behind] if behind is not None else words[:1]
-    url, command = _store(named[0] if named else None, os.environ), words[len(named[:1]) :]  # noqa: TID251
+    build_rate_limit(None, max_mbps)
+    arguments = [word for word in (url, *(command or ())) if word is not None]
+    count = context.meta.get(WORDS_AFTER_DASHES)
+    urls = arguments[: len(arguments) - count] if count is not None else arguments[:1]
+    url, command = _store(urls[0] if urls else None, os.environ), arguments[len(urls[:1]) :]  # noqa: TID251
     if not command:
         raise InvalidInputError.single("there is no training to run", field="COMMAND", remedy="write it after --")
-    _is_place(url)
+    _check_store_url(url)
     environment = {**os.environ, URL: url.partition("?")[0]}  # noqa: TID251
-    # -P: a folder `router` where the job runs is not ours.
-    ours = [sys.executable, "-P", "-c", _HERE, "checkpoint"]
+    # -P keeps a folder named `router` in the working directory from being imported.
+    own_command = [sys.executable, "-P", "-c", _HERE, "checkpoint"]
     if environment.get(RANK, "0") == "0":
-        words = [*ours, "pull", url, str(folder), "--parallel", str(parallel)]
+        arguments = [*own_command, "pull", url, str(folder), "--parallel", str(parallel)]
         if _is_elsewhere(resume := environment.get(RESUME, ""), url):
-            words += ["--or-newer", resume]
-        pulled = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
-        if pulled:
-            raise CommandError(f"the newest checkpoint could not be fetched from {url}", ExitCode(pulled))
-    words = [*ours, "watch", str(folder), url, "--until-eof", f"--keep={keep}", f"--parallel={parallel}"]
-    words += [f"--grace={grace}", *([] if max_mbps is None else [f"--max-mbps={max_mbps}"])]
+            arguments += ["--or-newer", resume]
+        exit_code = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+        if exit_code:
+            raise CommandError(f"the newest checkpoint could not be fetched from {url}", ExitCode(exit_code))
+    arguments = [*own_command, "watch", str(folder), url, "--until-eof", f"--keep={keep}", f"--parallel={parallel}"]
+    arguments += [f"--grace={grace}", *([] if max_mbps is None else [f"--max-mbps={max_mbps}"])]
     try:
-        return beside(command, words, environment, console.note)
+        return run_with_uploader(command, arguments, environment, console.note)
     except OSError as error:
         console.note(f"{command[0]}: {error.strerror}", "error")
         return _NOT_FOUND
 
 
 def _store(url: str | None, environment: Mapping[str, str]) -> str:
-    """As given, else as the agent says it. InvalidInputError where neither is."""
-    found = url or environment.get(STORE)
-    if not found:
+    """Return the given URL, else the one that the agent set. Raises InvalidInputError if there is neither."""
+    chosen = url or environment.get(STORE)
+    if not chosen:
         raise InvalidInputError.single(
-            f"none is given, and {STORE} is not set", field="URL",
+            f"none is given, and {STORE} is not set",
+            field="URL",
             remedy="write one, or name the region's checkpoint_url in the deploy file",
-        )  # fmt: skip
-    return found
+        )
+    return chosen
 
 
 def _is_elsewhere(manifest: str, url: str) -> bool:
-    """Whether a manifest is named that is not in this place."""
-    from router.storage.manifest import step_of
+    """Return whether a URL names a manifest that is not in this store."""
+    from router.checkpoints.manifest import parse_step
 
     folder, _, name = manifest.rpartition("/")
     here = url.partition("?")[0].removeprefix("file://").rstrip("/")
-    return step_of(name) is not None and folder.removeprefix("file://") != here
+    return parse_step(name) is not None and folder.removeprefix("file://") != here
 
 
-def _is_place(url: str) -> None:
-    """InvalidInputError where no place can be there; without asking it."""
+def _check_store_url(url: str) -> None:
+    """Raise InvalidInputError if a URL cannot be a checkpoint store; the store itself is not contacted."""
     from urllib.parse import urlsplit
 
-    from router.storage.arrow import SCHEMES
+    from router.checkpoints.arrow_store import SCHEMES
 
     parts = urlsplit(url)
     if parts.scheme not in (*SCHEMES, "file", "") or parts.password is not None:
         raise InvalidInputError.single(f"{parts.scheme}:// is no place for checkpoints", field="URL", remedy=URL_HELP)
 
 
-def _signalled() -> Callable[[], bool]:
-    got: list[int] = []
+def _watch_signals() -> Callable[[], bool]:
+    """Return a function that tells whether SIGTERM or SIGINT has arrived."""
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: got.append(number))
-    return lambda: bool(got)
+        signal.signal(number, lambda number, _: signals.append(number))
+    return lambda: bool(signals)
 
 
-def _eof() -> Callable[[], bool]:
-    """Whether standard input has ended. Who stops the training ends it; signals to the group are not for us."""
+def _watch_stdin() -> Callable[[], bool]:
+    """Return a function that tells whether standard input has ended.
+
+    The parent process ends it when the training stops. Signals to the process group are ignored.
+    """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     return lambda: bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)

@@ -1,4 +1,4 @@
-"""The clock of every command, read here and nowhere else. A sandbox can be played faster than life."""
+"""Clock of all commands, read nowhere else. The sandbox can run faster than real time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _FASTEST = 100_000
 
 
 def wall_clock() -> datetime:
-    """The time of day, UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)  # noqa: TID251
 
 
 def chosen_clock() -> Callable[[], datetime]:
-    """The time of day, or what ``STEPFARE_CLOCK`` makes of it: ``60@2026-11-21T18:00:00Z`` runs sixty times as fast as
-    life since that moment. InvalidInputError for anything else."""
+    """Return the clock that ``STEPFARE_CLOCK`` selects; without it the wall clock.
+
+    ``60@2026-11-21T18:00:00Z`` runs sixty times as fast as real time since that moment. Raises InvalidInputError for
+    any other value.
+    """
     text = os.environ.get(VARIABLE)  # noqa: TID251
     if not text:
         return wall_clock

@@ -1,4 +1,4 @@
-"""Options of commands that ask clouds: which ones, and the longest it may take."""
+"""Options of the commands that query clouds."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from pathlib import Path
 
 from pricing.problems import InvalidInputError
 from providers.registry import CLOUDS
-from router.files.clouds_file import LoadedClouds, load_clouds
-from router.files.refusals import suggestion
-from router.prices.home import clouds_file
+from router.config.clouds_file import load_clouds
+from router.jobs.spelling import suggest
+from router.prices.cloud_settings import LoadedClouds
+from router.prices.data_folders import clouds_file
 
 
-def chosen_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
-    """The clouds file, and which clouds to ask: whether each must answer, by name. InvalidInputError for what is
-    wrong in the file, or a name that no cloud has."""
+def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
+    """Return the clouds file, and for each cloud to query whether it must answer.
+
+    Raises InvalidInputError for errors in the file and for unknown cloud names.
+    """
     _refuse_unknown(names)
     loaded = load_clouds(file or clouds_file(), named=file is not None)
     return loaded, loaded.asked(tuple(dict.fromkeys(names)))
@@ -25,5 +28,5 @@ def _refuse_unknown(names: list[str]) -> None:
         raise InvalidInputError.single(
             f"{unknown[0]!r} is no cloud that this program knows",
             field="--cloud",
-            remedy=suggestion(unknown[0], CLOUDS),
+            remedy=suggest(unknown[0], CLOUDS),
         )

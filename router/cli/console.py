@@ -1,4 +1,4 @@
-"""The one module that prints: data on stdout, all else on stderr; exit codes; errors without traceback."""
+"""Console output: data on stdout, all else on stderr; exit codes; errors without traceback. No other module prints."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TextIO
 
+from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
 
-# Under this a command's context knows how many words stood behind `--`; None: there was none.
-BEHIND = "stepfare.behind"
+# Key in the context of a command: the number of words after `--`, or None if there was no `--`.
+WORDS_AFTER_DASHES = "stepfare.behind"
 _MOST_PROBLEMS = 50
 _STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
 
 
 class ExitCode(IntEnum):
-    """What the process returns; documented in README.md."""
+    """Exit code of the process; documented in docs/commands.md."""
 
     OK = 0
     FAILURE = 1
@@ -33,7 +34,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """An expected failure: the message goes to stderr, ``code`` to the shell."""
+    """An expected failure of a command: the message goes to stderr, ``code`` to the shell."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILURE, remedy: str = "") -> None:
         super().__init__(message)
@@ -41,8 +42,8 @@ class CommandError(Exception):
         self.remedy = remedy
 
 
-class Stopped(Exception):  # noqa: N818  the end of a command, not always an error
-    """Everything has been said; the process ends with ``code``."""
+class CommandExitError(Exception):
+    """Ends the process with ``code`` after all messages were printed."""
 
     def __init__(self, code: ExitCode) -> None:
         super().__init__(code)
@@ -50,48 +51,46 @@ class Stopped(Exception):  # noqa: N818  the end of a command, not always an err
 
 
 def out(text: str) -> None:
-    """Data: to stdout, with one newline at its end."""
+    """Print data to stdout, with one newline at its end."""
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def note(text: str, style: str = "") -> None:
-    """Anything that is not data: a line on stderr."""
-    print(styled(text, style, sys.stderr), file=sys.stderr)
+    """Print a line that is not data to stderr."""
+    print(style_text(text, style, sys.stderr), file=sys.stderr)
 
 
 def write(text: str, file: Path | None) -> None:
-    """Data to ``--out``, whole or not at all (a temporary file beside it, then renamed); to stdout without one."""
+    """Write data atomically to ``--out`` (a temporary file beside it is renamed); without a file print it to stdout.
+
+    Raises CommandError if the file cannot be written.
+    """
     if file is None:
         out(text)
         return
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
     try:
-        with part.open("w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text if text.endswith("\n") else f"{text}\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(file)
+        write_atomic(file, text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
-    finally:
-        part.unlink(missing_ok=True)
 
 
-def styled(text: str, style: str, stream: TextIO | None = None) -> str:
-    """``text`` in a style (error, warning, good, dim, bold) where ``stream`` (stdout) shows colours."""
+def style_text(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Return ``text`` in a style (error, warning, good, dim, bold) if ``stream`` (stdout by default) shows colours."""
     target = sys.stdout if stream is None else stream
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and shows_colour(target) else text
+    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and supports_colour(target) else text
 
 
-def shows_colour(stream: TextIO) -> bool:
-    """Whether the stream is a terminal with colours and NO_COLOR (no-color.org) is not set."""
-    environment = os.environ  # noqa: TID251  this module is the edge
+def supports_colour(stream: TextIO) -> bool:
+    """Return whether the stream is a terminal with colours and NO_COLOR (no-color.org) is not set."""
+    environment = os.environ  # noqa: TID251  this module may read the environment
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
-def agreed(question: str) -> bool:
-    """Asks on stderr; only a yes is one, and the end of input is none. Ctrl-C is KeyboardInterrupt. For a stdin that is
-    a terminal."""
+def ask_confirmation(question: str) -> bool:
+    """Ask a question on stderr and return True only if the answer is yes; the end of input counts as no.
+
+    Stdin must be a terminal. Ctrl-C raises KeyboardInterrupt.
+    """
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
@@ -102,7 +101,7 @@ def agreed(question: str) -> bool:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Shows ``text`` on stderr while the block runs, and nothing at all where stderr is not a terminal."""
+    """Show ``text`` on stderr while the block runs; nothing if stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -116,7 +115,7 @@ def progress(text: str) -> Iterator[None]:
 
 
 def show_problems(error: InvalidInputError) -> None:
-    """Each problem on stderr as ``file:line:column: error: field: what``, its remedy below it."""
+    """Print each problem on stderr as ``file:line:column: error: field: what``, with its remedy below."""
     problems = dict.fromkeys(error.problems)
     for problem in list(problems)[:_MOST_PROBLEMS]:
         note("\n".join(_lines(problem)))
@@ -127,45 +126,45 @@ def show_problems(error: InvalidInputError) -> None:
 
 
 def warn(problem: Problem) -> None:
-    """One thing that is allowed and probably not meant, on stderr as ``file:line:column: warning: field: what``."""
+    """Print a probable mistake on stderr as ``file:line:column: warning: field: what``."""
     note("\n".join(_lines(problem, "warning")))
 
 
 def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
     place = f"{problem.where}: " if problem.where else ""
     field = f"{problem.field}: " if problem.field else ""
-    yield f"{place}{styled(kind, kind, sys.stderr)}: {field}{problem.what}"
+    yield f"{place}{style_text(kind, kind, sys.stderr)}: {field}{problem.what}"
     if problem.remedy:
-        yield f"    {styled(problem.remedy, 'dim', sys.stderr)}"
+        yield f"    {style_text(problem.remedy, 'dim', sys.stderr)}"
 
 
 @contextmanager
-def guard() -> Iterator[None]:
-    """Around a whole command: every expected error becomes a message and :class:`Stopped` with its exit code."""
+def handle_command_errors() -> Iterator[None]:
+    """Turn every expected error of a command into a message and :class:`CommandExitError` with its exit code."""
     try:
         yield
         sys.stdout.flush()
     except InvalidInputError as error:
         show_problems(error)
-        raise Stopped(ExitCode.INVALID_INPUT) from None
+        raise CommandExitError(ExitCode.INVALID_INPUT) from None
     except CommandError as error:
         show_problems(InvalidInputError([Problem("", "", str(error), error.remedy)]))
-        raise Stopped(error.code) from None
+        raise CommandExitError(error.code) from None
     except KeyboardInterrupt:
         note("\ninterrupted")
-        raise Stopped(ExitCode.INTERRUPTED) from None
+        raise CommandExitError(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our output has seen enough. The interpreter flushes once more on its way out.
+        # The reader of the output has closed the pipe. The interpreter flushes stdout once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise Stopped(ExitCode.OK) from None
+        raise CommandExitError(ExitCode.OK) from None
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         show_problems(InvalidInputError.single(f"{name}{error.strerror or error}"))
-        raise Stopped(ExitCode.FAILURE) from None
+        raise CommandExitError(ExitCode.FAILURE) from None
 
 
-class Bars:
-    """Progress of several things at once on stderr: bars on a terminal, else a line for each that has ended."""
+class ProgressBars:
+    """Progress of several tasks on stderr: bars on a terminal, else one line per finished task."""
 
     def __init__(self, display: Any) -> None:
         self._display = display
@@ -173,7 +172,7 @@ class Bars:
         self._ended: set[str] = set()
 
     def advance(self, name: str, done: int, total: int | None, remark: str) -> None:
-        """``done`` of ``total`` parts of ``name`` are through; ``total`` None: nobody knows yet."""
+        """Report that ``done`` of ``total`` parts of ``name`` are finished; ``total`` is None while unknown."""
         if self._display is not None:
             if name not in self._tasks:
                 self._tasks[name] = self._display.add_task(name, total=None)
@@ -184,10 +183,10 @@ class Bars:
 
 
 @contextmanager
-def bars() -> Iterator[Bars]:
-    """Shows :class:`Bars` while the block runs."""
+def bars() -> Iterator[ProgressBars]:
+    """Show :class:`Bars` while the block runs."""
     if not sys.stderr.isatty():
-        yield Bars(None)
+        yield ProgressBars(None)
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -195,9 +194,9 @@ def bars() -> Iterator[Bars]:
 
     parts = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Display(*parts, console=Console(stderr=True), transient=True) as display:
-        yield Bars(display)
+        yield ProgressBars(display)
 
 
-def cleared(text: str) -> str:
-    """``text`` in the place of what the screen shows, where stdout is a terminal."""
+def replace_screen(text: str) -> str:
+    """Return ``text`` preceded by a command that clears the screen if stdout is a terminal, else unchanged."""
     return f"\x1b[2J\x1b[H{text}" if sys.stdout.isatty() else text

@@ -1,4 +1,4 @@
-"""``stepfare demo``: from prices to a finished training on a made-up cloud, by the commands that a user would type."""
+"""Command ``stepfare demo``: a whole run on a simulated cloud, from prices to a finished training, by user commands."""
 
 from __future__ import annotations
 
@@ -22,53 +22,53 @@ from router.cli import console
 from router.cli.console import CommandError, ExitCode
 
 if TYPE_CHECKING:
-    from router.cli.demo_commands import Beside, Commands
-    from router.demo.stage import Trained
+    from router.cli.demo_commands import DemoCommands, SideCommand
+    from router.demo.stage import TrainingResult
 
 _JOB = "letters"
 _APPLY = "stepfare apply plan.json --book sandbox --limits limits.yaml --jobs job.yaml --yes --follow"
 _DESTROY = "stepfare destroy --all --yes"
-# When so much of the training is done, as in another terminal.
-_WEATHER = (
-    (0.2, f"stepfare drill notice {_JOB} --rank 1 --seconds 20", "The cloud takes a machine back, and says so."),
-    (0.45, f"stepfare drill notice {_JOB} --rank 0 --seconds 20", "And again, now the one that leads."),
-    (0.7, f"stepfare drill zone-down {_JOB}", "A whole zone fails, without a word."),
+# Share of the training done, drill command to run then, and the line printed before it.
+_DRILLS = (
+    (0.2, f"stepfare drill notice {_JOB} --rank 1 --seconds 20", "The cloud preempts a machine, with notice."),
+    (0.45, f"stepfare drill notice {_JOB} --rank 0 --seconds 20", "And again, now the machine of rank 0."),
+    (0.7, f"stepfare drill zone-down {_JOB}", "A whole zone fails, without notice."),
 )
-# In fewer the machines would be gone before they could be taken.
+# With fewer steps the training would end before the machines could be preempted.
 _LEAST_STEPS = 200
 
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="FOLDER", help="Where all of it lies; left out: a new folder.")
+        Path | None, typer.Option("--dir", metavar="FOLDER", help="Folder for all files; default: a new one.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the new folder there when all went well.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the new folder after success.")] = False,
     steps: Annotated[int, typer.Option(min=1, max=20_000, help="Steps of the training, 20 a second.")] = 400,
-    seed: Annotated[int, typer.Option(min=0, help="Another text to learn.")] = 0,
-    calm: Annotated[bool, typer.Option("--calm", help="Nobody takes machines back.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the text to learn.")] = 0,
+    calm: Annotated[bool, typer.Option("--calm", help="Preempt no machines.")] = False,
 ) -> ExitCode:
-    """Fetch prices, plan, make two machines, train on them, lose them three times, go on elsewhere each time, release
-    all, and count the cost: about a minute and a half.
+    """Run a whole training on a simulated cloud, with three interruptions, in about a minute and a half.
 
-    The machines are processes of this computer, their prices are made up, and no cloud account is touched. All else is
-    what a real night goes through: Terraform, the node agent, the state, the ledger. What lies in the folder is yours
-    to look at (--keep).
+    The demo fetches prices, plans, provisions two machines, trains on them, loses them three times, resumes elsewhere
+    each time, releases everything and reports the cost. The machines are processes of this computer, their prices are
+    simulated, and no cloud account is touched. Everything else is as in production: Terraform, the node agent, the
+    state, the ledger. Use --keep to look at the files afterwards.
 
     \b
     stepfare demo
     stepfare demo --dir my-demo --steps 2000
 
-    Exit code 0 only if every step was trained with the very losses of a training that nobody disturbed, no step that
-    was saved was done again, the money is in the ledger, and nothing is left running.
+    The exit code is 0 only if every step was trained with exactly the losses of an uninterrupted training, no saved
+    step was repeated, the cost is in the ledger, and nothing is left running.
     """
-    from router.cli.demo_commands import Commands
+    from router.cli.demo_commands import DemoCommands
 
     began = time.monotonic()
     place = _empty_folder(folder)
-    commands = Commands(place, _environment(place, dict(os.environ)))  # noqa: TID251
+    commands = DemoCommands(place, _environment(place, dict(os.environ)))  # noqa: TID251
     with commands.listening():
-        had = _had(commands, steps, seed, calm=calm or steps < _LEAST_STEPS)
-    console.out(had.text(time.monotonic() - began))
+        results = _run_demo(commands, steps, seed, calm=calm or steps < _LEAST_STEPS)
+    console.out(results.text(time.monotonic() - began))
     if folder is None and not keep:
         shutil.rmtree(place)
         console.out(f"\n{place} is removed; --keep leaves it for you to look at.")
@@ -78,24 +78,24 @@ def demo(
 
 
 @dataclass(frozen=True)
-class _Had:
-    """What came of it."""
+class _Results:
+    """Results of the demo."""
 
-    trained: Trained
+    trained: TrainingResult
     spent: str
     machines: int
     gangs: int
     lost: int
 
     def text(self, seconds: float) -> str:
-        """For the end of the narrative."""
+        """Return the summary for the end of the output."""
         t = self.trained
         times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
-            f"\n{console.styled('Done', 'good')} in {seconds:.0f} s.\n"
+            f"\n{console.style_text('Done', 'good')} in {seconds:.0f} s.\n"
             f"  trained     {t.steps} steps without a gap on {self.machines} machines{times}\n"
             f"  lost        {self.lost} steps that were saved; {t.again} that were not yet, done again\n"
-            f"  the same    as undisturbed: every loss and the last checkpoint, to the last bit\n"
+            f"  the same    as uninterrupted: every loss and the last checkpoint, to the last bit\n"
             f"  loss        {t.first_loss:.4f} in step 1, {t.last_loss:.4f} in step {t.steps}\n"
             f"  checkpoint  {t.checkpoint.name}, {t.checkpoint.stat().st_size:,} bytes\n"
             f"  spent       ${self.spent} by the ledger\n"
@@ -103,9 +103,9 @@ class _Had:
         )
 
 
-def _had(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
-    """What came of it; what runs when it fails or is interrupted is released."""
-    from router.cli.demo_commands import FailedError
+def _run_demo(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
+    """Play the demo and return its results. If it fails or is interrupted, release what runs."""
+    from router.cli.demo_commands import DemoCommandError
     from router.demo.stage import NotTrainedError
 
     try:
@@ -114,112 +114,122 @@ def _had(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
         console.note("\ninterrupted: releasing what runs")
         _release(commands)
         raise
-    except (FailedError, NotTrainedError) as error:
+    except (DemoCommandError, NotTrainedError) as error:
         console.note(f"\n{error}", "error")
         _release(commands, "stepfare status", f"stepfare logs {_JOB} --tail 20")
         home = commands.folder / "home"
-        remedy = f"what there is to look at lies in {home}: logs/ is what each rank said, runs/ what Terraform did"
+        remedy = f"look into {home}: logs/ has the output of each rank, runs/ what Terraform did"
         raise CommandError(f"the demo failed: {error}", remedy=remedy) from None
 
 
-def _play(commands: Commands, steps: int, seed: int, *, calm: bool) -> _Had:
-    from router.cli.demo_commands import Beside
-    from router.demo.stage import lay_out, trained, undisturbed
+def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Results:
+    from router.cli.demo_commands import SideCommand
+    from router.demo.stage import read_training_result, train_undisturbed, write_demo_files
 
     place = commands.folder
-    names = lay_out(place, steps, seed)
+    names = write_demo_files(place, steps, seed)
     _tell(
-        f"A job, and a made-up cloud to run it on: {', '.join(names)} in {place}.",
+        f"A job, and a simulated cloud to run it on: {', '.join(names)} in {place}.",
         "The job wants two machines with one H100 each, within three hours.",
     )
     _tell("1. What does the cloud sell? Its answer becomes a price book of its own.")
     commands.show("stepfare prices refresh --cloud sandbox")
     _tell("2. Where does a step cost least? The plan says what to buy, and what each machine may cost at most.")
     commands.show("stepfare plan job.yaml --book sandbox --limits limits.yaml --out plan.json")
-    _tell("3. Does it still hold at the prices of now?")
+    _tell("3. Does the plan still hold at current prices?")
     commands.show("stepfare plan check plan.json --book sandbox --limits limits.yaml")
     _tell(
-        "4. Make the machines, all or none; train; release them. Without --yes it would ask first.",
-        "Beside it, as in another terminal, what rank 0 prints.",
+        "4. Provision the machines, all or none; train; release them. Without --yes it would ask first.",
+        "Beside it, as in another terminal, the output of rank 0.",
     )
     logs = place / "home" / "logs"
-    log = Beside(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log")))
-    commands.show(_APPLY, log, *(() if calm else _weather(place, steps)))
+    log = SideCommand(f"stepfare logs {_JOB} --rank 0 --follow", lambda: any(logs.glob("*/rank-0.log")))
+    commands.show(_APPLY, log, *(() if calm else _interruptions(place, steps)))
     _tell("5. What did it cost?")
     commands.show("stepfare status --all")
-    _tell("6. Is anything left? (What is there of other installations is shown, and never touched.)")
+    _tell("6. Is anything left? (Resources of other installations are shown, and never touched.)")
     commands.show("stepfare sweep")
-    _tell("7. The same training in one process that nobody disturbs, to compare.")
-    alone = undisturbed(place, steps, seed, commands.environment)
-    had = _checked(commands, trained(place, steps), alone, gangs=1 if calm else 1 + len(_WEATHER))
+    _tell("7. The same training in one uninterrupted process, to compare.")
+    reference = train_undisturbed(place, steps, seed, commands.environment)
+    results = _check_results(
+        commands, read_training_result(place, steps), reference, gangs=1 if calm else 1 + len(_DRILLS)
+    )
     _tell("8. What finance sees of it, by the ledger: `stepfare showback` in short, dollars.")
     console.out(_showback(place / "home"))
-    return had
+    return results
 
 
 def _showback(home: Path) -> str:
     from router.cli.clock import wall_clock
-    from router.cli.demo_showback import spent_by_job
+    from router.cli.demo_showback import summarize_spending
 
-    return spent_by_job(home, wall_clock())
-
-
-def _weather(place: Path, steps: int) -> list[Beside]:
-    from router.cli.demo_commands import Beside
-    from router.demo.stage import gangs_seen, steps_done
-
-    # On a slow computer a gang that is going is still there at the next share: only a new one is taken again.
-    def after(share: float, taken: int) -> Callable[[], bool]:
-        return lambda: steps_done(place) >= share * steps and gangs_seen(place) > taken
-
-    return [Beside(line, after(share, taken), says) for taken, (share, line, says) in enumerate(_WEATHER)]
+    return summarize_spending(home, wall_clock())
 
 
-def _checked(commands: Commands, trained_: Trained, alone: Trained, *, gangs: int) -> _Had:
-    """What the state says of it; FailedError where that is not the end of a demo."""
-    from router.cli.demo_commands import FailedError
-    from router.demo.stage import differences
+def _interruptions(place: Path, steps: int) -> list[SideCommand]:
+    """Return the drill commands, each with the condition under which it starts."""
+    from router.cli.demo_commands import SideCommand
+    from router.demo.stage import count_gangs, read_step_count
 
-    if differ := differences(trained_, alone):
-        raise FailedError(f"other than undisturbed: {', '.join(differ[:3])}")
+    # On a slow computer the old gang may still be leaving at the next share; only a new gang is interrupted again.
+    def after(share: float, previous_gangs: int) -> Callable[[], bool]:
+        return lambda: read_step_count(place) >= share * steps and count_gangs(place) > previous_gangs
+
+    return [
+        SideCommand(line, after(share, previous_gangs), says)
+        for previous_gangs, (share, line, says) in enumerate(_DRILLS)
+    ]
+
+
+def _check_results(
+    commands: DemoCommands, trained: TrainingResult, reference: TrainingResult, *, gangs: int
+) -> _Results:
+    """Return the results according to the state. Raises DemoCommandError if they are not those of a complete demo."""
+    from router.cli.demo_commands import DemoCommandError
+    from router.demo.stage import find_differences
+
+    if changed := find_differences(trained, reference):
+        raise DemoCommandError(f"other than uninterrupted: {', '.join(changed[:3])}")
     status = json.loads(commands.ask("stepfare status --all -o json"))
-    made = [gang for gang in status["gangs"] if gang["job"] == _JOB]
-    finished = [gang for gang in made if gang["state"] == "finished"]
-    if not finished or any(gang["gone_at"] is None for gang in made):
-        raise FailedError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
+    gangs_made = [gang for gang in status["gangs"] if gang["job"] == _JOB]
+    finished = [gang for gang in gangs_made if gang["state"] == "finished"]
+    if not finished or any(gang["gone_at"] is None for gang in gangs_made):
+        raise DemoCommandError(f"by `stepfare status`, {_JOB} has not finished or its machines are not gone")
     metered = _metered(commands.folder / "home" / "state.db")
     if metered <= ZERO or status["spent_usd"] != str(metered):
-        raise FailedError(f"`stepfare status` says ${status['spent_usd']} were spent, the ledger ${metered}")
-    swept = json.loads(commands.ask("stepfare sweep -o json"))
-    left = [orphan["what"] for orphan in swept["orphans"] if orphan["ours"]]
-    if left or swept["lost"] or swept["gaps"]:
-        raise FailedError(f"by `stepfare sweep`, not all is released: {', '.join(left) or swept}")
-    if len(made) < gangs:
-        raise FailedError(f"machines were taken {gangs - 1} times, and only {len(made)} gangs were made")
-    lost = _lost_for_good(made)
-    if lost:
-        raise FailedError(f"{lost} steps that were saved were done again")
-    return _Had(trained_, status["spent_usd"], finished[0]["machines"], len(made), lost)
+        raise DemoCommandError(f"`stepfare status` says ${status['spent_usd']} were spent, the ledger ${metered}")
+    sweep = json.loads(commands.ask("stepfare sweep -o json"))
+    orphans = [orphan["what"] for orphan in sweep["orphans"] if orphan["ours"]]
+    if orphans or sweep["lost"] or sweep["gaps"]:
+        raise DemoCommandError(f"by `stepfare sweep`, not all is released: {', '.join(orphans) or sweep}")
+    if len(gangs_made) < gangs:
+        raise DemoCommandError(
+            f"machines were interrupted {gangs - 1} times, but only {len(gangs_made)} gangs were made"
+        )
+    repeated = _repeated_steps(gangs_made)
+    if repeated:
+        raise DemoCommandError(f"{repeated} steps that were saved were done again")
+    return _Results(trained, status["spent_usd"], finished[0]["machines"], len(gangs_made), repeated)
 
 
-def _lost_for_good(gangs: list[dict[str, int]]) -> int:
-    """Steps that were confirmed to be saved, and after which the next gang did not go on."""
+def _repeated_steps(gangs: list[dict[str, int]]) -> int:
+    """Return the number of steps confirmed as saved that the next gang did not resume from."""
     return sum(max(0, one["kept_step"] - other["first_step"]) for one, other in pairwise(gangs))
 
 
 def _metered(database: Path) -> Usd:
-    """What the ledger says of machines that are gone."""
+    """Return the metered cost of released machines in the ledger."""
     from router.cli.clock import wall_clock
-    from router.ledger.entry import Kind
-    from router.state.store import Store
+    from router.ledger.entry import LedgerEntryKind
+    from router.state.store import StateStore
 
-    with Store.open(f"sqlite:///{database}", now=wall_clock()) as store:
-        return Usd.total(entry.usd for entry in store.ledger.entries(kind=Kind.METERED))
+    with StateStore.open(f"sqlite:///{database}", now=wall_clock()) as store:
+        return Usd.total(entry.usd for entry in store.ledger.entries(kind=LedgerEntryKind.METERED))
 
 
-def _release(commands: Commands, *first: str) -> None:
-    """Releases all that was made, after the commands that are to be shown ``first``; what fails is only said."""
-    from router.cli.demo_commands import FailedError
+def _release(commands: DemoCommands, *first: str) -> None:
+    """Release everything, after showing the commands in ``first``. Failures are only reported."""
+    from router.cli.demo_commands import DemoCommandError
 
     if not (commands.folder / "home" / "state.db").exists():
         return
@@ -227,17 +237,20 @@ def _release(commands: Commands, *first: str) -> None:
     for line in (*first, _DESTROY):
         try:
             commands.show(line)
-        except FailedError as error:
+        except DemoCommandError as error:
             console.note(str(error))
 
 
-def _environment(place: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """The user's, but nothing of the user's own stepfare; on the machines `python` is this one."""
-    kept = {name: value for name, value in given.items() if not name.startswith("STEPFARE_")}
-    path = os.pathsep.join([str(Path(sys.executable).parent), given.get("PATH", os.defpath)])
+def _environment(place: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the demo's commands.
+
+    It is the user's environment with the demo's stepfare settings only; on the machines `python` is this interpreter.
+    """
+    inherited = {name: value for name, value in environment.items() if not name.startswith("STEPFARE_")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", os.defpath)])
     columns = shutil.get_terminal_size().columns - 2
     return {
-        **kept,
+        **inherited,
         "STEPFARE_HOME": str(place / "home"),
         "STEPFARE_CLOUDS": str(place / "clouds.yaml"),
         "STEPFARE_DEPLOY": str(place / "deploy.yaml"),

@@ -1,4 +1,4 @@
-"""Commands of the demo: each a process of its own, shown as a user would type it, its output indented below."""
+"""Commands of the demo. Each is a process of its own, shown as a user would type it, with its output indented."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from router.cli import console
 
 _INDENT = "  "
 _PROGRAM = "from router.cli.main import main; main()"
-# What Ctrl-C began, such as releasing machines, may take so long.
-_PATIENCE_S = 120.0
-# A command beside the first has seen its end by then.
+# Time limit for the work that follows Ctrl-C, such as releasing machines.
+_SHUTDOWN_S = 120.0
+# Time limit for a side command after the end of the first command.
 _BESIDE_S = 5.0
 _POLL_S = 0.1
 
 
-class FailedError(Exception):
-    """A command did not do what the demo needs; the message says which and how."""
+class DemoCommandError(Exception):
+    """A command did not do what the demo needs; the message names the command and the failure."""
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A command as in another terminal: begun once ``when`` holds, after what the demo ``says`` about it; ended soon
-    after the first one."""
+class SideCommand:
+    """A side command, run as in another terminal.
+
+    It starts once ``when`` holds, after the demo has printed ``says``, and is ended soon after the main command.
+    """
 
     line: str
     when: Callable[[], bool]
@@ -42,9 +44,11 @@ class Beside:
 
 
 @dataclass
-class Commands:
-    """``folder`` is where they run, ``environment`` what they see. Once ``interrupted`` is set, what runs gets SIGINT,
-    may finish what it does then, and KeyboardInterrupt is raised."""
+class DemoCommands:
+    """Runs commands in ``folder`` with ``environment``.
+
+    Once ``interrupted`` is set, running commands get SIGINT and time to finish, then KeyboardInterrupt is raised.
+    """
 
     folder: Path
     environment: Mapping[str, str]
@@ -53,8 +57,10 @@ class Commands:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """While the block runs, Ctrl-C and SIGTERM set ``interrupted`` and do nothing else: no process is forgotten
-        because they came while it was started."""
+        """Set ``interrupted`` on Ctrl-C and SIGTERM while the block runs, and do nothing else.
+
+        No process is lost because a signal came while it was being started.
+        """
         before = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
@@ -65,39 +71,50 @@ class Commands:
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         self.interrupted.set()
 
-    def show(self, line: str, *besides: Beside) -> None:
-        """Runs it, with its output as it comes. FailedError unless it ends with 0, and those beside it that had their
-        moment do unless they were ended."""
+    def show(self, line: str, *side_commands: SideCommand) -> None:
+        """Run a command and print its output as it comes.
+
+        Raises DemoCommandError unless the command and all side commands that started end with exit code 0. Side
+        commands that were ended by SIGTERM do not count.
+        """
         first = self._start(line)
-        waiting, begun = list(besides), list[tuple[Beside, subprocess.Popen[str]]]()
+        pending, started = list(side_commands), list[tuple[SideCommand, subprocess.Popen[str]]]()
         while first.poll() is None and not self.interrupted.is_set():
             self._print_for(_POLL_S)
-            if waiting and waiting[0].when():
-                beside = waiting.pop(0)
-                if beside.says:
-                    console.out(f"\n{beside.says}")
-                begun.append((beside, self._start(beside.line)))
+            if pending and pending[0].when():
+                side_command = pending.pop(0)
+                if side_command.says:
+                    console.out(f"\n{side_command.says}")
+                started.append((side_command, self._start(side_command.line)))
         if self.interrupted.is_set():
             first.send_signal(signal.SIGINT)
-            self._drain(first, _PATIENCE_S)
-        for _, other in begun:
+            self._drain(first, _SHUTDOWN_S)
+        for _, other in started:
             self._drain(other, _BESIDE_S)
         self._drain(first, _BESIDE_S)
         self._stop_if_interrupted()
-        for said, ended in [(line, first), *((beside.line, other) for beside, other in begun)]:
-            if ended.returncode not in (0, -signal.SIGTERM):
-                raise FailedError(f"`{said}` ended with exit code {ended.returncode}: what it said is above")
+        for command, process in [(line, first), *((side_command.line, other) for side_command, other in started)]:
+            if process.returncode not in (0, -signal.SIGTERM):
+                raise DemoCommandError(f"`{command}` ended with exit code {process.returncode}: see its output above")
 
     def ask(self, line: str) -> str:
-        """What it writes to standard output, not shown. FailedError unless it ends with 0, after all that it said."""
+        """Run a command and return its standard output, which is not shown.
+
+        If the exit code is not 0, all output is printed and DemoCommandError is raised.
+        """
         done = subprocess.run(
-            _words(line), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, check=False,
-        )  # fmt: skip
+            _argv(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         self._stop_if_interrupted()
         if done.returncode:
             console.note(done.stdout + done.stderr)
-            raise FailedError(f"`{line}` ended with exit code {done.returncode}: what it said is above")
+            raise DemoCommandError(f"`{line}` ended with exit code {done.returncode}: see its output above")
         return done.stdout
 
     def _stop_if_interrupted(self) -> None:
@@ -105,32 +122,40 @@ class Commands:
             raise KeyboardInterrupt
 
     def _start(self, line: str) -> subprocess.Popen[str]:
-        console.out(f"\n{console.styled(f'$ {line}', 'bold')}")
+        console.out(f"\n{console.style_text(f'$ {line}', 'bold')}")
         sys.stdout.flush()
-        # A session of its own: Ctrl-C comes to the demo alone.
+        # The command gets a session of its own, so that Ctrl-C reaches only the demo.
         process = subprocess.Popen(
-            _words(line), cwd=self.folder, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace", start_new_session=True,
-        )  # fmt: skip
-        threading.Thread(target=self._take, args=(process.stdout,), daemon=True).start()
+            _argv(line),
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        threading.Thread(target=self._collect, args=(process.stdout,), daemon=True).start()
         return process
 
-    def _take(self, stream: IO[str]) -> None:
+    def _collect(self, stream: IO[str]) -> None:
         with stream:
             for line in stream:
                 self._lines.put(line)
 
     def _print_for(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
+        while (remaining := end - time.monotonic()) > 0:
             try:
-                console.out(f"{_INDENT}{self._lines.get(timeout=left)}".rstrip())
+                console.out(f"{_INDENT}{self._lines.get(timeout=remaining)}".rstrip())
             except queue.Empty:
                 break
             sys.stdout.flush()
 
     def _drain(self, process: subprocess.Popen[str], seconds: float) -> None:
-        """Prints on until it has ended, and ends it after so long."""
+        """Print output until the process has ended; terminate it after ``seconds``."""
         end = time.monotonic() + seconds
         while process.poll() is None:
             if time.monotonic() > end:
@@ -140,5 +165,5 @@ class Commands:
         self._print_for(_POLL_S)
 
 
-def _words(line: str) -> list[str]:
+def _argv(line: str) -> list[str]:
     return [sys.executable, "-P", "-c", _PROGRAM, *shlex.split(line)[1:]]

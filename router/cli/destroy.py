@@ -1,4 +1,4 @@
-"""``stepfare destroy``: releases machines."""
+"""Command ``stepfare destroy``: release machines."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import typer
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
     WAIT_HELP,
-    in_turn,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
-    who,
+    acting_user,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    lock_provisioning,
+    open_controller_session,
 )
-from router.cli.text import columns, dollars
+from router.render.tables import format_table, format_usd
 
 if TYPE_CHECKING:
-    from router.running.chains import Chain
-    from router.running.site import Site
+    from router.controller.attempt_history import AttemptHistory
+    from router.controller.context import ControllerContext
     from router.state.errors import UnreadableError
     from router.state.records import Attempt
 
@@ -35,35 +36,40 @@ _DESTROYED = "destroyed on request"
 def destroy(
     wanted: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PLAN|JOB|ATTEMPT]...", help="A plan's file or digest, jobs, attempts."),
+        typer.Argument(
+            metavar="[PLAN|JOB|ATTEMPT]...",
+            autocompletion=complete_plans,
+            help="Plan files or digests, jobs, attempts.",
+        ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that is there.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Release everything.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Release every machine of these plans, jobs or attempts. Training is asked to save and stop first, as a cloud
-    does.
+    """Release every machine of these plans, jobs or attempts.
+
+    The trainings are asked to save and stop first, as with an interruption notice of a cloud.
 
     \b
     stepfare destroy plan.json
     stepfare destroy llama-7b --yes
     stepfare destroy --all
 
-    Exit code 5 when something could not be released; run it again.
+    The exit code is 5 if something could not be released; run it again.
     """
-    from router.running.chains import give_up
+    from router.controller.attempt_history import give_up
 
     if everything == bool(wanted):
         raise InvalidInputError.single(
             "name what is to be released, or all of it", remedy="PLAN, JOB or ATTEMPT; or --all"
         )
-    # Agents may call while their machines are released: what they say last is worth having.
-    with opened_site(deploy, clouds, listen=True, makes=False) as (_, site):
-        now, lock = site.clock(), in_turn(site, wait)
-        alive = _chosen(site, wanted or [])
-        waiting = _waiting(site, wanted or [])
+    # Agents may report while their machines are released; their last reports must not be lost.
+    with open_controller_session(deploy, clouds, listen=True, makes=False) as (_, site):
+        now, lock = site.clock(), lock_provisioning(site, wait)
+        alive = _select_attempts(site, wanted or [])
+        waiting = _select_waiting(site, wanted or [])
         if not alive and not waiting:
             console.out("nothing runs that fits")
             return ExitCode.OK
@@ -79,19 +85,19 @@ def destroy(
             for a in alive
         ]
         console.note(
-            columns(
+            format_table(
                 ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"), rows, frozenset({"MACHINES", "SPENT"}), {}
             )
         )
         for chain in waiting:
             console.note(f"{chain.last.job} waits for a place, and will not be made again")
-        if not yes and not _agreed(len(alive) + len(waiting)):
+        if not yes and not _confirm(len(alive) + len(waiting)):
             console.note("nothing was released")
             return ExitCode.OK
         with lock:
-            # Whoever was at work until now may have moved them, or found a place for those that waited.
-            alive, waiting = _chosen(site, wanted or []), _waiting(site, wanted or [])
-            site.store.audit(who(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            # The previous lock owner may have moved gangs, or placed those that waited.
+            alive, waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
+            site.store.audit(acting_user(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
             failed = _release(site, alive)
@@ -99,24 +105,24 @@ def destroy(
         return ExitCode.PARTIAL if failed else ExitCode.OK
 
 
-def _spent(site: Site, attempt: Attempt) -> str:
-    from router.running.metering import spent
+def _spent(site: ControllerContext, attempt: Attempt) -> str:
+    from router.controller.metering import cost_so_far
     from router.state.errors import UnreadableError
 
     try:
-        return dollars(spent(site.store.nodes(attempt.id), site.clock()))
+        return format_usd(cost_so_far(site.store.nodes(attempt.id), site.clock()))
     except UnreadableError:
-        return "?"  # said when it is to be released
+        return "?"  # the release reports the error
 
 
-def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
+def _select_attempts(site: ControllerContext, wanted: list[str]) -> list[Attempt]:
     names = {_plan_or_name(text) for text in wanted}
     unreadable: list[UnreadableError] = []
-    every = site.store.attempts(skipped=unreadable)
+    attempts = site.store.attempts(skipped=unreadable)
     for error in unreadable:
         console.note(f"{error}: it is left as it is ({error.remedy})", "warning")
-    alive = [a for a in every if not a.phase.is_over]
-    known = {name for a in every for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
+    alive = [a for a in attempts if not a.phase.is_over]
+    known = {name for a in attempts for name in (a.id, a.job, a.plan, f"plan-{a.plan[:12]}")}
     for name in sorted(names - known):
         raise InvalidInputError.single(
             f"no plan, job or attempt is called {name}", remedy="see `stepfare status --all`"
@@ -124,18 +130,18 @@ def _chosen(site: Site, wanted: list[str]) -> list[Attempt]:
     return [a for a in alive if not names or names & {a.id, a.job, a.plan, f"plan-{a.plan[:12]}"}]
 
 
-def _waiting(site: Site, wanted: list[str]) -> list[Chain]:
-    """Jobs without machines that would be made again."""
-    from router.running.chains import waits
+def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptHistory]:
+    """Return the jobs without machines that would be provisioned again."""
+    from router.controller.attempt_history import resumable_histories
 
-    patience, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
-    ended = site.store.ended_last(site.clock() - patience.again)
-    found = waits(site.store, ended, crashes=patience.crashes)
-    return [c for c in found if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
+    timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
+    ended_attempts = site.store.ended_last(site.clock() - timeouts.again)
+    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.crashes)
+    return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 
 def _plan_or_name(text: str) -> str:
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
 
     path = Path(text)
@@ -145,19 +151,19 @@ def _plan_or_name(text: str) -> str:
     return text
 
 
-def _agreed(count: int) -> bool:
+def _confirm(count: int) -> bool:
     import sys
 
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.agreed(f"Release {count} gang{'s' if count != 1 else ''}?")
+    return console.ask_confirmation(f"Release {count} gang{'s' if count != 1 else ''}?")
 
 
-def _release(site: Site, attempts: list[Attempt]) -> int:
+def _release(site: ControllerContext, attempts: list[Attempt]) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
-    from router.running.errors import NotReleasedError
-    from router.running.release import release
+    from router.controller.errors import NotReleasedError
+    from router.controller.release import release
     from router.state.errors import StateError
 
     def one(attempt: Attempt) -> bool:
@@ -166,15 +172,15 @@ def _release(site: Site, attempts: list[Attempt]) -> int:
         try:
             release(site, attempt, reason, _DESTROYED)
         except (NotReleasedError, StateError, OSError) as error:
-            # One that cannot be released, or read, stops none of the others.
+            # A gang that cannot be released or read must not stop the release of the others.
             site.tell(attempt.job, f"not released: {error}")
             return False
         return True
 
-    with terminated_as_interrupted(), ThreadPoolExecutor(site.deploy.parallel) as pool:
+    with interrupt_on_sigterm(), ThreadPoolExecutor(site.deploy.parallel) as pool:
         try:
             return sum(not done for done in pool.map(one, attempts))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            leave_when_asked_again("stopping: what is being released is waited for, the rest goes on running")
+            exit_on_second_interrupt("stopping: releases under way are completed, the rest keeps running")
             raise

@@ -1,4 +1,4 @@
-"""``stepfare doctor``: whether each cloud can be asked, as whom, and what is missing."""
+"""Command ``stepfare doctor``: check access, identity and permissions in each cloud."""
 
 from __future__ import annotations
 
@@ -15,62 +15,61 @@ from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import WIDTH, stamp, wrapped
+from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import WIDTH, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
-# Tokens and signatures are refused beyond five minutes; half of that is worth a word.
+# Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
 _CLOCK_WARNING_S = 150.0
 _INDENT = 12
 
 
 class DoctorFormat(StrEnum):
-    """How the findings are written."""
+    """Output format of the findings."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def doctor(
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "30s",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "30s",
     output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
 ) -> ExitCode:
-    """Ask each cloud who we are there and what we may do; nothing is changed. No secret is shown.
+    """Check identity and permissions in each cloud, without changing anything or showing secrets.
 
-    Exit code 7 when a cloud that was named, here or in the clouds file, lacks an identity or a permission; 5 when
-    one cannot be reached.
+    Exit codes: 7 a cloud named here or in the clouds file lacks an identity or a permission; 5 one cannot be reached.
 
     \b
     stepfare doctor
     stepfare doctor --cloud aws -o json
     """
-    from router.cli.cloud_options import chosen_clouds
-    from router.prices.ask import diagnose
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
-    from router.prices.home import books_folder, clouds_file, history_folder
-    from router.prices.refresh import all_words, standing, standing_sandbox
+    from router.prices.cloud_queries import diagnose_clouds
+    from router.prices.data_folders import books_folder, clouds_file, history_folder
+    from router.prices.refresh import load_all_tables, load_base_book, load_sandbox_base_book
 
-    loaded, asked = chosen_clouds(cloud or [], clouds)
-    limit = length_of_time("--time-limit", time_limit)
+    loaded, asked = select_clouds(cloud or [], clouds)
+    limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
-    book, _, warnings = standing(store)
-    sandbox, _, more = standing_sandbox(store.sandbox)
+    book, _, warnings = load_base_book(store)
+    sandbox, _, more = load_sandbox_base_book(store.sandbox)
     warnings += more
-    now = moment_of_planning(None)
+    now = parse_now(None)
     with console.progress(f"asking {len(asked)} clouds"):
-        found = diagnose(tuple(asked), loaded, all_words(store), now, limit.total_seconds())
+        found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
     if output is DoctorFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"
-        lines = [f"{stamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"]
-        lines += [wrapped(f"warning: {warning}") + "\n" for warning in warnings]
+        lines = [
+            f"{format_timestamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"
+        ]
+        lines += [wrap_text(f"warning: {warning}") + "\n" for warning in warnings]
         console.out("\n".join([*lines, *(as_text(name, found[name], counts[name]) for name in asked)]))
     return _exit_code({name: found[name] for name, must in asked.items() if must})
 
@@ -90,7 +89,7 @@ def _exit_code(found: dict[str, Diagnosis | ProviderError]) -> ExitCode:
 
 
 def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
-    """One paragraph a cloud: identity, what does not work, clock, latency, what the book would hold."""
+    """Return one paragraph per cloud: identity, failing calls, clock, latency, offers in the price book."""
     entry = CLOUDS[cloud]
     lines = [f"{cloud} ({entry.title})"]
     if isinstance(found, ProviderError):
@@ -103,7 +102,7 @@ def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
         lines += _field("calls", f"{works} of {len(found.checks)} work")
     for check in found.checks:
         if check.error is not None:
-            lines += [*_lacking(check, check.error), *_remedy(check.error)]
+            lines += [*_failed_call(check, check.error), *_remedy(check.error)]
     if found.clock_ahead is not None:
         lines += _field("clock", _clock(found.clock_ahead.total_seconds()))
     if found.latency is not None:
@@ -117,12 +116,12 @@ def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
 
 
 def _field(label: str, text: str) -> list[str]:
-    """A label, and its text in a column of its own."""
+    """Return a label followed by its text, wrapped in a column of its own."""
     first, *more = textwrap.wrap(text, WIDTH - _INDENT, break_on_hyphens=False) or [""]
     return [f"  {label:{_INDENT - 2}}{first}", *(" " * _INDENT + line for line in more)]
 
 
-def _lacking(check: CallCheck, error: ProviderError) -> list[str]:
+def _failed_call(check: CallCheck, error: ProviderError) -> list[str]:
     refused = isinstance(error, PermissionDeniedError)
     permission = f"{check.permission}, for " if refused and check.permission else ""
     return _field("missing" if refused else "failed", f"{permission}{check.needed_for}: {error}")
@@ -140,7 +139,7 @@ def _remedy(error: ProviderError) -> list[str]:
 
 
 def as_json(found: dict[str, Diagnosis | ProviderError], asked: dict[str, bool], counts: dict[str, int]) -> str:
-    """All of it."""
+    """Return all findings as JSON."""
     clouds = [
         {"cloud": name, "must_answer": must, "offers": counts[name], **_one(found[name])}
         for name, must in asked.items()

@@ -1,4 +1,4 @@
-"""What the drills share: what they act on, how they are waited for, and how they are told."""
+"""Shared parts of the drill commands: the session they act on, waiting, and output."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pricing.money import Usd
 from router.cli import console
 from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import ExitCode
-from router.cli.site_options import opened_store, terminated_as_interrupted, who
+from router.cli.site_options import acting_user, interrupt_on_sigterm, open_state_store
 
 if TYPE_CHECKING:
-    from providers.sandbox.machines import Machines
-    from providers.sandbox.stock import Stock
-    from router.running.drills import Done, Taking, Target
-    from router.state.store import Store
-    from router.wiring.opening import Opened
+    from providers.sandbox.machines import SandboxMachines
+    from providers.sandbox.stock import StockFile
+    from router.app.settings import AppSettings
+    from router.controller.drills import DrillResult, DrillTarget, PreemptionDrill
+    from router.state.store import StateStore
 
 SCHEMA_VERSION = 1
 _PAUSE_S = 0.1
@@ -31,74 +31,79 @@ _MARK_BYTES = 4
 
 
 class DrillFormat(StrEnum):
-    """How what happened is written."""
+    """Output format of the drills."""
 
     TEXT = "text"
     JSON = "json"
 
 
 @dataclass
-class Stage:
-    """What a drill acts on; ``mark`` is its name, new for each. ``places`` are the zones and regions that the sandbox
-    sells in. What has happened so far is in ``done``."""
+class DrillSession:
+    """State of one drill.
 
-    store: Store
-    hand: Machines
-    stock: Stock
+    ``mark`` is the drill's unique name, ``places`` are the zones and regions of the sandbox, and ``done`` holds the
+    results so far.
+    """
+
+    store: StateStore
+    hand: SandboxMachines
+    stock: StockFile
     places: frozenset[str]
     mark: str = field(default_factory=lambda: f"drill-{os.urandom(_MARK_BYTES).hex()}")
-    done: list[Done] = field(default_factory=list)
+    done: list[DrillResult] = field(default_factory=list)
     interrupted: bool = False
 
-    def record(self, drill: str, targets: Sequence[Target], **details: object) -> None:
-        """Into the audit log, before anything is done."""
+    def record(self, drill: str, targets: Sequence[DrillTarget], **details: object) -> None:
+        """Record the drill in the audit log, before it does anything."""
         machines = [f"{target.attempt} {target.rank}" for target in targets]
         now = chosen_clock()()
-        self.store.audit(who(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details)
+        self.store.audit(acting_user(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details)
 
-    def note(self, done: Iterable[Done]) -> None:
-        """Remembers what became of machines, and says it."""
+    def note(self, done: Iterable[DrillResult]) -> None:
+        """Store and print the results for machines."""
         for one in done:
             console.note(_sentence(one))
             self.done.append(one)
 
-    def told(self, targets: Iterable[Target], text: str) -> None:
-        """Says what these machines were told."""
+    def announce(self, targets: Iterable[DrillTarget], text: str) -> None:
+        """Print the notice that these machines were given."""
         for target in targets:
-            console.note(f"{named(target)} {text}")
+            console.note(f"{describe_target(target)} {text}")
 
-    def wait(self, taking: Taking) -> None:
-        """Until all is done. Ctrl-C leaves alive what is."""
+    def wait(self, preemption: PreemptionDrill) -> None:
+        """Wait until the preemption is complete. Ctrl-C leaves the remaining machines alive."""
         with self.interruptible():
-            while not taking.over:
-                self.note(taking.look())
-                if not taking.over:
-                    time.sleep(min(_PAUSE_S, max(taking.seconds, _PAUSE_S / 10)))
+            while not preemption.over:
+                self.note(preemption.look())
+                if not preemption.over:
+                    time.sleep(min(_PAUSE_S, max(preemption.seconds, _PAUSE_S / 10)))
         if self.interrupted:
-            self.note(taking.let_go())
+            self.note(preemption.let_go())
 
     def rest(self, seconds: float | None, goes_on: Callable[[], bool]) -> None:
-        """Until so many seconds are over, or ``goes_on`` says no, or Ctrl-C, which without ``seconds`` is the end that
-        is meant."""
-        ends = None if seconds is None else time.monotonic() + seconds
+        """Wait until ``seconds`` are over, ``goes_on`` returns False, or Ctrl-C.
+
+        Without ``seconds`` Ctrl-C is the regular end and does not count as an interruption.
+        """
+        deadline = None if seconds is None else time.monotonic() + seconds
         with self.interruptible():
-            while (ends is None or time.monotonic() < ends) and goes_on():
+            while (deadline is None or time.monotonic() < deadline) and goes_on():
                 time.sleep(_PAUSE_S)
         self.interrupted = self.interrupted and seconds is not None
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the block, and are remembered."""
+        """End the block on Ctrl-C or SIGTERM, and set ``interrupted``."""
         try:
-            with terminated_as_interrupted():
+            with interrupt_on_sigterm():
                 yield
         except KeyboardInterrupt:
             self.interrupted = True
             console.note("\ninterrupted")
 
     def end(self, drill: str, output: DrillFormat, **more: object) -> ExitCode:
-        """Writes what happened; the exit code that says it."""
-        from router.running.drills import Outcome
+        """Print the results if JSON was asked for, and return the exit code."""
+        from router.controller.drills import DrillOutcome
 
         document = {
             "schema_version": SCHEMA_VERSION,
@@ -112,46 +117,46 @@ class Stage:
             console.out(json.dumps(document, indent=2))
         if self.interrupted:
             return ExitCode.INTERRUPTED
-        return ExitCode.PARTIAL if any(one.outcome is Outcome.STUCK for one in self.done) else ExitCode.OK
+        return ExitCode.PARTIAL if any(one.outcome is DrillOutcome.STUCK for one in self.done) else ExitCode.OK
 
 
 @contextmanager
-def stage(deploy: Path | None, clouds: Path | None) -> Iterator[Stage]:
-    """Opens what a drill acts on; nothing is made that is not there."""
-    from providers.sandbox.machines import Machines
-    from providers.sandbox.stock import Stock
+def open_drill_session(deploy: Path | None, clouds: Path | None) -> Iterator[DrillSession]:
+    """Open the session of a drill. A missing state is not created."""
+    from providers.sandbox.machines import SandboxMachines
+    from providers.sandbox.stock import StockFile
 
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
-        yield Stage(store, Machines(store.id), Stock(opened.sandbox), _places(opened))
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
+        yield DrillSession(store, SandboxMachines(store.id), StockFile(opened.sandbox), _places(opened))
 
 
-def _places(opened: Opened) -> frozenset[str]:
-    from providers.sandbox.default import default_script
+def _places(opened: AppSettings) -> frozenset[str]:
+    from providers.sandbox.default_script import make_default_script
     from providers.sandbox.script import Script
 
-    written = opened.clouds.documents.get("sandbox")
-    script = written if isinstance(written, Script) else default_script(wall_clock())
+    document = opened.clouds.documents.get("sandbox")
+    script = document if isinstance(document, Script) else make_default_script(wall_clock())
     return frozenset(name for region in script.regions for name in (region.name, *region.zones))
 
 
-def named(target: Target) -> str:
-    """A machine for a person."""
+def describe_target(target: DrillTarget) -> str:
+    """Return a machine as text: attempt, rank and place."""
     return f"{target.attempt} rank {target.rank} in {target.place}"
 
 
-def _sentence(done: Done) -> str:
-    from router.running.drills import Outcome
+def _sentence(done: DrillResult) -> str:
+    from router.controller.drills import DrillOutcome
 
     words = {
-        Outcome.KILLED: "was switched off",
-        Outcome.RELEASED: "was released before its time was over",
-        Outcome.LEFT: "runs on",
-        Outcome.STUCK: "cannot be switched off",
+        DrillOutcome.KILLED: "was switched off",
+        DrillOutcome.RELEASED: "was released before its time was over",
+        DrillOutcome.LEFT: "runs on",
+        DrillOutcome.STUCK: "cannot be switched off",
     }
-    return f"{named(done.target)} {words[done.outcome]}"
+    return f"{describe_target(done.target)} {words[done.outcome]}"
 
 
-def _row(done: Done) -> dict[str, Any]:
+def _row(done: DrillResult) -> dict[str, Any]:
     one = done.target
     return {
         "job": one.job,

@@ -1,4 +1,4 @@
-"""``stepfare explain``: why a plan, or one of its jobs, is as it is."""
+"""Command ``stepfare explain``: explain the placements of a plan, or of one of its jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExplainFormat(StrEnum):
-    """How an explanation is written."""
+    """Output format of an explanation."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,19 +26,19 @@ class ExplainFormat(StrEnum):
 
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="One job, in full.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Explain this job in full.")] = None,
     output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
 ) -> None:
-    """Why a job is placed where it is, the runner-up, what was dropped, what each rule costs.
+    """Explain where jobs are placed and why, the runner-up, the rejected offers, and what each rule costs.
 
     \b
     stepfare explain plan.json
     stepfare explain plan.json llama3-70b-sft-code
     stepfare explain plan.json llama3-70b-sft-code -o json
     """
-    from router.cli.explain_text import job_text, plan_text
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
+    from router.render.explain_text import job_text, plan_text
 
     plan = read_plan(file)
     names = [summary.job for summary in plan.jobs]
@@ -53,28 +53,39 @@ def explain(
         lines = [x for x in content["lines"] if job in (None, x["job"])]
         moves = [m for m in content["moves"] if job in (None, m["job"])]
         document = {
-            "schema_version": 1, "plan_id": content["plan_id"], "jobs": chosen, "lines": lines, "moves": moves,
-            "unplaced": left_out, "shadow_prices": content["shadow_prices"],
-        }  # fmt: skip
+            "schema_version": 1,
+            "plan_id": content["plan_id"],
+            "jobs": chosen,
+            "lines": lines,
+            "moves": moves,
+            "unplaced": left_out,
+            "shadow_prices": content["shadow_prices"],
+        }
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
     console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job)))
 
 
 def _quoted(plan: Plan, job: str) -> str:
-    """The newest stored quote of this very job by the same deadline, beside what the plan expects; "" where there is
-    none, or it says the same."""
-    from router.cli.quote_text import money
-    from router.files.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
+    """Return a comparison of the plan's cost with the newest stored quote of the same job and deadline.
 
-    made = next(summary for summary in plan.jobs if summary.job == job)
-    same = [(name, q) for name, q, _ in stored_quotes(quotes_folder())
-            if (q.job, q.job_digest, q.deadline) == (job, made.job_digest, made.deadline)]  # fmt: skip
-    if not same or same[-1][1].usd.mean == made.cost_usd:
+    Empty if there is no such quote, or if both name the same cost.
+    """
+    from router.config.quote_files import stored_quotes
+    from router.prices.data_folders import quotes_folder
+    from router.render.quote_text import format_cost
+
+    job_summary = next(summary for summary in plan.jobs if summary.job == job)
+    matching = [
+        (name, q)
+        for name, q, _ in stored_quotes(quotes_folder())
+        if (q.job, q.job_digest, q.deadline) == (job, job_summary.job_digest, job_summary.deadline)
+    ]
+    if not matching or matching[-1][1].usd.mean == job_summary.cost_usd:
         return ""
-    name, quote = same[-1]
+    name, quote = matching[-1]
     return (
-        f"{name} expects {money(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move and go "
-        f"on demand; the plan expects {money(made.cost_usd)} of the lines above"
+        f"{name} expects {format_cost(quote.usd.mean)}, the mean of {quote.draws} simulated runs that may wait, move "
+        f"and go "
+        f"on demand; the plan expects {format_cost(job_summary.cost_usd)} of the lines above"
     )

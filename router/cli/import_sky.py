@@ -1,4 +1,4 @@
-"""``stepfare import sky``: a SkyPilot task as a job file, and what of it a job cannot say."""
+"""Command ``stepfare import sky``: convert a SkyPilot task to a job file and list what could not be converted."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.cli.console import ExitCode, note, write
-from router.files.yamlfile import read_documents
-from router.jobs.sky import from_sky
+from router.config.yamlfile import read_documents
+from router.jobs.skypilot import from_skypilot
 
 _HINT = "# yaml-language-server: $schema=docs/schema/job.json\n"
 
 
 def import_sky(
     task: Annotated[Path, typer.Argument(metavar="TASK", help="A SkyPilot task, e.g. task.yaml.")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the job to a file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the job to this file.")] = None,
 ) -> ExitCode:
-    """Turn a SkyPilot task into a job. What could not be carried over is listed on stderr.
+    """Convert a SkyPilot task into a job. Settings without a counterpart are listed on stderr.
 
-    A task does not say how many steps there are or how fast they go: such places hold `FILL IN`, and every command
-    refuses the job until you have written something there.
+    A task does not say how many steps there are or how fast they run. Such fields hold `FILL IN`, and every command
+    refuses the job until you have filled them in.
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def import_sky(
         )
     try:
         book = embedded_book()
-        imported = from_sky(documents[0].plain(), book.machines, book.regions)
+        imported = from_skypilot(documents[0].plain(), book.machines, book.regions)
     except InvalidInputError as error:
         places = [(problem, documents[0].where()) for problem in error.problems]
         raise InvalidInputError(
@@ -60,7 +60,7 @@ def import_sky(
 
 
 class _Dumper(yaml.SafeDumper):
-    """Text of several lines as a block, as people write it."""
+    """YAML dumper that writes text of several lines as a block."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:

@@ -1,4 +1,4 @@
-"""``stepfare ledger backup`` and ``restore``: the books in a file, and back."""
+"""Commands ``stepfare ledger backup`` and ``restore``: write the ledger to a file and read it back."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, compressed.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Write all of the ledger into a file: as of one moment, checked, and read again before it counts.
+    """Back up the whole ledger to a file: as of one moment, checked, and verified by reading it again.
 
-    The same books give the same file. It holds no secrets, and nothing of the state but the ledger.
+    The same ledger gives the same file. It holds no secrets, and nothing of the state but the ledger.
 
     \b
     stepfare ledger backup books-2026-11-22.gz
     stepfare ledger backup /mnt/safe/books.gz --deploy deploy.yaml
     """
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         done = store.backups.write(file)
     console.note(f"{file}: {done.entries + done.archived} entries, the last one's hash:")
     console.out(done.hash)
@@ -33,11 +33,11 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `ledger backup` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File that `ledger backup` wrote.")],
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """Put a backup into a state whose ledger is empty: all of it or nothing, be it another database.
+    """Restore a backup into a state whose ledger is empty, all or nothing; the database may be another one.
 
     \b
     stepfare ledger restore books-2026-11-22.gz
@@ -46,9 +46,11 @@ def restore(
     from pricing.money import Usd
     from router.cli.clock import chosen_clock
 
-    with opened_store(deploy, clouds) as (_, store):
+    with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
-        store.audit(who(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head)
+        store.audit(
+            acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
+        )
     console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK

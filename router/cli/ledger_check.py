@@ -1,4 +1,4 @@
-"""``stepfare ledger check``: a FOCUS file held against every rule."""
+"""Command ``stepfare ledger check``: validate a FOCUS file."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills import ListFormat
+from router.cli.bills import BillFormat
 from router.cli.console import ExitCode
 
 if TYPE_CHECKING:
-    from router.showback.focus.check import Checked
+    from router.showback.focus.check import FocusCheck
 
 SCHEMA_VERSION = 1
 _DECEMBER = 12
@@ -24,25 +24,30 @@ _DECEMBER = 12
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, CSV in gzip, or Parquet; FOCUS 1.0 to 1.4.")],
     closed_through: Annotated[
-        str | None, typer.Option(metavar="MONTH", help="Corrections of later months than this are wrong: 2026-10.")
+        str | None,
+        typer.Option(
+            metavar="MONTH", help="Last closed month, such as 2026-10: corrections of later months are errors."
+        ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, metavar="N", help="So many findings of each rule and column.")] = 20,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
 ) -> ExitCode:
-    """Hold a FOCUS Cost and Usage file, ours or a cloud's, against the rules of FOCUS and of the ledger.
+    """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
+
+    The file may be an export of this ledger or of a cloud.
 
     \b
     stepfare ledger check export.parquet
     stepfare ledger check bill.csv.gz --closed-through 2026-10 -o json
 
-    Exit code 1 when a rule is broken, 2 when the file is none that can be read.
+    Exit codes: 1 a rule is broken; 2 the file cannot be read.
     """
     from router.showback.focus.check import check_file
 
     closed_until = None if closed_through is None else _after(closed_through)
     with console.progress("reading"):
         checked = check_file(file, closed_until, keep=most)
-    console.out(_as_json(checked) if output is ListFormat.JSON else _as_text(checked, str(file)))
+    console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
     return ExitCode.FAILURE if checked.total else ExitCode.OK
 
 
@@ -57,24 +62,24 @@ def _after(month: str) -> datetime:
     return start.replace(month=start.month + 1)
 
 
-def _as_text(checked: Checked, path: str) -> str:
-    from router.cli.bills_text import plain
+def _as_text(checked: FocusCheck, path: str) -> str:
+    from router.render.bills_text import escape_unprintable
 
     lines = []
     for each in checked.findings:
         row = f" (row {each.row:,})" if each.line is not None else ""
-        lines.append(f"{each.place(path)}{row}: {plain(each.column)} {each.what}")
+        lines.append(f"{each.place(path)}{row}: {escape_unprintable(each.column)} {each.what}")
         lines.append(f"    {each.rule}: {each.why}")
     hidden = checked.total - len(checked.findings)
     if hidden:
         lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
     noun = "finding" if checked.total == 1 else "findings"
-    found = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
-    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {found}")
+    result = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
+    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {result}")
     return "\n".join(lines)
 
 
-def _as_json(checked: Checked) -> str:
+def _as_json(checked: FocusCheck) -> str:
     findings = [
         {
             "rule": f.rule,
@@ -88,8 +93,13 @@ def _as_json(checked: Checked) -> str:
         for f in checked.findings
     ]
     counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
-    found = {
-        "schema_version": SCHEMA_VERSION, "file": checked.name, "focus_version": checked.version, "rows": checked.rows,
-        "total": checked.total, "counts": counts, "findings": findings,
-    }  # fmt: skip
-    return json.dumps(found, indent=2)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "file": checked.name,
+        "focus_version": checked.version,
+        "rows": checked.rows,
+        "total": checked.total,
+        "counts": counts,
+        "findings": findings,
+    }
+    return json.dumps(document, indent=2)

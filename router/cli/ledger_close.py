@@ -1,4 +1,4 @@
-"""``stepfare ledger close``: the books of a month are closed, for good."""
+"""Command ``stepfare ledger close``: close the books of a month permanently."""
 
 from __future__ import annotations
 
@@ -11,84 +11,91 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import counted, month_of
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store, who
+from router.cli.ledger_options import format_count, parse_month
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
-    from router.state.periods import Closing
-    from router.state.store import Store
+    from router.state.periods import PeriodClosing
+    from router.state.store import StateStore
 
-# Entries may come while the report is made.
+# Attempts to seal the month, because entries may arrive while the report is made.
 _TRIES = 3
 
 
 def close(
-    month: Annotated[str, typer.Argument(metavar="MONTH", help="Such as 2026-10.")],
+    month: Annotated[str, typer.Argument(metavar="MONTH", help="Month to close, such as 2026-10.")],
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Also while machines of that month are not metered yet.")
+        bool, typer.Option("--anyway", help="Close even if machines of that month are not metered yet.")
     ] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="When it is closed (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the closing (ISO, with zone).")] = None,
 ) -> ExitCode:
-    """Close the books of a month, for good: there is no way to open them again.
+    """Close the books of a month permanently: they cannot be opened again.
 
-    Closing seals what the month's report was made from: entries, bills, budgets, figures. What becomes known later,
-    be it a restated bill, goes into open books as a dated correction of that month. Months are closed in order.
+    Closing seals the inputs of the month's report: entries, bills, budgets, figures. Later changes, such as a restated
+    bill, are booked in an open month as a dated correction. Months are closed in order.
 
     \b
     stepfare ledger close 2026-10
     stepfare ledger close 2026-10 --anyway --now 2026-11-04T09:00Z
     """
     from pricing.money import Usd
-    from router.cli.options import moment_of_planning
+    from router.cli.options import parse_now
 
-    period, moment = month_of("MONTH", month), moment_of_planning(now)
-    with opened_store(deploy, clouds) as (_, store):
+    period, moment = parse_month("MONTH", month), parse_now(now)
+    with open_state_store(deploy, clouds) as (_, store):
         store.periods.closable(period, moment)
-        found = store.ledger.verify()
-        if found.problems:
-            raise CommandError(f"the ledger is not what was written: {'; '.join(found.problems)}")
+        checked = store.ledger.verify()
+        if checked.problems:
+            raise CommandError(f"the ledger is not what was written: {'; '.join(checked.problems)}")
         _, nodes = store.overview.alive()
-        open_ones = [node for node in nodes if node.made_at is not None and node.made_at < period.ends]
-        if open_ones and not anyway:
+        unmetered = [node for node in nodes if node.made_at is not None and node.made_at < period.ends]
+        if unmetered and not anyway:
             raise CommandError(
-                f"{len(open_ones)} machines were there in {period} and are not metered yet",
+                f"{len(unmetered)} machines were there in {period} and are not metered yet",
                 remedy="wait until they are released, or close --anyway: what they cost corrects it in open books",
             )
-        done = _sealed(store, period, moment)
+        closing = _seal_month(store, period, moment)
         store.audit(
-            done.who, "ledger close", done.hash, Usd(0), moment, period=str(period), head=done.head, seal=done.seal_hash
+            closing.who,
+            "ledger close",
+            closing.hash,
+            Usd(0),
+            moment,
+            period=str(period),
+            head=closing.head,
+            seal=closing.seal_hash,
         )
-    seal = done.sealed
-    said = f"{counted(len(seal['bills']), 'bill')} and {counted(len(seal['spent']), 'budget')}"
-    console.note(f"{period} is closed, with {done.head} entries, {said}")
+    seal = closing.sealed
+    contents = f"{format_count(len(seal['bills']), 'bill')} and {format_count(len(seal['spent']), 'budget')}"
+    console.note(f"{period} is closed, with {closing.head} entries, {contents}")
     for line in _sums(seal["figures"]):
         console.note(line)
     console.note("note both elsewhere: the hash of the last entry, and that of the seal over all of it")
-    console.out(done.hash)
-    console.out(done.seal_hash)
+    console.out(closing.hash)
+    console.out(closing.seal_hash)
     return ExitCode.OK
 
 
-def _sealed(store: Store, period: Month, moment: datetime) -> Closing:
-    """Closes the month with what it is now; once more where an entry came meanwhile."""
-    from router.prices.home import bills_folder, extract_folder
-    from router.showback.billstore import BillStore
-    from router.state.errors import MovedError
-    from router.wiring.correcting import book_held
-    from router.wiring.sealing import make_seal
+def _seal_month(store: StateStore, period: Month, moment: datetime) -> PeriodClosing:
+    """Close the month with its present contents, and retry if an entry arrived meanwhile."""
+    from router.app.close_month import make_seal
+    from router.app.corrections import book_corrections_locked
+    from router.prices.data_folders import bills_folder, extract_folder
+    from router.showback.bill_store import BillStore
+    from router.state.errors import ConcurrentChangeError
 
     bills, extracts = bills_folder(), extract_folder()
     with BillStore(bills).held(), console.progress("sealing"):
-        book_held(store, extracts, bills, who())
-        for left in reversed(range(_TRIES)):
-            found = make_seal(store, extracts, bills, period, moment)
+        book_corrections_locked(store, extracts, bills, acting_user())
+        for tries_left in reversed(range(_TRIES)):
+            sealed = make_seal(store, extracts, bills, period, moment)
             try:
-                return store.periods.close(period, who=who(), at=moment, seal=found.seal, head=found.head)
-            except MovedError:
-                if not left:
+                return store.periods.close(period, who=acting_user(), at=moment, seal=sealed.seal, head=sealed.head)
+            except ConcurrentChangeError:
+                if not tries_left:
                     raise
     raise AssertionError("unreachable")
 

@@ -1,4 +1,4 @@
-"""What the commands of the ledger share."""
+"""Options and output that the ledger commands share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.cli import console
 from router.cli.console import CommandError
-from router.cli.options import refused
-from router.cli.text import columns
+from router.cli.options import option_error
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
@@ -23,26 +23,26 @@ SCHEMA_VERSION = 1
 
 
 class LedgerFormat(StrEnum):
-    """How lists are written."""
+    """Output format of lists."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
 
 
-def month_of(option: str, text: str) -> Month:
-    """``2026-11``; InvalidInputError."""
+def parse_month(option: str, text: str) -> Month:
+    """Return the month of an option's text such as ``2026-11``. Raises InvalidInputError."""
     from router.ledger.month import Month
 
     try:
         return Month.parse(text)
     except ValueError as error:
-        raise refused(option, error) from None
+        raise option_error(option, error) from None
 
 
 @contextmanager
-def books_explained() -> Iterator[None]:
-    """Refusals of closed books as messages."""
+def translate_closed_books() -> Iterator[None]:
+    """Translate the error of closed books into CommandError."""
     from router.ledger.booking import ClosedError
 
     try:
@@ -51,11 +51,15 @@ def books_explained() -> Iterator[None]:
         raise CommandError(str(error), remedy="closed books change by corrections in open ones alone") from None
 
 
-def show(
-    output: LedgerFormat, name: str, rows: Sequence[dict[str, object]], table: Sequence[str], right: frozenset[str],
+def print_rows(
+    output: LedgerFormat,
+    name: str,
+    rows: Sequence[dict[str, object]],
+    table: Sequence[str],
+    right: frozenset[str],
     empty: str,
-) -> None:  # fmt: skip
-    """Writes rows: as JSON under ``name``, as CSV with all their fields, or as a table of the fields in ``table``."""
+) -> None:
+    """Print rows as JSON under ``name``, as CSV with all fields, or as a table of the fields in ``table``."""
     if output is LedgerFormat.JSON:
         console.out(json.dumps({"schema_version": SCHEMA_VERSION, name: rows}, indent=2))
     elif output is LedgerFormat.CSV:
@@ -68,16 +72,16 @@ def show(
         console.out(empty)
     else:
         cells = [[_cell(row[field]) for field in table] for row in rows]
-        console.out(columns([field.upper().replace("_", " ") for field in table], cells, right, {}))
+        console.out(format_table([field.upper().replace("_", " ") for field in table], cells, right, {}))
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 bill``, ``3 bills``."""
+def format_count(number: int, noun: str) -> str:
+    """Return a count with its noun, such as ``1 bill`` or ``3 bills``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def money(usd: Usd) -> str:
-    """Exact, for machines."""
+def format_exact_usd(usd: Usd) -> str:
+    """Return an amount as exact text for programs."""
     return str(usd)
 
 

@@ -1,4 +1,4 @@
-"""``stepfare ledger periods``: which months are closed, what their books hold, and what they came to."""
+"""Command ``stepfare ledger periods``: list closed and open months with their sums."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.bills_change import say_corrections
-from router.cli.budget import Basis, BasisChoice
+from router.cli.bills_change import report_corrections
+from router.cli.budget import Basis, BudgetBasisOption
 from router.cli.console import ExitCode
-from router.cli.ledger_options import LedgerFormat, show
-from router.cli.options import as_of, moment_of_planning
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import LedgerFormat, print_rows
+from router.cli.options import parse_as_of, parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.ledger.entry import Kind
+    from router.ledger.entry import LedgerEntryKind
     from router.ledger.month import Month
-    from router.state.periods import Closing
+    from router.state.periods import PeriodClosing
 
 _SUMS = ("planned", "metered", "fee", "credit", "tax", "adjustment")
 _TABLE = ("period", "state", "closed_at", "entries", "planned", "metered", "added", "spent")
@@ -31,88 +31,99 @@ _CURRENCY = "USD"
 
 @dataclass(frozen=True, slots=True)
 class _Books:
-    """What is in the books of a month by kind (entries, those without a price, dollars), how many were archived, and
-    what it came to by currency; ``spent`` None: not known."""
+    """Contents of the books of a month.
 
-    kinds: Mapping[Kind, tuple[int, int, Decimal]]
+    ``kinds`` gives entries, entries without a price, and dollars by kind; ``archived`` counts archived entries;
+    ``spent`` is the cost by currency, or None if it is not known.
+    """
+
+    kinds: Mapping[LedgerEntryKind, tuple[int, int, Decimal]]
     archived: int
     spent: Mapping[str, Decimal] | None
 
 
 def periods(
-    basis: Basis = BasisChoice.EFFECTIVE,
+    basis: Basis = BudgetBasisOption.EFFECTIVE,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
 ) -> ExitCode:
-    """The months of the books: closed or open, by whom and when, and their sums. Spent is what `showback` says of the
-    month: invoiced where a bill stands, metered elsewhere, and of a closed month what it was closed with; metered and
-    added are the ledger's part of it.
+    """List the months of the books: closed or open, by whom and when, and their sums.
+
+    Spent is what `showback` reports for the month: invoiced where a bill exists, metered elsewhere, and for a closed
+    month the sealed figure. Metered and added are the ledger's part of it.
 
     \b
     stepfare ledger periods
     stepfare ledger periods --basis billed -o json
     """
-    found, closings = _found(deploy, clouds, basis, now)
+    books_by_month, closings = _load_books(deploy, clouds, basis, now)
     last = max(closings, default=None)
     rows = []
-    for month in sorted(found.keys() | closings.keys()):
-        books = found.get(month, _Books({}, 0, {}))
+    for month in sorted(books_by_month.keys() | closings.keys()):
+        books = books_by_month.get(month, _Books({}, 0, {}))
         state = "closed" if last is not None and month <= last else "open"
         rows.append(_row(month, state, closings.get(month), books, basis, output))
-        _say(month, books)
+        _note_gaps(month, books)
     if rows and output is LedgerFormat.TABLE:
         console.note(f"spent: {basis.value} cost in USD, invoiced where a bill stands, metered elsewhere")
-    show(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
+    print_rows(output, "periods", rows, _TABLE, _RIGHT, "the ledger is empty")
     return ExitCode.OK
 
 
-def _found(
-    deploy: Path | None, clouds: Path | None, basis: BasisChoice, now: str | None
-) -> tuple[dict[Month, _Books], dict[Month, Closing]]:
-    """By month what its books hold, and the closings."""
-    from router.prices.home import bills_folder, extract_folder
-    from router.wiring.bill_views import closings as closings_by
-    from router.wiring.months import months_came_to
+def _load_books(
+    deploy: Path | None, clouds: Path | None, basis: BudgetBasisOption, now: str | None
+) -> tuple[dict[Month, _Books], dict[Month, PeriodClosing]]:
+    """Return the contents of the books and the closings, both by month."""
+    from router.app.bill_views import closings as closings_by
+    from router.app.months import month_costs
+    from router.prices.data_folders import bills_folder, extract_folder
 
-    moment, until = moment_of_planning(now), as_of(now)
-    with opened_store(deploy, clouds, makes=False) as (_, store):
+    moment, until = parse_now(now), parse_as_of(now)
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
         sums, unpriced = store.periods.sums(), store.periods.unpriced()
-        say_corrections(store)
+        report_corrections(store)
         closings = {one.period: one for one in closings_by(store, until)}
         months = sorted({one.period for one in sums})
-        came, unread = months_came_to(
+        figures_by_month, unread = month_costs(
             store, months, extract_folder(), bills_folder(), basis=basis.value, now=moment, as_of=until
         )
-    found = {}
+    books_by_month = {}
     for month in months:
-        mine = [one for one in sums if one.period == month]
-        archived = sum(one.archived for one in mine)
+        month_sums = [one for one in sums if one.period == month]
+        archived = sum(one.archived for one in month_sums)
         kinds = {
-            one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in mine
-        }  # fmt: skip
-        figures = came[month]
+            one.kind: (one.entries, unpriced.get((month, one.kind), 0), Decimal(str(one.usd))) for one in month_sums
+        }
+        figures = figures_by_month[month]
         if unread and archived:
-            found[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)
+            books_by_month[month] = _Books(kinds, archived, figures.spent if figures.sealed else None)
             continue
         if until is not None:
             kinds = dict(figures.books)
         for kind, (entries, unknown, _) in kinds.items():
-            if kind.value == "planned":  # by time, as in the report: what runs over is the next month's
+            if (
+                kind.value == "planned"
+            ):  # by time, as in the report: hours after the month's end belong to the next month
                 kinds[kind] = (entries, unknown, figures.planned.get(_CURRENCY, Decimal(0)))
         if kinds or figures.spent:
-            found[month] = _Books(kinds, archived, figures.spent)
-    return found, closings
+            books_by_month[month] = _Books(kinds, archived, figures.spent)
+    return books_by_month, closings
 
 
 def _row(
-    month: Month, state: str, closing: Closing | None, books: _Books, basis: BasisChoice, output: LedgerFormat
+    month: Month,
+    state: str,
+    closing: PeriodClosing | None,
+    books: _Books,
+    basis: BudgetBasisOption,
+    output: LedgerFormat,
 ) -> dict[str, object]:
-    from router.showback.report.text import short
-    from router.showback.report.values import Kind as Cell
+    from router.showback.report.text import short_text
+    from router.showback.report.values import CellKind as Cell
 
     by_kind = {kind.value: usd for kind, (_, _, usd) in books.kinds.items()}
     spent = None if books.spent is None else books.spent.get(_CURRENCY, Decimal(0))
@@ -131,12 +142,12 @@ def _row(
         **{f"{kind}_usd": _exact(by_kind.get(kind, Decimal(0))) for kind in _SUMS},
         "basis": basis.value,
         "spent_usd": None if spent is None else _exact(spent),
-        "spent_others": others if output is LedgerFormat.JSON else _told(others),
+        "spent_others": others if output is LedgerFormat.JSON else _currency_list(others),
     }
     if output is LedgerFormat.TABLE:
 
         def cents(amount: Decimal) -> str:
-            return f"{'-' if amount < 0 else ''}${short(abs(amount), Cell.MONEY)}"
+            return f"{'-' if amount < 0 else ''}${short_text(abs(amount), Cell.MONEY)}"
 
         row["closed_at"] = "" if closing is None else f"{closing.closed_at:%Y-%m-%d}"
         for name in ("planned", "metered"):
@@ -147,7 +158,7 @@ def _row(
     return row
 
 
-def _say(month: Month, books: _Books) -> None:
+def _note_gaps(month: Month, books: _Books) -> None:
     unpriced = sum(unknown for _, unknown, _ in books.kinds.values())
     if unpriced:
         console.note(f"{month}: {unpriced} entries have no price, and are in no sum", "warning")
@@ -156,14 +167,14 @@ def _say(month: Month, books: _Books) -> None:
         console.note(f"{month}: what was spent is not known, for {why}", "warning")
     others = {currency: _exact(cost) for currency, cost in (books.spent or {}).items() if currency != _CURRENCY}
     if others:
-        console.note(f"{month}: spent beside, in no sum of dollars: {_told(others)}", "warning")
+        console.note(f"{month}: spent beside, in no sum of dollars: {_currency_list(others)}", "warning")
 
 
 def _exact(amount: Decimal) -> str:
-    """All digits, cents at least."""
+    """Return an amount with all its digits, at least two decimals."""
     whole, _, digits = f"{amount:f}".partition(".")
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
 
 
-def _told(others: Mapping[str, str]) -> str:
+def _currency_list(others: Mapping[str, str]) -> str:
     return ", ".join(f"{amount} {currency}" for currency, amount in sorted(others.items()))

@@ -1,4 +1,4 @@
-"""What a service says of jobs, on stderr: lines for a person, or an object a line for a program."""
+"""Log of a service on stderr: lines for people, or one JSON object per line for programs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,30 @@ from typing import TYPE_CHECKING, TextIO
 from router.cli import console
 
 if TYPE_CHECKING:
-    from router.running.happenings import Event
+    from router.controller.events import GangEvent
 
-HELP = "How to say what happens: text, or json: an object a line with at, level, job, attempt, event, text."
+HELP = "Log format: text, or json with one object per line: at, level, job, attempt, event, text."
 _NAME = "stepfare"
-# Libraries' and our own modules' warnings, which would otherwise go unheard.
+# Loggers of this program's own packages, whose warnings would otherwise be lost.
 _OTHERS = ("router", "providers", "terraform")
-# What is said names the attempt that it is about, if it is about one (router/running/workspaces.py names them).
+# Messages about an attempt contain its id, as router/controller/workspaces.py builds it.
 _ATTEMPT = re.compile(r"(?<![\w/.-])[a-z][a-z0-9-]*-[0-9a-f]{10}(?![\w/-])")
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 class LogStyle(StrEnum):
-    """How a service says what happens."""
+    """Log format of a service."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class JsonLines(logging.Formatter):
-    """One object a line: ``at`` (real time, UTC), ``level``, ``job``, ``attempt``, ``event``, ``text``; what is not
-    known is ""."""
+    """Formats a record as a JSON object: ``at`` (real time, UTC), ``level``, ``job``, ``attempt``, ``event``,
+    ``text``.
+
+    Unknown values are empty strings. Records of other loggers also carry ``logger``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
@@ -47,28 +50,28 @@ class JsonLines(logging.Formatter):
 
 
 class Log:
-    """``tell`` takes what happens to a job, ``event`` what people are told of, ``note`` what is about no job."""
+    """Log of a service: ``tell`` for messages about a job, ``event`` for notified events, ``note`` for all else."""
 
     def __init__(self, style: LogStyle, clock: Callable[[], datetime]) -> None:
         self._style, self._clock = style, clock
         self._logger = logging.getLogger(_NAME)
 
     def tell(self, job: str, text: str) -> None:
-        """Says what happens to a job."""
+        """Log a message about a job."""
         if self._style is LogStyle.TEXT:
             console.note(f"{self._clock():%H:%M:%S} {job}: {text}")
             return
         found = _ATTEMPT.search(text)
         self._logger.info("%s", text, extra={"job": job, "attempt": found[0] if found else ""})
 
-    def event(self, event: Event) -> None:
-        """Says it to a program; a person hears of the same things by :meth:`tell`."""
+    def event(self, event: GangEvent) -> None:
+        """Log an event in JSON; in text :meth:`tell` reports the same things."""
         if self._style is LogStyle.JSON:
             extra = {"job": event.job, "attempt": event.attempt, "event": event.what.value}
             self._logger.log(_LEVELS[event.level.value], "%s", event.text, extra=extra)
 
     def note(self, text: str, level: str = "info") -> None:
-        """Says what is about no job; ``level``: info, warning or error."""
+        """Log a message about no job; ``level`` is info, warning or error."""
         if self._style is LogStyle.TEXT:
             console.note(text, "" if level == "info" else level)
         else:
@@ -76,9 +79,11 @@ class Log:
 
 
 @contextmanager
-def logging_to(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | None = None) -> Iterator[Log]:
-    """A log for as long as the block runs, to ``stream`` (stderr). In JSON the warnings of this program's own modules
-    are lines of it too."""
+def open_service_log(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | None = None) -> Iterator[Log]:
+    """Open a log to ``stream`` (stderr by default) while the block runs.
+
+    In JSON it also carries the warnings of this program's own modules.
+    """
     log = Log(style, clock)
     if style is LogStyle.TEXT:
         yield log
@@ -86,7 +91,7 @@ def logging_to(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | 
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     loggers = [logging.getLogger(name) for name in (_NAME, *_OTHERS)]
-    before = [(logger.level, logger.propagate) for logger in loggers]
+    previous = [(logger.level, logger.propagate) for logger in loggers]
     for logger in loggers:
         logger.addHandler(handler)
         logger.propagate = False
@@ -94,7 +99,7 @@ def logging_to(style: LogStyle, clock: Callable[[], datetime], stream: TextIO | 
     try:
         yield log
     finally:
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
+        for logger, (level, propagate) in zip(loggers, previous, strict=True):
             logger.removeHandler(handler)
             logger.setLevel(level)
             logger.propagate = propagate

@@ -1,4 +1,4 @@
-"""``stepfare logs``: what the ranks of a job printed."""
+"""Command ``stepfare logs``: print the output of a job's ranks."""
 
 from __future__ import annotations
 
@@ -9,37 +9,45 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
+from router.cli.completion import complete_jobs
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.state.records import Attempt
-    from router.state.store import Store
+    from router.state.store import StateStore
 
 _SECONDS = 0.5
 
 
 def logs(
-    wanted: Annotated[str, typer.Argument(metavar="JOB|ATTEMPT", help="A job: its newest attempt.")],
+    wanted: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB|ATTEMPT", autocompletion=complete_jobs, help="An attempt, or a job: its newest attempt."
+        ),
+    ],
     rank: Annotated[
-        int | None, typer.Option(min=0, help="Only this rank; left out: all, each line with its rank.")
+        int | None, typer.Option(min=0, help="Only this rank. Default: all, each line with its rank.")
     ] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, metavar="LINES", help="Only the last lines.")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, metavar="LINES", help="Only the last lines of each rank.")
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on as more arrives, until the attempt is over, or the job.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines until the attempt or job is over.")
     ] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
 ) -> ExitCode:
-    """What the training printed, as it arrived at the coordinator of this machine.
+    """Print the output of a training, as the coordinator on this machine received it.
 
     \b
     stepfare logs llama-7b --rank 0 --follow
     stepfare logs llama-7b --tail 50
     """
-    from router.running.lifecycle import GOES_ON
+    from router.controller.lifecycle import RESUMABLE_REASONS
 
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
         attempt = _attempt(store, wanted)
         readers = _readers(opened.logs, attempt, rank)
         for reader in readers:
@@ -51,9 +59,9 @@ def logs(
                 reader.show(None)
             newest = _attempt(store, wanted)
             if newest.id != attempt.id and over:
-                console.note(f"{newest.job} goes on as {newest.id}")
+                console.note(f"{newest.job} continues as {newest.id}")
                 attempt, readers = newest, _readers(opened.logs, newest, rank)
-            elif over and not (wanted == newest.job and newest.reason in GOES_ON):
+            elif over and not (wanted == newest.job and newest.reason in RESUMABLE_REASONS):
                 break
             time.sleep(_SECONDS)
         if not any(reader.offset for reader in readers):
@@ -68,17 +76,17 @@ def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:
     return [_Reader(folder / attempt.id / f"rank-{r}.log", "" if len(ranks) == 1 else f"[{r}] ") for r in ranks]
 
 
-def _attempt(store: Store, wanted: str) -> Attempt:
-    found = [a for a in store.attempts() if wanted in (a.id, a.job)]
-    if not found:
+def _attempt(store: StateStore, wanted: str) -> Attempt:
+    attempts = [a for a in store.attempts() if wanted in (a.id, a.job)]
+    if not attempts:
         raise CommandError(
             f"no job and no attempt is called {wanted}", ExitCode.INVALID_INPUT, "see `stepfare status --all`"
         )
-    return found[-1]
+    return attempts[-1]
 
 
 class _Reader:
-    """One file, from where the last look ended."""
+    """Reads a log file from where the last read ended."""
 
     def __init__(self, path: Path, prefix: str) -> None:
         self._path, self._prefix = path, prefix
@@ -86,7 +94,7 @@ class _Reader:
         self._rest = ""
 
     def show(self, tail: int | None) -> None:
-        """Prints whole lines that came since the last time."""
+        """Print the whole lines added since the last call, or only the last ``tail`` of them."""
         try:
             with self._path.open("rb") as stream:
                 stream.seek(self.offset)

@@ -1,4 +1,4 @@
-"""``stepfare offers``: what is for sale, where, at what price, how old and from which source."""
+"""Command ``stepfare offers``: list offers with place, price, age and source."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Annotated
 import typer
 
 from pricing.book import PriceBook
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from router.cli import console, offers_text
-from router.cli.offers_rows import Filters, SortKey, select, unknown_names
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli import console
+from router.cli.completion import complete_books
+from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
+from router.render import offers_text
+from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers, unknown_names
 
 
 class OffersFormat(StrEnum):
-    """How the offers are written."""
+    """Output format of offers."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -27,68 +29,71 @@ class OffersFormat(StrEnum):
     CSV = "csv"
 
 
-# What a person reads ends here unless --limit says otherwise; programs get everything.
+# Default number of rows for people; json and csv have no limit.
 DEFAULT_ROWS = 30
 
 
 def offers(
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     region: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this region: us-east-1 or aws/us-east-1.")
     ] = None,
     accelerator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, as H100.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this accelerator, such as H100.")
     ] = None,
     market: Annotated[list[Market] | None, typer.Option(metavar="on_demand|spot", help="Only this market.")] = None,
     instance_type: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this machine type.")] = None,
     provisionable: Annotated[
-        bool, typer.Option("--provisionable", help="Only where a plan can be carried out.")
+        bool, typer.Option("--provisionable", help="Only offers that can be provisioned from here.")
     ] = False,
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
     ] = None,
-    sort: Annotated[SortKey, typer.Option(help="Cheapest first by this.")] = SortKey.ACCELERATOR_HOUR,
+    sort: Annotated[
+        OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
+    ] = OfferSortKey.ACCELERATOR_HOUR,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
+            min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Count ages from this moment (ISO, with zone).")
+        str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,
     output: Annotated[OffersFormat, typer.Option("--output", "-o", help="Format.")] = OffersFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
     ] = None,
 ) -> None:
-    """Show what is for sale, cheapest first, with the age and source of each price.
+    """List offers, cheapest first, with the age and source of each price.
 
     \b
     stepfare offers --accelerator H100 --market spot
     stepfare offers --cloud aws --cloud gcp --max-age 365d --sort hour
     stepfare offers --region eu-west-1 -o csv --out offers.csv
     """
-    moment = moment_of_planning(now)
-    filters = Filters(
+    moment = parse_now(now)
+    filters = OfferFilters(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
         accelerators=tuple(accelerator or ()),
         markets=tuple(market or ()),
         instance_types=tuple(instance_type or ()),
         provisionable=provisionable,
-        max_age=length_of_time("--max-age", max_age),
+        max_age=parse_duration_option("--max-age", max_age),
     )
     source = load_book(book)
     _refuse_unknown(source, filters)
     machine_readable = output in {OffersFormat.JSON, OffersFormat.CSV}
     rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    selected = select(source, filters, sort, moment.date(), rows)
+    selected = select_offers(source, filters, sort, moment.date(), rows)
     shown = selected.rows
     if selected.too_old:
         console.note(f"{selected.too_old} offers are older than {max_age} or undated and left out")
@@ -106,8 +111,8 @@ def offers(
         console.write(writers[output](), out)
 
 
-def _refuse_unknown(book: PriceBook, filters: Filters) -> None:
-    """A name that the book has never heard of is a typing mistake, not an empty answer."""
+def _refuse_unknown(book: PriceBook, filters: OfferFilters) -> None:
+    """Raise InvalidInputError for names that the book does not know, which are probably mistyped."""
     problems = [
         Problem("", f"--{option}", f"unknown {option.replace('-', ' ')} {value!r}", did_you_mean(value, known))
         for option, value, known in unknown_names(book, filters)

@@ -1,4 +1,4 @@
-"""Options that several commands share: the moment of planning, lengths of time.
+"""Parsers of options that several commands share: moments, durations, amounts.
 
 Each raises InvalidInputError that names the option, so that the command exits with 2.
 """
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pricing.money import Usd
 
 
-def moment_of_planning(text: str | None) -> datetime:
-    """``--now`` in UTC; without it the clock."""
+def parse_now(text: str | None) -> datetime:
+    """Return ``--now`` in UTC, or the current time without it."""
     from router.jobs.quantities import Moment
 
     if text is None:
@@ -24,7 +24,7 @@ def moment_of_planning(text: str | None) -> datetime:
     try:
         moment = Moment.parse(text)
     except ValueError as error:
-        raise refused("--now", error) from None
+        raise option_error("--now", error) from None
     if moment.absolute is None:
         raise InvalidInputError.single(
             "is a point in time, not a length", field="--now", remedy="write 2026-11-21T18:00:00Z"
@@ -32,13 +32,13 @@ def moment_of_planning(text: str | None) -> datetime:
     return moment.absolute
 
 
-def as_of(text: str | None) -> datetime | None:
-    """``--now`` as the moment after which what was recorded is left out; None without it: nothing is."""
-    return None if text is None else moment_of_planning(text)
+def parse_as_of(text: str | None) -> datetime | None:
+    """Return ``--now`` as the moment after which records are left out, or None without it."""
+    return None if text is None else parse_now(text)
 
 
-def length_of_time(option: str, text: str | None) -> timedelta | None:
-    """A duration such as ``30d`` or ``18h``; None where the option was not given."""
+def parse_duration_option(option: str, text: str | None) -> timedelta | None:
+    """Return a duration such as ``30d`` or ``18h``, or None if the option was not given."""
     from router.jobs.quantities import parse_duration
 
     if text is None:
@@ -46,11 +46,11 @@ def length_of_time(option: str, text: str | None) -> timedelta | None:
     try:
         return parse_duration(text)
     except ValueError as error:
-        raise refused(option, error) from None
+        raise option_error(option, error) from None
 
 
-def usd_of(option: str, text: str | None) -> Usd | None:
-    """An amount such as ``5000`` or ``$1,250.50``, not below zero; None where the option was not given."""
+def parse_usd_option(option: str, text: str | None) -> Usd | None:
+    """Return an amount such as ``5000`` or ``$1,250.50``, not below zero, or None if the option was not given."""
     from pricing.money import Usd
 
     if text is None:
@@ -58,12 +58,12 @@ def usd_of(option: str, text: str | None) -> Usd | None:
     try:
         amount = Usd.parse(text.strip().removeprefix("$").replace(",", ""))
     except ValueError as error:
-        raise refused(option, error) from None
+        raise option_error(option, error) from None
     if amount < Usd(0):
         raise InvalidInputError.single(f"{text} is below zero", field=option, remedy="write an amount such as 5000")
     return amount
 
 
-def refused(option: str, error: ValueError) -> InvalidInputError:
-    """What a parser said of an option's value, as the error of that option."""
+def option_error(option: str, error: ValueError) -> InvalidInputError:
+    """Return a parser's error as an InvalidInputError of the option."""
     return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))

@@ -1,4 +1,4 @@
-"""``stepfare plan``: tonight's placement."""
+"""Command ``stepfare plan``: place jobs at the least cost."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.completion import complete_books, complete_plan_paths
+from router.cli.options import parse_duration_option, parse_now
 
 
 class PlanFormat(StrEnum):
-    """How a plan is written."""
+    """Output format of a plan."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -24,29 +25,35 @@ class PlanFormat(StrEnum):
 
 
 def plan(
-    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Job files, folders or globs.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
+    ],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
     ] = None,
     advisory: Annotated[
-        bool, typer.Option("--advisory", help="Plan with clouds that cannot be ordered from here, too.")
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to here, an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="TIME", help="Gangs start at these intervals.")] = "1h",
+    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to this time; an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="TIME", help="Interval between possible starts of gangs.")] = "1h",
     gap: Annotated[
-        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when this near to the bound.")
+        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
     ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest that planning may take.")] = "3m",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit of planning.")] = "3m",
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
     ] = None,
-    solver: Annotated[str, typer.Option(metavar="NAME", help="Any PuLP solver that is installed.")] = "highs",
+    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) here as well.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
 ) -> int:
     """Place jobs so that a step costs least and every deadline holds.
 
@@ -57,18 +64,18 @@ def plan(
     stepfare plan show plan.json
     stepfare plan diff yesterday.json plan.json
 
-    Exit code 3 when a job could not be placed; the plan is still written.
+    The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
-    from router.cli.plan_text import table, wide
-    from router.cli.site_options import remember_planned, remembered, say_budgets
-    from router.files.limits_file import read_limits
+    from router.app.budgets import BudgetConstraints
+    from router.app.plan import PlanOptions, plan_request
+    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, store_planned_jobs
+    from router.config.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
-    from router.wiring.budgets import Held
-    from router.wiring.planning import PlanOptions, plan_request
+    from router.render.plan_text import table, wide
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     options = PlanOptions(
         horizon=_length("--horizon", horizon, timedelta(hours=1)),
         slot=_length("--slot", slot, timedelta(minutes=5)),
@@ -76,19 +83,18 @@ def plan(
         time_limit=_length("--time-limit", time_limit, timedelta(seconds=1)),
         solver=solver,
         advisory=advisory,
-        max_age=length_of_time("--max-age", max_age),
+        max_age=parse_duration_option("--max-age", max_age),
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
-    # A plan for another moment is a question, not tonight's: what ran short just now says nothing about it, nor does
-    # what is spent by now.
-    shortages, held = remembered(moment) if now is None else ((), Held())
+    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
+    shortages, budgets = load_shortages_and_budgets(moment) if now is None else ((), BudgetConstraints())
     if shortages:
         console.note(
             f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
         )
-    prepared = plan_request(paths, book, limits, moment, options, shortages, held.limits)
-    say_budgets(prepared.budgets if now is None else (), moment)
+    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+    report_budget_sources(prepared.budgets if now is None else (), moment)
     for each in prepared.idle:
         console.warn(each)
     request = prepared.request
@@ -97,19 +103,19 @@ def plan(
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
     with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
-        made = make_plan(request, began=began)
-    document = plan_to_json(made)
+        placement_plan = make_plan(request, began=began)
+    document = plan_to_json(placement_plan)
     if out is not None:
         console.write(document, out)
-        digest: str = plan_content(made)["digest"]
-        remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), moment)
+        digest: str = plan_content(placement_plan)["digest"]
+        store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), moment)
     texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
-    console.out(texts[output](made))
-    return int(console.ExitCode.UNPLACED if made.unplaced else console.ExitCode.OK)
+    console.out(texts[output](placement_plan))
+    return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 
 def _length(option: str, text: str, least: timedelta) -> timedelta:
-    found = length_of_time(option, text)
-    if found is None or found < least:
+    length = parse_duration_option(option, text)
+    if length is None or length < least:
         raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
-    return found
+    return length

@@ -1,4 +1,4 @@
-"""``stepfare plan check``: whether a plan may still be carried out at today's prices."""
+"""Command ``stepfare plan check``: check whether a plan can still be applied at current prices."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import typer
 
 from pricing.money import Usd
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning, usd_of
-from router.cli.text import columns, dollars, when, wrapped
-from router.running.guardrails import Cause, Guard, PriceNow, Refusal
-from router.running.orders import Order
+from router.cli.options import parse_now, parse_usd_option
+from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
+from router.controller.orders import Order
+from router.render.tables import format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
 
 
-class CheckFormat(StrEnum):
-    """How the findings are written."""
+class PlanCheckFormat(StrEnum):
+    """Output format of the findings."""
 
     TABLE = "table"
     JSON = "json"
@@ -32,61 +33,75 @@ class CheckFormat(StrEnum):
 def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices of now: latest, sandbox, embedded, a digest or a file.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Current prices: latest, sandbox, embedded, a digest or a file.",
+        ),
     ] = "latest",
     limits: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The limits the plan was made with: discounts, reservations.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The limits file the plan was made with: discounts, reservations."),
     ] = None,
-    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="The most that may be at risk.")] = None,
+    max_cost: Annotated[str | None, typer.Option(metavar="USD", help="Refuse if more than this is at risk.")] = None,
     approve_above: Annotated[
-        str | None, typer.Option(metavar="USD", help="Above this somebody has to approve.")
+        str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
-    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Who approves.")] = "",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Check for this moment (ISO, with zone).")] = None,
-    output: Annotated[CheckFormat, typer.Option("--output", "-o", help="Format.")] = CheckFormat.TABLE,
+    approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment of the check (ISO, with zone).")] = None,
+    output: Annotated[PlanCheckFormat, typer.Option("--output", "-o", help="Format.")] = PlanCheckFormat.TABLE,
 ) -> ExitCode:
-    """Whether the orders of a plan may still be carried out: its age, prices of now against its ceilings, money.
+    """Check whether a plan can still be applied: its age, current prices against its ceilings, and money at risk.
 
-    Exit code 0 yes; 6 the plan is too old or a price has moved above its ceiling; 4 more money than allowed.
+    Exit codes: 0 yes; 6 the plan is too old or a price is above its ceiling; 4 more money at risk than allowed.
 
     \b
     stepfare plan check plan.json --limits limits.yaml
     stepfare plan check plan.json --max-cost 5000 -o json
     """
-    from router.files.limits_file import read_limits
-    from router.files.plan_files import read_plan
+    from router.config.limits_file import read_limits
+    from router.config.plan_files import read_plan
+    from router.controller.guardrails import current_prices, find_refusals
+    from router.controller.orders import orders_of
     from router.jobs.limits import Limits
     from router.prices.books import load_book
-    from router.running.guardrails import prices_now, refusals
-    from router.running.orders import orders_of
 
     plan = read_plan(file)
-    moment = moment_of_planning(now)
-    guard = Guard(usd_of("--max-cost", max_cost), usd_of("--approve-above", approve_above), approved_by.strip())
+    moment = parse_now(now)
+    guard = CostLimits(
+        parse_usd_option("--max-cost", max_cost),
+        parse_usd_option("--approve-above", approve_above),
+        approved_by.strip(),
+    )
     orders = orders_of(plan)
     prices_book = load_book(book)
-    prices = prices_now(orders, prices_book, Limits.none() if limits is None else read_limits(limits))
+    prices = current_prices(orders, prices_book, Limits.none() if limits is None else read_limits(limits))
     at_risk = Usd.total(order.at_risk_usd for order in orders)
-    found = refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book)
-    console.out(_json(orders, prices, found) if output is CheckFormat.JSON else _text(orders, prices, found, moment))
+    found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book)
+    console.out(
+        _json(orders, prices, found) if output is PlanCheckFormat.JSON else _text(orders, prices, found, moment)
+    )
     return exit_code(found)
 
 
 def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
-    """Prices and age come before money: they call for another plan, whatever is allowed."""
+    """Return the exit code of refusals. Prices and age precede money, because they require a new plan anyway."""
     causes = {refusal.cause for refusal in found}
-    if causes & {Cause.EXPIRED, Cause.PRICE, Cause.GONE, Cause.BOOK}:
+    if causes & {RefusalReason.EXPIRED, RefusalReason.PRICE, RefusalReason.GONE, RefusalReason.BOOK}:
         return ExitCode.STALE
     return ExitCode.OVER_BUDGET if causes else ExitCode.OK
 
 
-def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[Refusal, ...], now: datetime) -> str:
+def _text(
+    orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...], now: datetime
+) -> str:
     rows = [
         (
             line.job,
             f"{line.cloud}/{line.zone or line.region}",
             f"{line.machines}x{line.instance_type}",
-            when(line.start),
+            format_day_time(line.start),
             f"{line.usd_per_hour.dollars():.2f}",
             "gone"
             if price.usd_per_hour is None
@@ -98,19 +113,19 @@ def _text(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[
     ]
     header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
-    lines = [columns(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
+    lines = [format_table(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
     if any(price.unsure for price in prices):
-        lines.append("~ could not be refreshed: the last price that was had")
+        lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
-    lines.append(f"{len(orders)} gangs, expected {dollars(expected)}, at most {dollars(at_risk)}")
+    lines.append(f"{len(orders)} gangs, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
-        lines.append(wrapped(f"refused: {job}{refusal.what} ({refusal.remedy})"))
-    lines.append("" if found else f"may be carried out as of {now:%Y-%m-%d %H:%MZ}")
+        lines.append(wrap_text(f"refused: {job}{refusal.what} ({refusal.remedy})"))
+    lines.append("" if found else f"may be applied as of {now:%Y-%m-%d %H:%MZ}")
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _json(orders: tuple[Order, ...], prices: tuple[PriceNow, ...], found: tuple[Refusal, ...]) -> str:
+def _json(orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "gangs": len(orders),

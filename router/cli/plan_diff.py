@@ -1,4 +1,4 @@
-"""``stepfare plan diff``: what moved from one plan to another, and why."""
+"""Command ``stepfare plan diff``: compare two plans and explain the changes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import typer
 
 from pricing.money import Usd
 from router.cli import console
-from router.cli.text import columns, dollars, when, wrapped
-from router.planning.changes import Change, PlanDiff, plan_diff
+from router.planning.changes import PlacementChange, PlanDiff, plan_diff
+from router.render.tables import format_day_time, format_table, format_usd, wrap_text
 
 
-class DiffFormat(StrEnum):
-    """How a diff is written."""
+class PlanDiffFormat(StrEnum):
+    """Output format of a plan diff."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,27 +26,29 @@ class DiffFormat(StrEnum):
 def diff(
     before: Annotated[Path, typer.Argument(metavar="A", help="The older plan (JSON).")],
     after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
-    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
+    output: Annotated[PlanDiffFormat, typer.Option("--output", "-o", help="Format.")] = PlanDiffFormat.TABLE,
 ) -> None:
-    """What moved from one plan to another, and why.
+    """Compare two plans and explain the changes.
 
     \b
     stepfare plan diff yesterday.json today.json
     stepfare plan diff a.json b.json -o json
     """
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
 
     found = plan_diff(read_plan(before), read_plan(after))
-    console.out(diff_json(found) if output is DiffFormat.JSON else diff_text(found))
+    console.out(diff_json(found) if output is PlanDiffFormat.JSON else diff_text(found))
 
 
 def diff_text(found: PlanDiff) -> str:
-    """One row a job that changed, its reasons below, totals at the end."""
+    """Return one row per changed job, the reasons below, and totals at the end."""
     changed = [c for c in found.changes if c.kind != "same"]
     parts = []
     if changed:
         rows = [(c.job, c.kind, _cost(c.cost_before), _cost(c.cost_after)) for c in changed]
-        parts.append(columns(("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40}))
+        parts.append(
+            format_table(("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40})
+        )
         parts.append("\n".join(_where(c) for c in changed))
     same = len(found.changes) - len(changed)
     prices = "the same prices" if found.same_book else "other prices"
@@ -55,16 +57,16 @@ def diff_text(found: PlanDiff) -> str:
     sign = "+" if total.nanos >= 0 else ""
     parts.append(
         f"{len(changed)} changed, {same} as before; {prices}, {jobs}\n"
-        f"total {dollars(found.cost_before)} -> {dollars(found.cost_after)} ({sign}{dollars(total)})"
+        f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
     )
     return "\n\n".join(parts) + "\n"
 
 
 def _cost(amount: Usd | None) -> str:
-    return "" if amount is None else dollars(amount)
+    return "" if amount is None else format_usd(amount)
 
 
-def _where(change: Change) -> str:
+def _where(change: PlacementChange) -> str:
     lines = [change.job]
     if change.before is not None and change.before == change.after:
         lines.append(f"  stays on {change.before}")
@@ -72,16 +74,16 @@ def _where(change: Change) -> str:
         lines += [f"  from {change.before}"] if change.before is not None else []
         lines += [f"  to   {change.after}"] if change.after is not None else []
     if change.start_before != change.start_after and change.before is not None and change.after is not None:
-        lines.append(f"  starts {when(change.start_before)} -> {when(change.start_after)}")
+        lines.append(f"  starts {format_day_time(change.start_before)} -> {format_day_time(change.start_after)}")
     if change.why:
-        lines.append(wrapped(f"why: {change.why}", "  "))
+        lines.append(wrap_text(f"why: {change.why}", "  "))
     return "\n".join(lines)
 
 
 def diff_json(found: PlanDiff) -> str:
-    """``schema_version``, totals, changes; money as decimal strings."""
+    """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
-    def plain(change: Change) -> dict[str, Any]:
+    def plain(change: PlacementChange) -> dict[str, Any]:
         return {
             "job": change.job,
             "change": change.kind,

@@ -1,4 +1,4 @@
-"""``stepfare plan show``: a plan that was written with ``--out``."""
+"""Command ``stepfare plan show``: print a plan that was written with ``--out``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def show(
     stepfare plan show plan.json
     stepfare plan show plan.json -o wide
     """
-    from router.cli.plan_text import table, wide
-    from router.files.plan_files import read_plan
+    from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_to_json
+    from router.render.plan_text import table, wide
 
     console.out({"table": table, "wide": wide, "json": plan_to_json}[output.value](read_plan(file)))

@@ -1,4 +1,4 @@
-"""``stepfare prices diff``: what changed from one price book to another."""
+"""Command ``stepfare prices diff``: compare two price books."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import typer
 
 from pricing.offers import Offer
 from router.cli import console
-from router.cli.offers_rows import cents
-from router.cli.text import MARKETS, columns, stamp
 from router.prices.book_diff import BookDiff, PriceChange, diff_books
 from router.prices.books import load_book
+from router.render.offers_rows import format_price
+from router.render.tables import MARKETS, format_table, format_timestamp
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
 DEFAULT_ROWS = 20
 
 
-class DiffFormat(StrEnum):
-    """How a diff is written."""
+class BookDiffFormat(StrEnum):
+    """Output format of a price diff."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,14 +31,12 @@ class DiffFormat(StrEnum):
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
     after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
-    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Show so many of each kind; 0 is all.")] = DEFAULT_ROWS,
-    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Format.")] = DiffFormat.TABLE,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
+    output: Annotated[BookDiffFormat, typer.Option("--output", "-o", help="Format.")] = BookDiffFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
-    """What changed from one price book to another: the largest moves first, then what came and what went.
+    """Compare two price books: the largest price changes first, then added and removed offers.
 
     A and B are latest, sandbox, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
 
@@ -47,27 +45,29 @@ def diff(
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
     found = diff_books(load_book(before), load_book(after), cloud or ())
-    console.write(as_json(found) if output is DiffFormat.JSON else as_text(found, limit), out)
+    console.write(as_json(found) if output is BookDiffFormat.JSON else as_text(found, limit), out)
 
 
 def as_text(found: BookDiff, limit: int) -> str:
-    """Moves with both prices and the change in percent; ``+`` came, ``-`` went."""
+    """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
-    rows += [("~", *_place(c.after), cents(c.before.usd_per_hour), cents(c.after.usd_per_hour), _percent(c))
-             for c in _first(found.changed, limit)]  # fmt: skip
-    rows += [("+", *_place(o), "", cents(o.usd_per_hour), "") for o in _first(found.added, limit)]
-    rows += [("-", *_place(o), cents(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
+    rows += [
+        ("~", *_place(c.after), format_price(c.before.usd_per_hour), format_price(c.after.usd_per_hour), _percent(c))
+        for c in _first(found.changed, limit)
+    ]
+    rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(found.added, limit)]
+    rows += [("-", *_place(o), format_price(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
     header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")
     widths = {"PLACE": 24, "MACHINE": 18}
-    table = columns(header, rows, frozenset(header[4:]), widths) + "\n\n" if rows else ""
+    table = format_table(header, rows, frozenset(header[4:]), widths) + "\n\n" if rows else ""
     lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
     hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
     more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""
     return (
         f"{table}{len(found.changed)} changed, {len(found.added)} came, {len(found.removed)} went, "
         f"{found.same} as before{more}\n"
-        f"from {found.before.digest[:12]} of {stamp(found.before.as_of)} "
-        f"to {found.after.digest[:12]} of {stamp(found.after.as_of)}\n"
+        f"from {found.before.digest[:12]} of {format_timestamp(found.before.as_of)} "
+        f"to {found.after.digest[:12]} of {format_timestamp(found.after.as_of)}\n"
     )
 
 
@@ -85,7 +85,7 @@ def _percent(change: PriceChange) -> str:
 
 
 def as_json(found: BookDiff) -> str:
-    """All of it, prices as exact decimal strings."""
+    """Return the whole diff as JSON, prices as exact decimal strings."""
     document = {
         "schema_version": SCHEMA_VERSION,
         "before": _book(found.before.digest, found.before.as_of.isoformat()),

@@ -1,4 +1,4 @@
-"""``stepfare prices history``: how prices and stock moved, series by series, and a picture of it."""
+"""Command ``stepfare prices history``: show and plot the history of prices and stock, series by series."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Annotated
 
 import typer
 
-from pricing.bookcheck import did_you_mean
+from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.cli import console, history_text
-from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import stamp
+from router.cli import console
+from router.cli.completion import complete_books
+from router.cli.options import parse_duration_option, parse_now
 from router.prices import history as store
-from router.prices.history_stats import SeriesStats, bucketed, statistics
+from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets
+from router.render import history_text
+from router.render.tables import format_timestamp
 
 
 class HistoryFormat(StrEnum):
-    """How the series are written."""
+    """Output format of the series."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -30,16 +32,16 @@ class HistoryFormat(StrEnum):
     CSV = "csv"
 
 
-# What a person reads ends here unless --limit says otherwise; programs get everything.
+# Default number of rows for people; json and csv have no limit.
 DEFAULT_ROWS = 30
 
 
 def history(
     instance_type: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this machine type; may be given again.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this machine type; repeatable.")
     ] = None,
     accelerator: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only machines with this accelerator, as H100.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only machines with this accelerator, such as H100.")
     ] = None,
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud.")] = None,
     region: Annotated[
@@ -49,57 +51,65 @@ def history(
     market: Annotated[
         list[Market] | None, typer.Option(metavar="on_demand|spot|reserved", help="Only this market.")
     ] = None,
-    since: Annotated[str, typer.Option(metavar="AGE", help="How far back.")] = "30d",
+    since: Annotated[str, typer.Option(metavar="AGE", help="Length of the history, up to now.")] = "30d",
     limit: Annotated[
         int | None,
         typer.Option(
-            min=0, metavar="N", help=f"Show so many; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
+            min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the first series into this .png or .html file too.")
+        Path | None, typer.Option(metavar="FILE", help="Also plot the first series into this .png or .html file.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--history", metavar="DIR", help="Default: where `prices refresh` keeps it.")
+        Path | None,
+        typer.Option("--history", metavar="DIR", help="Folder of the history. Default: that of `prices refresh`."),
     ] = None,
-    book: Annotated[str, typer.Option(metavar="BOOK", help="Says which machines have an --accelerator.")] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Until this moment (ISO, with zone).")] = None,
+    book: Annotated[
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="Book that tells which machines have an --accelerator."
+        ),
+    ] = "latest",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="End of the history (ISO, with zone).")] = None,
     output: Annotated[HistoryFormat, typer.Option("--output", "-o", help="Format.")] = HistoryFormat.TABLE,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write to this file instead of standard output.")
     ] = None,
 ) -> None:
-    """Show how prices and stock moved, a row a place and machine, cheapest now first.
+    """Show the history of prices and stock, one row per place and machine, cheapest now first.
 
     \b
     stepfare prices history --accelerator H100 --market spot
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
-    until = moment_of_planning(now)
+    until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
-    which = store.Selection(
+    selection = store.Selection(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
         zones=tuple(zone or ()),
         instance_types=_types(tuple(instance_type or ()), tuple(accelerator or ()), book),
         markets=tuple(market or ()),
     )
-    place = _usual_folder() if folder is None else folder
+    history_dir = _usual_folder() if folder is None else folder
     with console.progress("reading the price history"):
-        found = statistics(place, which, begin, until)
-    if not found:
-        _say_why_nothing(place, replace(which, instance_types=tuple(instance_type or ())), begin, until)
+        all_series = compute_statistics(history_dir, selection, begin, until)
+    if not all_series:
+        _explain_empty_result(history_dir, replace(selection, instance_types=tuple(instance_type or ())), begin, until)
     machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
     rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    series = found[:rows] if rows else found
-    if len(series) < len(found):
-        console.note(f"{len(series)} of {len(found)} series; --limit 0 shows all")
-    shown = history_text.Shown(begin, until, series, {})
+    series = all_series[:rows] if rows else all_series
+    if len(series) < len(all_series):
+        console.note(f"{len(series)} of {len(all_series)} series; --limit 0 shows all")
+    view = history_text.HistoryView(begin, until, series, {})
     if series and not machine_readable:
-        blocks = history_text.BROAD if output is HistoryFormat.WIDE else history_text.NARROW
-        shown = replace(shown, course=bucketed(place, narrowed(which, series), begin, until, blocks))
+        blocks = history_text.WIDE_BUCKETS if output is HistoryFormat.WIDE else history_text.NARROW_BUCKETS
+        view = replace(
+            view, trends=read_buckets(history_dir, narrow_selection(selection, series), begin, until, blocks)
+        )
     if series or machine_readable:
         writers = {
             HistoryFormat.TABLE: history_text.table,
@@ -107,15 +117,15 @@ def history(
             HistoryFormat.JSON: history_text.as_json,
             HistoryFormat.CSV: history_text.as_csv,
         }
-        console.write(writers[output](shown), out)
+        console.write(writers[output](view), out)
     if draw is not None and series:
-        draw(place, shown)
+        draw(history_dir, view)
 
 
-def narrowed(which: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
-    """The selection without what is not shown, so that less is read."""
+def narrow_selection(selection: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
+    """Return the selection limited to the shown series, so that less is read."""
     return replace(
-        which,
+        selection,
         clouds=tuple(sorted({s.cloud for s in series})),
         regions=tuple(sorted({f"{s.cloud}/{s.region}" for s in series})),
         instance_types=tuple(sorted({s.instance_type for s in series})),
@@ -123,20 +133,20 @@ def narrowed(which: store.Selection, series: tuple[SeriesStats, ...]) -> store.S
 
 
 def _length(since: str) -> timedelta:
-    length = length_of_time("--since", since)
+    length = parse_duration_option("--since", since)
     if not length:
         raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
     return length
 
 
 def _usual_folder() -> Path:
-    from router.prices.home import history_folder
+    from router.prices.data_folders import history_folder
 
     return history_folder()
 
 
 def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> tuple[str, ...]:
-    """Machine types by name and by accelerator; both given: those that are in both."""
+    """Return the machine types chosen by name and accelerator; those that fit both if both are given."""
     if not accelerators:
         return given
     from router.prices.books import load_book
@@ -150,45 +160,58 @@ def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> 
             f"unknown accelerator {unknown[0]!r}", field="--accelerator", remedy=did_you_mean(unknown[0], known)
         )
     types = {machine.instance_type for machine in machines if machine.accelerator.lower() in wanted}
-    both = types & set(given) if given else types
-    if not both:
+    matching = types & set(given) if given else types
+    if not matching:
         raise InvalidInputError.single(
             f"none of these machines has {' or '.join(accelerators)}", field="--instance-type", remedy="leave one out"
         )
-    return tuple(sorted(both))
+    return tuple(sorted(matching))
 
 
-def _drawing(file: Path) -> Callable[[Path, history_text.Shown], None]:
-    """What draws into the file; refused before anything is read if it cannot be."""
-    from router.cli import history_plot
+def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
+    """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
+    from router.cli.output_files import require_matplotlib, write_output_file
+    from router.render import history_plot
 
     history_plot.check(file)
-    return lambda folder, shown: history_plot.draw(file, folder, shown)
+    require_matplotlib("--plot")
+
+    def draw(folder: Path, shown: history_text.HistoryView) -> None:
+        content, note = history_plot.draw(file, folder, shown)
+        if note:
+            console.note(note)
+        if content is not None:
+            write_output_file(file, content)
+
+    return draw
 
 
-def _say_why_nothing(folder: Path, which: store.Selection, since: datetime, until: datetime) -> None:
-    there = store.summary(folder)
-    if there.first is None or there.last is None:
+def _explain_empty_result(folder: Path, selection: store.Selection, since: datetime, until: datetime) -> None:
+    summary = store.summarize(folder)
+    if summary.first is None or summary.last is None:
         console.note(f"there is no price history in {folder} yet: `stepfare prices refresh` begins one")
         return
-    console.note(f"no series passes the filters from {stamp(since)} to {stamp(until)}")
-    console.note(f"the history has {there.rows:,} points from {stamp(there.first)} to {stamp(there.last)}")
-    for option, value, remedy in _strange_names(folder, which):
+    console.note(f"no series passes the filters from {format_timestamp(since)} to {format_timestamp(until)}")
+    console.note(
+        f"the history has {summary.rows:,} points from {format_timestamp(summary.first)} "
+        f"to {format_timestamp(summary.last)}"
+    )
+    for option, value, remedy in _unknown_names(folder, selection):
         console.note(f"it knows no {option} {value!r}{f': {remedy}' if remedy else ''}")
 
 
-def _strange_names(folder: Path, which: store.Selection) -> list[tuple[str, str, str]]:
-    """Names in the filters that occur nowhere in the history, with the one that may be meant."""
-    known = store.names(folder)
-    asked = {
-        "cloud": (which.clouds, known.clouds),
-        "region": (which.regions, known.regions),
-        "zone": (which.zones, known.zones),
-        "machine type": (which.instance_types, known.instance_types),
+def _unknown_names(folder: Path, selection: store.Selection) -> list[tuple[str, str, str]]:
+    """Return filter values that occur nowhere in the history, each with a suggestion."""
+    known = store.list_names(folder)
+    filters = {
+        "cloud": (selection.clouds, known.clouds),
+        "region": (selection.regions, known.regions),
+        "zone": (selection.zones, known.zones),
+        "machine type": (selection.instance_types, known.instance_types),
     }
     return [
         (option, value, did_you_mean(value, names))
-        for option, (values, names) in asked.items()
+        for option, (values, names) in filters.items()
         for value in values
         if value not in names
     ]

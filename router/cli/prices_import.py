@@ -1,4 +1,4 @@
-"""``stepfare prices import``: the offers of a catalogue file into the price book."""
+"""Command ``stepfare prices import``: import offers from a catalogue file into the price book."""
 
 from __future__ import annotations
 
@@ -10,48 +10,50 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.options import moment_of_planning
-from router.cli.text import columns, wrapped
-from router.prices.importing import Imported
+from router.cli.options import parse_now
+from router.prices.import_offers import OfferImport
+from router.render.tables import format_table, wrap_text
 
 _SHOWN = 5
 
 
 def import_file(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A CSV: our own, SkyPilot's vms.csv or gpuhunt's.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV file of `offers -o csv`, SkyPilot (vms.csv) or gpuhunt.")
+    ],
     cloud: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose prices they are, where neither file nor folder says it.")
+        str | None, typer.Option(metavar="NAME", help="Cloud of the prices, if neither file nor folder names it.")
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(metavar="DAY", help="The day of the prices: 2026-11-20. Left out: undated, so weak.")
+        str | None, typer.Option(metavar="DAY", help="Day of the prices: 2026-11-20. Default: undated, hence weak.")
     ] = None,
     replacing: Annotated[
-        bool, typer.Option("--replace", help="Take out what else the book has in the regions that the file covers.")
+        bool, typer.Option("--replace", help="Remove other offers in the regions that the file covers.")
     ] = False,
     accept_jumps: Annotated[
-        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot from a recent one.")
+        bool, typer.Option("--accept-jumps", help="Accept prices that differ much from recent ones.")
     ] = False,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date the new book (ISO, with zone).")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the new book (ISO, with zone).")] = None,
 ) -> None:
-    """Put the offers of a file into the price book, which becomes `--book latest`; `prices use` takes it back.
+    """Import the offers of a file into the price book, which becomes `--book latest`; `prices use` reverts it.
 
-    The form is known by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, what `stepfare offers -o csv` writes,
-    or a table of yours with the columns that README.md shows. A file with a mistake is refused whole.
+    The format is recognised by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, the output of `stepfare offers
+    -o csv`, or your own table with the columns of docs/prices.md. A file with an error is rejected as a whole.
 
     \b
     stepfare prices import aws/vms.csv --as-of 2026-11-18
     stepfare prices import prices.csv --cloud lambda --replace
     """
-    from router.files.catalogue_files import read_catalogue
+    from router.config.catalogue_files import read_catalogue
     from router.prices.bookstore import BookStore
-    from router.prices.gates import GateLimits
-    from router.prices.home import books_folder
-    from router.prices.importing import import_book
-    from router.prices.refresh import all_words
+    from router.prices.data_folders import books_folder
+    from router.prices.import_offers import import_book
+    from router.prices.quality_gates import GateLimits
+    from router.prices.refresh import load_all_tables
 
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     store = BookStore(books_folder())
-    found = read_catalogue(file, all_words(store), moment.date(), cloud=cloud, as_of=_day(as_of))
+    found = read_catalogue(file, load_all_tables(store), moment.date(), cloud=cloud, as_of=_day(as_of))
     done = import_book(found, store, moment, GateLimits(accept=accept_jumps), replacing=replacing)
     console.out(as_text(done))
 
@@ -65,19 +67,19 @@ def _day(text: str | None) -> date | None:
         raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
 
 
-def as_text(done: Imported) -> str:
-    """A row a cloud, then what was left out or held back."""
+def as_text(done: OfferImport) -> str:
+    """Return a row per cloud, followed by the offers that were left out or held back."""
     rows = [
         (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
         for cloud, c in sorted(done.counts.items())
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
-    lines = [columns(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
-    lines += [wrapped(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
+    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
+    lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
-    lines += [wrapped(f"held back: {held}") for held in done.held[:_SHOWN]]
+    lines += [wrap_text(f"held back: {held}") for held in done.held[:_SHOWN]]
     if len(done.held) > _SHOWN:
         lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
     if done.passed_over:

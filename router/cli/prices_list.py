@@ -1,4 +1,4 @@
-"""``stepfare prices list`` and ``prices use``: the stored price books, and which of them is the latest."""
+"""Commands ``stepfare prices list`` and ``prices use``: list the stored price books and choose the latest one."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from typing import Annotated
 import typer
 
 from router.cli import console
-from router.cli.text import columns
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
-from router.prices.home import books_folder
+from router.prices.data_folders import books_folder
+from router.render.tables import format_table
 
 SCHEMA_VERSION = 1
 
 
-class ListFormat(StrEnum):
-    """How the list is written."""
+class BookListFormat(StrEnum):
+    """Output format of the list of price books."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def list_books(
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    output: Annotated[BookListFormat, typer.Option("--output", "-o", help="Format.")] = BookListFormat.TABLE,
 ) -> None:
-    """The stored price books, newest first; `*` is the one that commands use. Those of the sandbox, a made-up cloud,
-    are used as `--book sandbox` alone.
+    """List the stored price books, newest first; `*` marks the one that commands use.
+
+    Books of the sandbox, a simulated cloud, are used only as `--book sandbox`.
 
     \b
     stepfare prices list
     stepfare prices list -o json
     """
     store = BookStore(books_folder())
-    own = store.sandbox
-    latest = {LATEST: store.latest(), SANDBOX: own.latest()}
-    found = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in own.all()]
-    stored = sorted(found, key=lambda named: named[1].file, reverse=True)
-    if output is ListFormat.JSON:
+    sandbox_store = store.sandbox
+    latest = {LATEST: store.latest(), SANDBOX: sandbox_store.latest()}
+    named_books = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox_store.all()]
+    stored = sorted(named_books, key=lambda named: named[1].file, reverse=True)
+    if output is BookListFormat.JSON:
         books = [{**asdict(book), "latest": book == latest[name], "name": name} for name, book in stored]
         console.out(
             json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "books": books}, indent=2)
@@ -64,26 +65,28 @@ def list_books(
     header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
     if not any(name == SANDBOX for name, _ in stored):
         rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
-    console.out(columns(header, rows, frozenset({"OFFERS"}), {}))
+    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}))
     console.note(f"in {store.folder}")
 
 
 def use_book(
-    digest: Annotated[str, typer.Argument(metavar="DIGEST", help="As `prices list` shows it; eight digits or more.")],
+    digest: Annotated[
+        str, typer.Argument(metavar="DIGEST", help="Digest as `prices list` shows it; eight digits or more.")
+    ],
 ) -> None:
-    """Make a stored price book the latest again: the way back after a refresh that you do not trust.
+    """Make a stored price book the latest again, for example after a refresh that you do not trust.
 
     \b
     stepfare prices list
     stepfare prices use 3f2a90c1d7e8
     """
     store = BookStore(books_folder())
-    own = store.sandbox
-    of_sandbox = any(one.digest.startswith(digest.lower()) for one in own.all()) if digest else False
-    kept = own if of_sandbox else store
-    stored = kept.find(digest, "DIGEST")
-    kept.load(stored)  # it must be whole
-    with kept.lock():
-        kept.point_to(stored)
+    sandbox_store = store.sandbox
+    of_sandbox = any(one.digest.startswith(digest.lower()) for one in sandbox_store.all()) if digest else False
+    chosen_store = sandbox_store if of_sandbox else store
+    stored = chosen_store.find(digest, "DIGEST")
+    chosen_store.load(stored)  # loading fails unless the book is complete
+    with chosen_store.lock():
+        chosen_store.point_to(stored)
     name = "price book of the sandbox" if of_sandbox else "latest price book"
     console.note(f"the {name} is now {stored.digest[:12]} of {stored.as_of}, {stored.offers} offers")

@@ -1,4 +1,4 @@
-"""``stepfare prices refresh``: fetch what the clouds sell tonight into a dated price book."""
+"""Command ``stepfare prices refresh``: fetch current offers of the clouds into a dated price book."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Annotated
 
 import typer
 
-from providers.collect import Progress
+from providers.collector import FetchProgress
 from router.cli import console
-from router.cli.cloud_options import chosen_clouds
+from router.cli.cloud_options import select_clouds
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
+from router.cli.options import parse_duration_option, parse_now
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
-from router.prices.home import books_folder, history_folder
+from router.prices.data_folders import books_folder, history_folder
+from router.prices.quality_gates import GateLimits
 from router.prices.report import RefreshReport
 
 
-class ReportFormat(StrEnum):
-    """How the report is written."""
+class RefreshReportFormat(StrEnum):
+    """Output format of the report."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,42 +30,46 @@ class ReportFormat(StrEnum):
 
 def refresh(
     cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; may be given again.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud, which must answer; repeatable.")
     ] = None,
     clouds: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The clouds file: whom to ask, as whom. See `schema clouds`.")
+        Path | None, typer.Option(metavar="FILE", help="The clouds file: accounts to query. See `schema clouds`.")
     ] = None,
-    time_limit: Annotated[str | None, typer.Option(metavar="TIME", help="After it, what is there counts: 2m.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Time limit, such as 2m; use what has arrived by then.")
+    ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Store nothing unless everything asked for came and nothing was held back.")
+        bool, typer.Option("--whole", help="Store nothing unless all data arrived and nothing was held back.")
     ] = False,
     accept_jumps: Annotated[
-        bool, typer.Option("--accept-jumps", help="Take prices that moved a lot, and regions that vanished.")
+        bool, typer.Option("--accept-jumps", help="Accept large price changes, and regions that vanished.")
     ] = False,
     history_days: Annotated[
-        float, typer.Option(min=0, metavar="DAYS", help="Price history to ask for the first time; 0 keeps none.")
+        float, typer.Option(min=0, metavar="DAYS", help="Days of price history to fetch the first time; 0 stores none.")
     ] = 7.0,
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is fetched (ISO, with zone).")] = None,
-    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Format of the report.")] = ReportFormat.TABLE,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the data (ISO, with zone).")] = None,
+    output: Annotated[
+        RefreshReportFormat, typer.Option("--output", "-o", help="Format of the report.")
+    ] = RefreshReportFormat.TABLE,
 ) -> ExitCode:
-    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`. The sandbox, a
-    made-up cloud, has a book of its own: `--book sandbox`.
+    """Fetch prices and stock from the clouds into a dated price book, which becomes `--book latest`.
 
-    Without any account the public sources are read. Clouds named here or in the clouds file must answer; a cloud
-    that does not keeps its older offers, marked, and the exit code is 5. Ctrl-C leaves the older book.
+    The sandbox, a simulated cloud, has a book of its own: `--book sandbox`. Without an account the public sources are
+    read. Clouds named here or in the clouds file must answer. If one does not, its older offers stay, marked as not
+    refreshed, and the exit code is 5. Ctrl-C leaves the older book in use.
 
     \b
     stepfare prices refresh
     stepfare prices refresh --cloud aws --cloud gcp --time-limit 2m
     stepfare prices refresh --clouds clouds.yaml -o json
     """
-    from router.cli import refresh_text
     from router.prices.refresh import RefreshOptions
     from router.prices.refresh import refresh as run
+    from router.render import refresh_text
 
-    loaded, _ = chosen_clouds(cloud or [], clouds)
+    loaded, _ = select_clouds(cloud or [], clouds)
     settings = loaded.clouds.refresh
-    limit = length_of_time("--time-limit", time_limit) or settings.time_limit
+    limit = parse_duration_option("--time-limit", time_limit) or settings.time_limit
     options = RefreshOptions(
         clouds=tuple(dict.fromkeys(cloud or ())),
         time_limit_s=limit.total_seconds(),
@@ -74,14 +78,14 @@ def refresh(
         history_days=history_days,
     )
     store = BookStore(books_folder())
-    with _showing() as show:
-        report = run(options, loaded, store, history_folder(), moment_of_planning(now), show)
-    console.out(refresh_text.as_json(report) if output is ReportFormat.JSON else refresh_text.as_text(report))
+    with _show_progress() as show:
+        report = run(options, loaded, store, history_folder(), parse_now(now), show)
+    console.out(refresh_text.as_json(report) if output is RefreshReportFormat.JSON else refresh_text.as_text(report))
     return exit_code(report)
 
 
 def exit_code(report: RefreshReport) -> ExitCode:
-    """0 all came; 7 nothing came for want of credentials; 5 anything else that is missing or was held back."""
+    """Return 0 if all data arrived, 7 if only credentials were missing, 5 if other data is missing or held back."""
     if report.only_credentials:
         return ExitCode.CREDENTIALS
     if report.complete and all(book.stored is not None for book in report.books):
@@ -90,11 +94,11 @@ def exit_code(report: RefreshReport) -> ExitCode:
 
 
 @contextmanager
-def _showing() -> Iterator[Callable[[Progress], None]]:
-    """A bar a cloud on a terminal; elsewhere a line when a cloud has ended."""
+def _show_progress() -> Iterator[Callable[[FetchProgress], None]]:
+    """Show one progress bar per cloud on a terminal, elsewhere one line per finished cloud."""
     with console.bars() as bars:
 
-        def show(progress: Progress) -> None:
+        def show(progress: FetchProgress) -> None:
             failed = f", {progress.failed} failed" if progress.failed else ""
             bars.advance(progress.cloud, progress.done + progress.failed, progress.total, failed)
 

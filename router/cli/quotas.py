@@ -1,4 +1,4 @@
-"""``stepfare quotas``: what the accounts may have and hold, also as a limits file for ``plan``."""
+"""Command ``stepfare quotas``: list quotas and reserved capacity, also as a limits file for ``plan``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import typer
 
 from pricing.book import PriceBook
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
-from providers.protocol import Allowances
+from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import columns, wrapped
+from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import format_table, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
 
 
 class QuotasFormat(StrEnum):
-    """How quotas are written."""
+    """Output format of quotas."""
 
     TABLE = "table"
     JSON = "json"
@@ -31,49 +31,47 @@ class QuotasFormat(StrEnum):
 
 
 def quotas(
-    cloud: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; may be given again.")
-    ] = None,
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "2m",
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "2m",
     output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
-    """What the accounts may have at once, and the capacity they hold already.
+    """List the quotas of your accounts and the capacity they have reserved.
 
-    `-o limits` writes it as a limits file, for `stepfare plan --limits`.
+    `-o limits` writes them as a limits file for `stepfare plan --limits`.
 
     \b
     stepfare quotas --cloud aws
     stepfare quotas -o limits --out limits.yaml
     """
-    from router.cli.cloud_options import chosen_clouds
-    from router.prices.ask import allowances
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
-    from router.prices.home import books_folder
-    from router.prices.refresh import all_words, standing
+    from router.prices.cloud_queries import query_allowances
+    from router.prices.data_folders import books_folder
+    from router.prices.refresh import load_all_tables, load_base_book
 
-    loaded, asked = chosen_clouds(cloud or [], clouds)
-    limit = length_of_time("--time-limit", time_limit)
+    loaded, asked = select_clouds(cloud or [], clouds)
+    limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
-    words = all_words(store)
+    words = load_all_tables(store)
     with console.progress(f"asking {len(asked)} clouds"):
-        found = allowances(tuple(asked), loaded, words, moment_of_planning(None), limit.total_seconds())
-    had = {name: one for name, one in found.items() if isinstance(one, Allowances)}
-    errors = [(name, "", one) for name, one in found.items() if isinstance(one, ProviderError)]
-    errors += [(name, gap.subject, gap.error) for name, one in had.items() for gap in one.gaps]
-    console.write(_written(had, output, standing(store)[0]), out)
+        answers = query_allowances(tuple(asked), loaded, words, parse_now(None), limit.total_seconds())
+    allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
+    errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
+    errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
+    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0]), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
-            console.note(wrapped(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
+            console.note(wrap_text(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
     missing = [error for name, _, error in errors if asked[name]]
     if any(isinstance(error, CredentialsError | PermissionDeniedError) for error in missing):
         return ExitCode.CREDENTIALS
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook) -> str:
+def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
@@ -84,9 +82,11 @@ def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook
     if output is QuotasFormat.LIMITS:
         import yaml
 
-        from router.prices.as_limits import as_limits
+        from router.prices.account_limits import build_limits_file
 
-        return _SCHEMA_HINT + yaml.safe_dump(as_limits(found, book), sort_keys=False, allow_unicode=True, width=120)
+        return _SCHEMA_HINT + yaml.safe_dump(
+            build_limits_file(found, book), sort_keys=False, allow_unicode=True, width=120
+        )
     rows = [
         (
             q.cloud,
@@ -107,4 +107,4 @@ def _written(found: dict[str, Allowances], output: QuotasFormat, book: PriceBook
     if not rows:
         return "no quota is known; `stepfare doctor` says what is missing\n"
     header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
-    return columns(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"
+    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"

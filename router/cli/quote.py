@@ -1,4 +1,4 @@
-"""``stepfare quote``: what a job costs by a deadline, and how sure that is."""
+"""Command ``stepfare quote``: estimate what a job costs by a deadline, with probabilities."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning, refused, usd_of
+from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
+    from router.app.quotes import QuoteAnswer
     from router.jobs.quantities import Moment
-    from router.quoting.quotes.quote import Quote
-    from router.wiring.quoting import Answer
+    from router.quotes.quote import Quote
 
 
 class QuoteFormat(StrEnum):
-    """How quotes are written."""
+    """Output format of quotes."""
 
     TEXT = "text"
     TABLE = "table"
@@ -31,34 +32,38 @@ class QuoteFormat(StrEnum):
 
 def quote(
     paths: Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Job files, folders or globs.")] = None,
-    by: Annotated[str | None, typer.Option(metavar="TIME", help="Done by then; else each job's own deadline.")] = None,
-    budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask instead how far this money goes.")] = None,
+    by: Annotated[str | None, typer.Option(metavar="TIME", help="Deadline. Default: each job's own.")] = None,
+    budget: Annotated[str | None, typer.Option(metavar="USD", help="Ask how many steps this money buys.")] = None,
     accept: Annotated[str | None, typer.Option(metavar="QUOTE", help="Make a plan of this quote.")] = None,
     ceiling: Annotated[
-        str | None, typer.Option(metavar="USD", help="With --accept: the most it may cost; else the 90 % figure.")
+        str | None, typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: where the plan goes.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with pictures, too.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with charts.")] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="latest, sandbox, embedded, or a .parquet or .csv file.")
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
     ] = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
     advisory: Annotated[
-        bool, typer.Option("--advisory", help="Count on clouds that cannot be ordered from here, too.")
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
     max_age: Annotated[
         str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, max=256, metavar="N", help="For many jobs; else one a processor.")
+        int | None,
+        typer.Option(min=1, max=256, metavar="N", help="Parallel processes for many jobs. Default: one per CPU."),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Whether quotes are stored.")] = True,
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Store the quotes.")] = True,
     output: Annotated[
         QuoteFormat | None, typer.Option("--output", "-o", help="Format; text for one job, a table for several.")
     ] = None,
 ) -> int:
-    """Say what a job costs by a deadline, how sure that is, and what others cost.
+    """Estimate what a job costs by a deadline, how likely that is, and what alternatives cost.
 
     \b
     stepfare quote job.yaml --by 2026-11-25T09:00Z
@@ -67,41 +72,46 @@ def quote(
     stepfare quote jobs/ -o json
     stepfare quote --accept quote-1a2b3c4d5e6f --out plan.json
 
-    Exit code 3 when a job cannot be quoted, or not placed within the ceiling; 6 when the quote to accept is too old.
+    Exit codes: 3 a job cannot be quoted or placed within the ceiling; 6 the quote to accept is too old.
     """
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     if accept is not None:
-        from router.cli.quote_accept import accepted
+        from router.cli.quote_accept import accept_stored_quote
 
         _only_with_accept(paths, by, budget, html)
-        return accepted(accept, usd_of("--ceiling", ceiling), out, book, limits, moment, tonight=now is None)
+        return accept_stored_quote(
+            accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, tonight=now is None
+        )
     for name, value in (("--ceiling", ceiling), ("--out", out)):
         if value is not None:
             raise InvalidInputError.single("belongs to --accept", field=name, remedy="name a quote with --accept")
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
-    from router.cli.web_page import check_places
-    from router.jobs.quantities import TOO_FAR, beyond_planning
+    from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
+    from router.cli.output_files import check_output_folders
+    from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
-    from router.wiring.quoting import QuoteOptions, answers, asked
 
     options = QuoteOptions(
-        by=_by(by), budget=usd_of("--budget", budget), advisory=advisory,
-        max_age=length_of_time("--max-age", max_age), processes=processes,
-    )  # fmt: skip
+        by=_parse_deadline(by),
+        budget=parse_usd_option("--budget", budget),
+        advisory=advisory,
+        max_age=parse_duration_option("--max-age", max_age),
+        processes=processes,
+    )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
-    if options.by is not None and beyond_planning(options.by.at(moment), moment):
+    if options.by is not None and is_beyond_planning(options.by.at(moment), moment):
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
-    check_places(html)
-    prepared = asked(paths, book, limits, moment, options, load_book)
+    check_output_folders(html)
+    prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
     with console.progress(f"quoting {len(prepared.asks)} jobs"):
-        found = list(answers(prepared))
-    names = _kept(found) if keep else {}
+        results = list(make_quotes(prepared))
+    names = _store_quotes(results) if keep else {}
     if html is not None:
-        _page(found, html, names)
-    _show(found, names, output)
-    return int(ExitCode.OK if all(_is_answer(a) for a in found) else ExitCode.UNPLACED)
+        _write_page(results, html, names)
+    _show(results, names, output)
+    return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:
@@ -110,7 +120,7 @@ def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str |
             raise InvalidInputError.single("does not go with --accept", field=name, remedy="the quote says what holds")
 
 
-def _by(text: str | None) -> Moment | None:
+def _parse_deadline(text: str | None) -> Moment | None:
     from router.jobs.quantities import Moment
 
     if text is None:
@@ -118,60 +128,60 @@ def _by(text: str | None) -> Moment | None:
     try:
         return Moment.parse(text)
     except ValueError as error:
-        raise refused("--by", error) from None
+        raise option_error("--by", error) from None
 
 
-def _kept(found: Sequence[Answer]) -> dict[str, str]:
-    """Ids by job; where storing fails it says so, no more."""
-    from router.files.quote_files import keep_quotes
-    from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote import Quote
+def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
+    """Store the quotes and return their ids by job. A failure to store is only reported."""
+    from router.config.quote_files import store_quotes
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.quote import Quote
 
-    quotes = [a for a in found if isinstance(a, Quote)]
+    quotes = [a for a in results if isinstance(a, Quote)]
     folder = quotes_folder()
     try:
-        return {q.job: name for q, name in zip(quotes, keep_quotes(folder, quotes), strict=True)}
+        return {q.job: name for q, name in zip(quotes, store_quotes(folder, quotes), strict=True)}
     except OSError as error:
         console.note(f"{folder}: quotes are not stored: {error.strerror or error}", "warning")
         return {}
 
 
-def _page(found: Sequence[Answer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.quote_page import page
-    from router.cli.web_page import put
-    from router.quoting.quotes.quote import Quote
+def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
+    from router.cli.output_files import write_output_file
+    from router.quotes.quote import Quote
+    from router.render.quote_page import page
 
-    quotes: list[Quote] = [a for a in found if isinstance(a, Quote)]
+    quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    put(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
+    write_output_file(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
 
 
-def _show(found: Sequence[Answer], names: dict[str, str], output: QuoteFormat | None) -> None:
-    from router.cli.quote_text import line, refusal, table, text
-    from router.quoting.quotes.quote import Refused
-    from router.quoting.quotes.quote_json import answers_to_json
+def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:
+    from router.quotes.quote import Refused
+    from router.quotes.quote_json import answers_to_json
+    from router.render.quote_text import line, refusal_problem, table, text
 
-    wanted = output or (QuoteFormat.TEXT if len(found) == 1 else QuoteFormat.TABLE)
-    if wanted is QuoteFormat.JSON:
-        console.out(answers_to_json(found))
+    chosen_format = output or (QuoteFormat.TEXT if len(results) == 1 else QuoteFormat.TABLE)
+    if chosen_format is QuoteFormat.JSON:
+        console.out(answers_to_json(results))
         return
-    for each in found:
+    for each in results:
         if isinstance(each, Refused):
-            console.show_problems(InvalidInputError([refusal(each)]))
-    good = [(names.get(a.job, ""), a) for a in found if not isinstance(a, Refused)]
-    if not good:
+            console.show_problems(InvalidInputError([refusal_problem(each)]))
+    quotes = [(names.get(a.job, ""), a) for a in results if not isinstance(a, Refused)]
+    if not quotes:
         return
-    if wanted is QuoteFormat.TABLE:
-        console.out(table(good))
-    elif wanted is QuoteFormat.LINE:
-        console.out("\n".join(line(answer, name) for name, answer in good))
+    if chosen_format is QuoteFormat.TABLE:
+        console.out(table(quotes))
+    elif chosen_format is QuoteFormat.LINE:
+        console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
-        console.out("\n".join(text(answer, name) for name, answer in good))
+        console.out("\n".join(text(answer, name) for name, answer in quotes))
 
 
-def _is_answer(answer: Answer) -> bool:
-    from router.quoting.quotes.quote import Refused
+def _is_answer(answer: QuoteAnswer) -> bool:
+    from router.quotes.quote import Refused
 
     return not isinstance(answer, Refused)

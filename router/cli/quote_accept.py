@@ -1,4 +1,4 @@
-"""``stepfare quote --accept``: a quote becomes a plan of one job with a ceiling."""
+"""Command ``stepfare quote --accept``: turn a quote into a plan of one job with a cost ceiling."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ if TYPE_CHECKING:
     from pricing.money import Usd
 
 
-def accepted(
+def accept_stored_quote(
     name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
-) -> int:  # fmt: skip
-    """Writes the plan and that it was accepted. ``tonight``: ``now`` is the present, and budgets hold.
-    InvalidInputError, CommandError."""
-    from router.cli.plan_text import table
-    from router.cli.site_options import remember_planned, remembered, who
-    from router.files.limits_file import read_limits
-    from router.files.quote_files import Acceptance, accept, find_quote
+) -> int:
+    """Write the plan of a quote and record the acceptance.
+
+    ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
+    """
+    from router.app.accept_quote import plan_request_of, with_quoted_policy
+    from router.app.budgets import BudgetConstraints
+    from router.cli.site_options import acting_user, load_shortages_and_budgets, store_planned_jobs
+    from router.config.limits_file import read_limits
+    from router.config.quote_files import QuoteAcceptance, find_quote, store_acceptance
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
-    from router.prices.home import quotes_folder
-    from router.wiring.accepting import for_policy, plan_request_of
-    from router.wiring.budgets import Held
+    from router.prices.data_folders import quotes_folder
+    from router.render.plan_text import table
 
     if out is None:
         raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
@@ -36,29 +38,34 @@ def accepted(
     if now > quote.valid_until:
         what = f"{identity} was valid until {quote.valid_until:%Y-%m-%d %H:%MZ}"
         raise CommandError(what, ExitCode.STALE, "ask for the quote again")
-    most = ceiling if ceiling is not None else quote.usd.p90
-    if most is None:
-        what = "the quote names no most: the job may never be done on spot alone"
+    limit = ceiling if ceiling is not None else quote.usd.p90
+    if limit is None:
+        what = "the quote names no upper cost: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
-    held = remembered(now)[1] if tonight else Held()
-    request = plan_request_of(quote, most, book, limits, now, held.limits)
+    budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
+    request = plan_request_of(quote, limit, book, limits, now, budgets.limits)
     with console.progress(f"planning {quote.job}"):
         plan = make_plan(request)
     if plan.unplaced:
         left_out = plan.unplaced[0]
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
-        raise CommandError(f"{quote.job} cannot be planned within ${most.dollars():,.2f}: {left_out.reason}",
-                           ExitCode.UNPLACED, hints or "raise --ceiling, or quote again")  # fmt: skip
-    plan = for_policy(plan, quote.run_policy)
+        raise CommandError(
+            f"{quote.job} cannot be planned within ${limit.dollars():,.2f}: {left_out.reason}",
+            ExitCode.UNPLACED,
+            hints or "raise --ceiling, or quote again",
+        )
+    plan = with_quoted_policy(plan, quote.run_policy)
     console.write(plan_to_json(plan), out)
     digest: str = plan_content(plan)["digest"]
-    remember_planned(request.jobs, digest, None if limits is None else read_limits(limits), now)
-    accept(
+    store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), now)
+    store_acceptance(
         folder,
-        Acceptance(identity, now.isoformat().replace("+00:00", "Z"), who(), digest, request.jobs[0].digest, str(most)),
+        QuoteAcceptance(
+            identity, now.isoformat().replace("+00:00", "Z"), acting_user(), digest, request.jobs[0].digest, str(limit)
+        ),
     )
     console.note(
-        f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${most.dollars():,.2f}"
+        f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${limit.dollars():,.2f}"
     )
     if quote.run_policy is not None:
         console.note(f"run by {quote.run_policy}, which the quote was made for")

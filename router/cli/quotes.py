@@ -1,4 +1,4 @@
-"""``stepfare quotes``: what was quoted."""
+"""Commands ``stepfare quotes list`` and ``show``: the stored quotes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import typer
 from router.cli import console
 
 
-class ListFormat(StrEnum):
-    """How the list is written."""
+class QuoteListFormat(StrEnum):
+    """Output format of the list of quotes."""
 
     TABLE = "table"
     JSON = "json"
 
 
-class ShowFormat(StrEnum):
-    """How a quote is written."""
+class StoredQuoteFormat(StrEnum):
+    """Output format of one quote."""
 
     TEXT = "text"
     LINE = "line"
@@ -27,10 +27,10 @@ class ShowFormat(StrEnum):
 
 
 def list_quotes(
-    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only this job's.")] = None,
-    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Format.")] = ListFormat.TABLE,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="Only quotes of this job.")] = None,
+    output: Annotated[QuoteListFormat, typer.Option("--output", "-o", help="Format.")] = QuoteListFormat.TABLE,
 ) -> None:
-    """List the stored quotes, the oldest first, and which of them were accepted.
+    """List the stored quotes, the oldest first, and whether they were accepted.
 
     \b
     stepfare quotes list
@@ -38,32 +38,39 @@ def list_quotes(
     """
     from dataclasses import asdict
 
-    from router.cli.quote_text import money, sure
-    from router.cli.text import columns
-    from router.files.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote_json import quote_content
+    from router.config.quote_files import stored_quotes
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.quote_json import quote_content
+    from router.render.quote_text import format_cost, format_on_time
+    from router.render.tables import format_table
 
-    found = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
-    if output is ListFormat.JSON:
-        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in found]
+    quotes = [each for each in stored_quotes(quotes_folder()) if job is None or each[1].job == job]
+    if output is QuoteListFormat.JSON:
+        rows = [{**quote_content(q), "accepted": asdict(a) if a is not None else None} for _, q, a in quotes]
         console.out(json.dumps({"quotes": rows}, indent=2, sort_keys=True))
         return
-    if not found:
+    if not quotes:
         console.note("no quotes are stored" if job is None else f"no quote of {job} is stored")
         return
     header = ("QUOTE", "ASKED", "JOB", "BY", "EXPECTED", "ON TIME", "ACCEPTED")
     rows_ = [
-        (name.removeprefix("quote-"), f"{q.asked_at:%m-%d %H:%M}", q.job, f"{q.deadline:%m-%d %H:%M}",
-         money(q.usd.mean), sure(q), "" if a is None else f"${a.ceiling_usd}")
-        for name, q, a in found
-    ]  # fmt: skip
-    console.out(columns(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
+        (
+            name.removeprefix("quote-"),
+            f"{q.asked_at:%m-%d %H:%M}",
+            q.job,
+            f"{q.deadline:%m-%d %H:%M}",
+            format_cost(q.usd.mean),
+            format_on_time(q),
+            "" if a is None else f"${a.ceiling_usd}",
+        )
+        for name, q, a in quotes
+    ]
+    console.out(format_table(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="QUOTE", help="Its id, or the first digits.")],
-    output: Annotated[ShowFormat, typer.Option("--output", "-o", help="Format.")] = ShowFormat.TEXT,
+    name: Annotated[str, typer.Argument(metavar="QUOTE", help="Id of the quote, or its first digits.")],
+    output: Annotated[StoredQuoteFormat, typer.Option("--output", "-o", help="Format.")] = StoredQuoteFormat.TEXT,
 ) -> None:
     """Print a stored quote again.
 
@@ -71,19 +78,19 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.cli.quote_text import line, text
-    from router.files.quote_files import acceptance, find_quote
-    from router.prices.home import quotes_folder
-    from router.quoting.quotes.quote_json import quote_to_json
+    from router.config.quote_files import find_quote, read_acceptance
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.quote_json import quote_to_json
+    from router.render.quote_text import line, text
 
     folder = quotes_folder()
     identity, quote = find_quote(folder, name)
-    if output is ShowFormat.JSON:
+    if output is StoredQuoteFormat.JSON:
         console.out(quote_to_json(quote))
         return
-    console.out(text(quote, identity) if output is ShowFormat.TEXT else line(quote, identity))
-    accepted = acceptance(folder, identity)
-    if accepted is not None and output is ShowFormat.TEXT:
+    console.out(text(quote, identity) if output is StoredQuoteFormat.TEXT else line(quote, identity))
+    accepted = read_acceptance(folder, identity)
+    if accepted is not None and output is StoredQuoteFormat.TEXT:
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
         )

@@ -1,4 +1,4 @@
-"""``stepfare quotes calibration``: whether what was quoted came true."""
+"""Command ``stepfare quotes calibration``: compare accepted quotes with the outcomes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.quoting.quotes.endings import Kept
+    from router.quotes.outcomes import QuoteRecord
 
 
 class CalibrationFormat(StrEnum):
-    """How it is written."""
+    """Output format of the calibration."""
 
     TABLE = "table"
     JSON = "json"
@@ -26,65 +26,67 @@ class CalibrationFormat(StrEnum):
 
 
 def calibration(
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with diagrams, too.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[CalibrationFormat, typer.Option("--output", "-o", help="Format.")] = CalibrationFormat.TABLE,
 ) -> int:
-    """Compare accepted quotes with what their jobs cost and when they were done.
+    """Compare accepted quotes with the costs and completion times of their jobs.
 
     \b
     stepfare quotes calibration
     stepfare quotes calibration --html calibration.html
     stepfare quotes calibration -o csv
 
-    Costs are those of machines, as metered. Jobs that still run, or that a
-    person stopped, are not counted; those given up count as not on time.
+    Costs are the metered costs of machines. Jobs that still run or were stopped by a person are not counted; jobs that
+    were given up count as late.
     """
-    from router.cli.calibration_page import calibration_page
-    from router.cli.calibration_text import as_csv
-    from router.cli.web_page import check_places, put
-    from router.files.quote_files import stored_quotes
-    from router.prices.home import quotes_folder
-    from router.quoting.quotes.endings import kept
-    from router.wiring.endings import ending
+    from router.app.quote_outcomes import quote_ending
+    from router.cli.output_files import check_output_folders, write_output_file
+    from router.config.quote_files import stored_quotes
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.outcomes import assess_quotes
+    from router.render.calibration_page import calibration_page
+    from router.render.calibration_text import as_csv
 
-    check_places(html)
+    check_output_folders(html)
     accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
-    with opened_store(deploy, clouds, makes=False) as (_, store):
-        pairs = [(quote, ending(quote, how, store)) for quote, how in accepted]
-    found = kept([(quote, how) for quote, how in pairs if how is not None])
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
+    outcomes = assess_quotes([(quote, how) for quote, how in pairs if how is not None])
     if html is not None:
-        put(html, calibration_page({"accepted quotes": found.rows}, {"accepted quotes": found.rows}).encode())
+        write_output_file(
+            html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
+        )
     if output is CalibrationFormat.JSON:
-        console.out(json.dumps(_content(found, len(accepted)), indent=2, sort_keys=True))
+        console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
     elif output is CalibrationFormat.CSV:
-        console.out(as_csv(found.rows).rstrip("\n"))
+        console.out(as_csv(outcomes.rows).rstrip("\n"))
     else:
-        console.out(_text(found, len(accepted)))
+        console.out(_text(outcomes, len(accepted)))
     return int(ExitCode.OK)
 
 
-def _text(found: Kept, accepted: int) -> str:
-    from router.cli.calibration_text import as_table
-    from router.quoting.quotes.endings import LEAST
+def _text(outcomes: QuoteRecord, accepted: int) -> str:
+    from router.quotes.outcomes import LEAST_JOBS
+    from router.render.calibration_text import as_table
 
     if not accepted:
         return "no quote was accepted yet: stepfare quote --accept makes a plan of one"
-    if not found.count:
+    if not outcomes.count:
         return f"accepted quotes: {accepted}; none of their jobs is over"
-    share = f"{found.on_time / found.count:.0%}, promised {found.promised:.0%}"
-    lines = [f"{found.count} of {accepted} accepted quotes are over: {found.on_time} on time ({share})"]
-    if found.given_up:
-        lines.append(f"{found.given_up} were given up, not on time")
-    if found.rows:
-        lines += ["", as_table(found.rows)]
-    if found.count < LEAST:
-        lines += ["", f"fewer than {LEAST}: these shares may be luck"]
+    share = f"{outcomes.on_time / outcomes.count:.0%}, promised {outcomes.promised:.0%}"
+    lines = [f"{outcomes.count} of {accepted} accepted quotes are over: {outcomes.on_time} on time ({share})"]
+    if outcomes.given_up:
+        lines.append(f"{outcomes.given_up} were given up, not on time")
+    if outcomes.rows:
+        lines += ["", as_table(outcomes.rows)]
+    if outcomes.count < LEAST_JOBS:
+        lines += ["", f"fewer than {LEAST_JOBS}: these shares may be luck"]
     return "\n".join(lines)
 
 
-def _content(found: Kept, accepted: int) -> dict[str, object]:
+def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
     from dataclasses import asdict
 
-    return {"schema_version": 1, "accepted": accepted, **asdict(found)}
+    return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}

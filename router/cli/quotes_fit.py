@@ -1,4 +1,4 @@
-"""``stepfare quotes fit``: how far weather drifts, and how well quotes would have held, from the price history."""
+"""Command ``stepfare quotes fit``: fit availability drift and the ranges of quotes to the price history."""
 
 from __future__ import annotations
 
@@ -10,65 +10,65 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import moment_of_planning
+from router.cli.options import parse_now
 
 
 class FitFormat(StrEnum):
-    """How it is written."""
+    """Output format of the fit."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def fit(
-    now: Annotated[str | None, typer.Option(metavar="MOMENT", help="Fit as if it were now.")] = None,
+    now: Annotated[str | None, typer.Option(metavar="MOMENT", help="Fit as of this moment.")] = None,
     output: Annotated[FitFormat, typer.Option("--output", "-o", help="Format.")] = FitFormat.TEXT,
 ) -> int:
-    """Learn from your price history how wide the ranges of quotes have to be.
+    """Fit the ranges of quotes to your price history.
 
     \b
     stepfare quotes fit
     stepfare quotes fit -o json
 
-    From the last 92 days of `stepfare prices refresh`: how far availability
-    drifts from what its past says, and how often quotes would have held on
-    weather that came after. At least one spot pool has to be watched for 14
-    days, for 80 % of the time (looks at most 30 minutes apart). It takes about
-    a minute; quotes go by it for 31 days. Exit codes: 0; 1 too little was
-    recorded (quotes go on with what is assumed); 2 wrong input.
+    The fit uses the last 92 days of `stepfare prices refresh`. It learns how far spot availability drifts from the
+    past, and how often quotes would have held on later availability. At least one spot pool must have been observed
+    for 14 days, for 80 % of the time (observations at most 30 minutes apart). The fit takes about a minute, and quotes
+    use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
     """
-    from router.cli.web_page import put
-    from router.prices.home import history_folder, weather_fit_file
-    from router.quoting.weather.weather_fit import FRESH, fit_to_json
-    from router.wiring.weather_fitting import ENOUGH, ENOUGH_WATCHED, fitted, recorded
+    from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
+    from router.cli.output_files import write_output_file
+    from router.prices.data_folders import hazard_fit_file, history_folder
+    from router.spot.availability.fit import FRESH_FOR, fit_to_json
 
-    moment = moment_of_planning(now)
-    found = recorded(history_folder(), moment)
-    if found.ground is None:
+    moment = parse_now(now)
+    data = recorded_pools(history_folder(), moment)
+    if data.ground is None:
         console.note(
-            f"nothing to learn from: {found.seen} spot pools were looked at, for {found.most_days:.1f} days at most; "
-            f"one has to be watched for {ENOUGH.days} days, {ENOUGH_WATCHED:.0%} of the time: run "
+            f"nothing to learn from: {data.seen} spot pools were observed, for {data.most_days:.1f} days at most; "
+            f"one has to be observed for {ENOUGH.days} days, {ENOUGH_WATCHED:.0%} of the time: run "
             "`stepfare prices refresh` every 30 minutes or more often"
         )
         return ExitCode.FAILURE
-    choices = len(found.ground.parts)
-    console.note(f"{found.pools} pools since {found.since:%Y-%m-%d %H:%MZ}; quoting on {choices} choices of them ...")
-    got = fitted(found)
-    text = fit_to_json(got)
-    file = weather_fit_file()
+    choices = len(data.ground.parts)
+    console.note(f"{data.pools} pools since {data.since:%Y-%m-%d %H:%MZ}; quoting on {choices} choices of them ...")
+    model = fit_recorded_pools(data)
+    text = fit_to_json(model)
+    file = hazard_fit_file()
     file.parent.mkdir(parents=True, exist_ok=True)
-    put(file, text.encode())
+    write_output_file(file, text.encode())
     if output is FitFormat.JSON:
         console.out(text)
         return ExitCode.OK
     sizes = json.loads(text)["likely"]
-    back, lost = (_size(shares) for shares in sizes)
+    back_drift, loss_drift = (_size(shares) for shares in sizes)
     console.out(
-        f"learned from {got.pools} pools, {(got.until - got.since).days} days, {got.watched:.0%} of them watched\n"
-        f"drift: hazards of losing spot move by a factor of {lost:.2f}, those of its return by {back:.2f}\n"
-        f"of {got.outcomes:,} outcomes that quotes had not seen, their 90 % figures of the cost held"
-        f" {_held(got.cost.held):.0%}, of the finish {_held(got.finish.held):.0%}\n"
-        f"kept in {file}; quotes go by it until {got.until + FRESH:%Y-%m-%d}"
+        f"learned from {model.pools} pools, {(model.until - model.since).days} days, "
+        f"{model.watched:.0%} of them observed\n"
+        f"drift: hazards of losing spot move by a factor of {loss_drift:.2f}, "
+        f"those of its return by {back_drift:.2f}\n"
+        f"of {model.outcomes:,} outcomes that quotes had not seen, their 90 % figures of the cost held"
+        f" {_held(model.cost.held):.0%}, of the finish {_held(model.finish.held):.0%}\n"
+        f"stored in {file}; quotes use it until {model.until + FRESH_FOR:%Y-%m-%d}"
     )
     return ExitCode.OK
 
@@ -76,12 +76,12 @@ def fit(
 def _size(shares: list[float]) -> float:
     from math import exp
 
-    from router.quoting.weather.drifting import GRID
+    from router.spot.availability.drift import GRID
 
     return exp(sum(p * s.size for p, s in zip(shares, GRID, strict=True)))
 
 
 def _held(held: tuple[float, ...]) -> float:
-    from router.quoting.weather.calibrating import KNOTS
+    from router.spot.availability.recalibration import KNOTS
 
     return held[KNOTS.index(0.9)]

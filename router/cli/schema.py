@@ -1,4 +1,4 @@
-"""``stepfare schema``: the JSON Schema of what users write and of what stepfare writes."""
+"""Command ``stepfare schema``: print the JSON Schema of input and output files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from router.cli.console import write
-from router.files.schemas import schema_of_file
+from router.config.schemas import build_file_schema
 from router.jobs.schema import schema_text
 
 
-class Kind(StrEnum):
-    """What has a schema."""
+class SchemaKind(StrEnum):
+    """Kinds of files that have a schema."""
 
     JOB = "job"
     LIMITS = "limits"
@@ -30,13 +30,14 @@ class Kind(StrEnum):
 
 
 def schema(
-    kind: Annotated[Kind, typer.Argument(help="Of what.")],
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+    kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of a file that you write, of a plan, of a quote, or of a
-    showback report.
+    """Print the JSON Schema (draft 2020-12) of an input file, a plan, a quote or a showback report.
 
-    An editor with YAML support checks a file while you type when its first line is, with the path seen from the file,
+    An editor with YAML support checks a file while you type if this is its first line (path relative to the file):
+
+    \b
     # yaml-language-server: $schema=docs/schema/job.json
 
     \b
@@ -44,13 +45,13 @@ def schema(
       stepfare schema job --out docs/schema/job.json
       stepfare schema plan
     """
-    if kind is Kind.PLAN:
-        # Imported by name: planning brings the solver with it.
+    if kind is SchemaKind.PLAN:
+        # Imported by name, because planning imports the solver.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
-    elif kind is Kind.QUOTE:
-        text = import_module("router.quoting.quotes.quote_schema").quote_schema_text()
-    elif kind is Kind.REPORT:
-        text = import_module("router.showback.report.as_json").report_schema_text()
+    elif kind is SchemaKind.QUOTE:
+        text = import_module("router.quotes.quote_schema").quote_schema_text()
+    elif kind is SchemaKind.REPORT:
+        text = import_module("router.showback.report.export_json").report_schema_text()
     else:
-        text = schema_text(schema_of_file(kind))
+        text = schema_text(build_file_schema(kind))
     write(text, out)

@@ -1,4 +1,4 @@
-"""``stepfare showback``: what a month came to, for finance."""
+"""Command ``stepfare showback``: report the costs of a month for finance."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import say_corrections
+from router.cli.bills_change import report_corrections
 from router.cli.console import ExitCode
-from router.cli.ledger_options import month_of
-from router.cli.options import as_of, moment_of_planning, refused
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
+from router.cli.ledger_options import parse_month
+from router.cli.options import option_error, parse_as_of, parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
-    from router.showback.report.asked import Asked, Budgeted
-    from router.showback.report.setting import Setting
-    from router.showback.report.values import Report
-    from router.state.store import Store
-    from router.wiring.bill_views import View
+    from router.app.bill_views import BooksView
+    from router.showback.report.context import ReportContext
+    from router.showback.report.query import BudgetUse, ReportQuery
+    from router.showback.report.values import ShowbackReport
+    from router.state.store import StateStore
 
 
 class ShowbackFormat(StrEnum):
-    """How it is written."""
+    """Output format of the report."""
 
     TABLE = "table"
     MARKDOWN = "markdown"
@@ -40,15 +40,15 @@ class ShowbackFormat(StrEnum):
     FOCUS = "focus"
 
 
-class BasisChoice(StrEnum):
-    """As :class:`router.showback.report.asked.Basis`."""
+class ShowbackBasisOption(StrEnum):
+    """Cost basis, as :class:`router.showback.report.query.CostBasis`."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
 
 
-class ShareChoice(StrEnum):
-    """As :class:`router.showback.sharing.Method`."""
+class ShareMethodOption(StrEnum):
+    """Method of sharing, as :class:`router.showback.shared_costs.SharingMethod`."""
 
     NONE = "none"
     WEIGHTED = "weighted"
@@ -61,31 +61,42 @@ _EXAMPLES = {ShowbackFormat.FOCUS: "november.csv"}
 
 
 def showback(
-    month: Annotated[str | None, typer.Option(metavar="2026-11", help="Of the books; else that of --now.")] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="Grouped by: team, project, job, cloud, ...")] = "team",
-    basis: Annotated[BasisChoice, typer.Option(help="Cash, or commitments spread over use.")] = BasisChoice.EFFECTIVE,
-    share_idle: Annotated[ShareChoice, typer.Option(help="How what nobody owns is shared.")] = ShareChoice.NONE,
-    share: Annotated[list[str] | None, typer.Option(metavar="GROUP=PART", help="A fixed part: research=0.6.")] = None,
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
+    ] = None,
+    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, cloud, ...")] = "team",
+    basis: Annotated[
+        ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
+    ] = ShowbackBasisOption.EFFECTIVE,
+    share_idle: Annotated[
+        ShareMethodOption, typer.Option(help="How to share costs without an owner.")
+    ] = ShareMethodOption.NONE,
+    share: Annotated[
+        list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
+    ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files instead of the ledger.")
+        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files to read instead of the ledger.")
     ] = None,
     archive: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="What `ledger archive` wrote, read again.")
+        list[Path] | None, typer.Option(metavar="FILE", help="File of `ledger archive` to include.")
     ] = None,
     accounts: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Whose accounts, for -o focus; see `schema showback`.")
+        Path | None,
+        typer.Option(metavar="FILE", help="File with the billed accounts, for -o focus; see `schema showback`."),
     ] = None,
-    focus_version: Annotated[str, typer.Option(help="For -o focus: 1.4 or 1.2.")] = "1.4",
+    focus_version: Annotated[str, typer.Option(help="FOCUS version for -o focus: 1.4 or 1.2.")] = "1.4",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     now: Annotated[
-        str | None, typer.Option(metavar="TIME", help="As of when (ISO, with zone); later records are left out.")
+        str | None, typer.Option(metavar="TIME", help="Leave out records after this time (ISO, with zone).")
     ] = None,
     output: Annotated[ShowbackFormat, typer.Option("--output", "-o", help="Format.")] = ShowbackFormat.TABLE,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to a file.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
-    """What a month came to: planned, metered and invoiced, by team, project and job; unit costs, waste, what spot
-    saved, and why it is more or less than last month. The same numbers in every format. docs/showback.md.
+    """Report the costs of a month: planned, metered and invoiced, by team, project and job.
+
+    The report includes unit costs, waste, savings by spot, and the reasons for the change from last month. All formats
+    have the same numbers. See docs/showback.md.
 
     \b
     stepfare showback --month 2026-11
@@ -94,32 +105,32 @@ def showback(
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
     stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
 
-    Exit codes: 0; 1 the state cannot be read; 2 invalid input. xlsx, parquet and
-    focus need --out; focus writes the charges of the month, as `ledger export`.
+    xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
+    1 the state cannot be read; 2 invalid input.
     """
-    from router.cli.web_page import check_places
+    from router.cli.output_files import check_output_folders
 
-    moment = moment_of_planning(now)
-    asked = replace(_asked(month, moment, by, basis, share_idle, share or []), as_of=as_of(now))
+    moment = parse_now(now)
+    query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
     if output in _TO_FILES and out is None:
         what = f"{output} is not for a terminal"
         raise InvalidInputError.single(
             what, field="--out", remedy=f"name a file: --out {_EXAMPLES.get(output, f'november.{output.value}')}"
         )
-    check_places(out)
+    check_output_folders(out)
     if output is ShowbackFormat.FOCUS and out is not None:
-        return _focus(asked, out, bool(files), accounts, focus_version, deploy, clouds, now)
+        return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
     from router.showback.collector import without_collector
 
     with without_collector():
         if files:
-            from router.wiring.showback import report_of_files
+            from router.app.showback import report_of_files
 
             if archive:
                 raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
-            report = report_of_files(files, asked)
+            report = report_of_files(files, query)
         else:
-            report = _of_ledger(asked, archive or [], deploy, clouds)
+            report = _report_of_ledger(query, archive or [], deploy, clouds)
         for note in report.section("head").notes:
             console.note(note, "warning")
         _write(report, output, out, moment)
@@ -127,10 +138,16 @@ def showback(
 
 
 def _focus(
-    asked: Asked, out: Path, from_files: bool, accounts: Path | None, version: str, deploy: Path | None,
-    clouds: Path | None, now: str | None,
-) -> ExitCode:  # fmt: skip
-    """The charges themselves, which `ledger export` writes."""
+    query: ReportQuery,
+    out: Path,
+    from_files: bool,
+    accounts: Path | None,
+    version: str,
+    deploy: Path | None,
+    clouds: Path | None,
+    now: str | None,
+) -> ExitCode:
+    """Write the charges of the month with `ledger export`."""
     from router.cli.ledger_export import FocusVersion, export
 
     if from_files:
@@ -141,34 +158,39 @@ def _focus(
     except ValueError:
         what = f"{version!r} is not written"
         raise InvalidInputError.single(what, field="--focus-version", remedy="1.4 or 1.2") from None
-    return export(out, str(asked.month), chosen, accounts, now, deploy, clouds)
+    return export(out, str(query.month), chosen, accounts, now, deploy, clouds)
 
 
-def _asked(
-    month: str | None, now: datetime, by: str, basis: BasisChoice, share_idle: ShareChoice, shares: list[str]
-) -> Asked:
+def _parse_query(
+    month: str | None,
+    now: datetime,
+    by: str,
+    basis: ShowbackBasisOption,
+    share_idle: ShareMethodOption,
+    shares: list[str],
+) -> ReportQuery:
     from router.ledger.month import Month
-    from router.showback.report.asked import Asked, Basis
-    from router.showback.sharing import Method
+    from router.showback.report.query import CostBasis, ReportQuery
+    from router.showback.shared_costs import SharingMethod
 
     names = tuple(name.strip() for name in by.split(","))
-    method = Method(share_idle.value)
-    if shares and method is not Method.FIXED:
+    method = SharingMethod(share_idle.value)
+    if shares and method is not SharingMethod.FIXED:
         raise InvalidInputError.single("goes with --share-idle fixed", field="--share")
-    if method is Method.FIXED and not shares:
+    if method is SharingMethod.FIXED and not shares:
         what = "names no parts"
         raise InvalidInputError.single(what, field="--share-idle fixed", remedy="add --share research=0.6 for each")
-    fixed = dict(_part(text, len(names)) for text in shares) if method is Method.FIXED else None
+    fixed = dict(_parse_share(text, len(names)) for text in shares) if method is SharingMethod.FIXED else None
     if fixed is not None and (len(fixed) < len(shares) or sum(fixed.values()) > 1):
         raise InvalidInputError.single("parts are of 1 together, each group once", field="--share")
-    period = Month.of(now) if month is None else month_of("--month", month)
+    period = Month.of(now) if month is None else parse_month("--month", month)
     try:
-        return Asked(month=period, now=now, by=names, basis=Basis(basis.value), share=method, fixed=fixed)
+        return ReportQuery(month=period, now=now, by=names, basis=CostBasis(basis.value), share=method, fixed=fixed)
     except ValueError as error:
-        raise refused("--by", error) from None
+        raise option_error("--by", error) from None
 
 
-def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
+def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     group, _, part = text.rpartition("=")
     try:
         amount = Decimal(part)
@@ -182,54 +204,61 @@ def _part(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
     return tuple(group.split("/")), amount
 
 
-def _of_ledger(asked: Asked, archives: list[Path], deploy: Path | None, clouds: Path | None) -> Report:
-    from router.prices.home import bills_folder, extract_folder, quotes_folder
-    from router.wiring.outcomes import dues, quoted
-    from router.wiring.showback import Told, add_archive, report_of_ledger
+def _report_of_ledger(
+    query: ReportQuery, archives: list[Path], deploy: Path | None, clouds: Path | None
+) -> ShowbackReport:
+    from router.app.outcomes import job_deadlines, quote_results
+    from router.app.showback import ReportAdditions, add_archive, report_of_ledger
+    from router.prices.data_folders import bills_folder, extract_folder, quotes_folder
 
-    told = Told(
-        dues=lambda store, asked: dues(store, asked.month, asked.as_of),
-        quotes=lambda store: quoted(store, quotes_folder(), asked.month, asked.as_of),
+    sources = ReportAdditions(
+        dues=lambda store, query: job_deadlines(store, query.month, query.as_of),
+        quotes=lambda store: quote_results(store, quotes_folder(), query.month, query.as_of),
         budgets=_budgets,
     )
-    with opened_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
+    with open_state_store(deploy, clouds, makes=False) as (_, store), console.progress("reading the ledger"):
         for path in archives:
             add_archive(store, extract_folder(), path)
-        say_corrections(store)
-        return report_of_ledger(store, asked, extract_folder(), bills_folder(), told)
+        report_corrections(store)
+        return report_of_ledger(store, query, extract_folder(), bills_folder(), sources)
 
 
-def _budgets(store: Store, setting: Setting, view: View) -> tuple[Budgeted, ...]:
+def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
     if not store.budgets.all():
         return ()
-    from router.wiring.budgets import budgeted  # takes a while to import
+    from router.app.budgets import budget_figures  # takes a while to import
 
-    return budgeted(store, setting, view)
+    return budget_figures(store, setting, view)
 
 
-def _write(report: Report, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.cli.web_page import put
-    from router.showback.report import tidy
+def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
+    from router.cli.output_files import write_output_file
+    from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:
-        put(out, tidy.as_workbook(report, now) if output is ShowbackFormat.XLSX else tidy.as_parquet(report))
+        write_output_file(
+            out,
+            export_tables.report_to_workbook(report, now)
+            if output is ShowbackFormat.XLSX
+            else export_tables.report_to_parquet(report),
+        )
     else:
         console.write(_text(report, output), out)
 
 
-def _text(report: Report, output: ShowbackFormat) -> str:
+def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
     if output is ShowbackFormat.JSON:
-        from router.showback.report.as_json import as_json
+        from router.showback.report.export_json import report_to_json
 
-        return as_json(report)
+        return report_to_json(report)
     if output is ShowbackFormat.CSV:
-        from router.showback.report.tidy import as_csv
+        from router.showback.report.export_tables import report_to_csv
 
-        return as_csv(report)
+        return report_to_csv(report)
     if output is ShowbackFormat.HTML:
-        from router.cli.showback_page import page
+        from router.render.showback_page import page
 
         return page(report)
-    from router.cli.showback_text import as_markdown, as_table
+    from router.render.showback_text import as_markdown, as_table
 
     return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report)

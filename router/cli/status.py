@@ -1,4 +1,4 @@
-"""``stepfare status``: gangs, machines and money as they are now."""
+"""Command ``stepfare status``: show gangs, machines and costs as they are now."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
+from router.cli.completion import complete_plans
 from router.cli.console import CommandError, ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, opened_store
-from router.cli.text import columns, dollars, stamp, wrapped
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 from router.jobs.run_policy import RunPolicy
+from router.render.tables import format_table, format_timestamp, format_usd, wrap_text
 
 if TYPE_CHECKING:
-    from router.running.report import GangReport, Report
+    from router.controller.report import GangReport, StatusReport
 
 SCHEMA_VERSION = 1
 _SECONDS = 1.0
 
 
 class StatusFormat(StrEnum):
-    """How the state is written."""
+    """Output format of the status."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -34,94 +35,116 @@ class StatusFormat(StrEnum):
 
 def status(
     wanted: Annotated[
-        list[str] | None, typer.Argument(metavar="[JOB|ATTEMPT|PLAN]...", help="Only these; left out: all.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[JOB|ATTEMPT|PLAN]...",
+            autocompletion=complete_plans,
+            help="Jobs, attempts or plans to show. Default: all.",
+        ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Earlier attempts of each job, too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Again every second, until Ctrl-C.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Include earlier attempts of each job.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")] = False,
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[StatusFormat, typer.Option("--output", "-o", help="Format.")] = StatusFormat.TABLE,
 ) -> ExitCode:
-    """Gangs, their machines, attempts, and what they have cost so far. Asks no cloud.
+    """Show gangs, their machines and attempts, and their cost so far, without asking any cloud.
 
     \b
     stepfare status
     stepfare status llama-7b -o wide
     stepfare status -o json
     """
+    from router.app.controller import is_coordinator_reachable
     from router.cli.clock import chosen_clock
-    from router.running.report import report
-    from router.wiring.deploying import is_listened_to
+    from router.controller.report import build_status_report
 
     clock = chosen_clock()
-    with opened_store(deploy, clouds, makes=False) as (opened, store):
+    with open_state_store(deploy, clouds, makes=False) as (opened, store):
 
-        def look() -> Report:
-            return report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
+        def look() -> StatusReport:
+            return build_status_report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
 
         first = look()
         if wanted and not first.gangs:
             raise CommandError(
                 f"nothing was ever made for {', '.join(wanted)}", ExitCode.INVALID_INPUT, "see `status --all`"
             )
-        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_listened_to(
+        if any(gang.waits or not gang.attempt.phase.is_over for gang in first.gangs) and not is_coordinator_reachable(
             opened, store
         ):
             console.note("nobody listens to these gangs: run `stepfare watch`", "warning")
         write = {StatusFormat.JSON: _json, StatusFormat.WIDE: _wide, StatusFormat.TABLE: _table}[output]
         if watch:
-            _again(lambda: write(look()))
+            _refresh(lambda: write(look()))
         else:
             console.out(write(first))
     return ExitCode.OK
 
 
-def _again(text: Callable[[], str]) -> None:
+def _refresh(text: Callable[[], str]) -> None:
     while True:
-        console.out(console.cleared(text()))
+        console.out(console.replace_screen(text()))
         time.sleep(_SECONDS)
 
 
-def _table(found: Report) -> str:
+def _table(found: StatusReport) -> str:
     if not found.gangs:
         return "nothing was made yet: see `stepfare apply --help`"
     rows = []
     for gang in found.gangs:
         a = gang.attempt
-        price, spent = f"{a.usd_per_hour.dollars():.2f}", dollars(gang.spent_usd)
+        price, spent = f"{a.usd_per_hour.dollars():.2f}", format_usd(gang.spent_usd)
         if gang.unpriced:
             price = spent = "unknown"
-        rows.append((
-            a.job, gang.state, f"{a.cloud}/{a.region}", _ranks(gang), _quiet(gang), _count(gang.step),
-            _count(gang.saved_step),
-            price, spent, a.id,
-        ))  # fmt: skip
+        rows.append(
+            (
+                a.job,
+                gang.state,
+                f"{a.cloud}/{a.region}",
+                _ranks(gang),
+                _silence(gang),
+                _count(gang.step),
+                _count(gang.saved_step),
+                price,
+                spent,
+                a.id,
+            )
+        )
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
-    lines = [columns(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
-    told = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
-    lines += [wrapped(f"{a.id}: {a.reason}: {a.message}") for a in told]
-    without = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
-    lines.append(f"spent {dollars(found.spent_usd)} as of {stamp(found.now)}{without}")
+    lines = [format_table(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
+    attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
+    lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
+    remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
+    lines.append(f"spent {format_usd(found.spent_usd)} as of {format_timestamp(found.now)}{remark}")
     return "\n".join(lines)
 
 
-def _wide(found: Report) -> str:
+def _wide(found: StatusReport) -> str:
     lines = [_table(found), ""]
     rows = [
         (
-            node.attempt, str(node.rank), node.machine_id or "", node.zone or "", node.instance_type, node.market.value,
-            node.agent or "-", node.ended_reason, f"{node.log_offset:,}", node.address or "",
+            node.attempt,
+            str(node.rank),
+            node.machine_id or "",
+            node.zone or "",
+            node.instance_type,
+            node.market.value,
+            node.agent or "-",
+            node.ended_reason,
+            f"{node.log_offset:,}",
+            node.address or "",
         )
         for gang in found.gangs
         for node in gang.nodes
-    ]  # fmt: skip
+    ]
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
-        lines.append(columns(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
+        lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
     runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
     if runs:
-        lines += ["", columns(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
+        lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
     return "\n".join(lines)
 
 
@@ -141,14 +164,14 @@ def _ranks(gang: GangReport) -> str:
     return f"{gang.calling}/{gang.attempt.machines}"
 
 
-def _quiet(gang: GangReport) -> str:
+def _silence(gang: GangReport) -> str:
     return "" if gang.quiet is None else f"{gang.quiet.total_seconds():.0f}s"
 
 
-def _json(found: Report) -> str:
+def _json(found: StatusReport) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
-        "as_of": stamp(found.now),
+        "as_of": format_timestamp(found.now),
         "spent_usd": str(found.spent_usd),
         "gangs": [_gang_json(gang) for gang in found.gangs],
     }

@@ -1,4 +1,4 @@
-"""``stepfare stock``: where a gang is likely to be had, as far as the clouds say."""
+"""Command ``stepfare stock``: ask the clouds where a gang is likely to be available."""
 
 from __future__ import annotations
 
@@ -12,70 +12,71 @@ import typer
 
 from pricing.places import Market
 from providers.errors import ProviderError
-from providers.protocol import StockHint, Wanted
+from providers.protocol import GangQuery, StockHint
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.options import length_of_time, moment_of_planning
-from router.cli.text import columns, wrapped
+from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import format_table, wrap_text
 
 SCHEMA_VERSION = 1
 
 
 class StockFormat(StrEnum):
-    """How the hints are written."""
+    """Output format of the hints."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def stock(
-    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="A machine type, as p5.48xlarge.")],
-    machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="So many at the same moment.")] = 1,
-    market: Annotated[Market, typer.Option(help="How it is bought.")] = Market.SPOT,
-    region: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this region; may be given again.")
-    ] = None,
+    machine: Annotated[str, typer.Argument(metavar="MACHINE", help="Machine type, such as p5.48xlarge.")],
+    machines: Annotated[int, typer.Option("--machines", "-n", min=1, help="Machines wanted at the same time.")] = 1,
+    market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
+    region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="The longest it may take.")] = "1m",
-    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date what is learnt (ISO, with zone).")] = None,
+    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "1m",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
     output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
 ) -> ExitCode:
-    """Ask the clouds where a gang is likely to be had: placement scores of AWS, Spot advice of Google, counts of the
-    static pool and the sandbox. Azure and the neoclouds say nothing. What is learnt is kept in the price history.
+    """Ask the clouds where a gang is likely to be available.
 
-    AWS limits how many different questions an account may ask in a day.
+    Sources are the placement scores of AWS, the Spot advice of Google, and the counts of the static pool and the
+    sandbox. Azure and the neoclouds give no hints. The hints are stored in the price history. AWS limits the number of
+    different requests per account and day.
 
     \b
     stepfare stock p5.48xlarge --machines 4
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
-    from router.cli.cloud_options import chosen_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices import history
-    from router.prices.ask import stock_hints
     from router.prices.bookstore import BookStore
-    from router.prices.home import books_folder, history_folder
-    from router.prices.refresh import all_words
-    from router.prices.stock import best_first, clouds_that_sell, points_of
+    from router.prices.cloud_queries import query_stock
+    from router.prices.data_folders import books_folder, history_folder
+    from router.prices.refresh import load_all_tables
+    from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
 
-    moment = moment_of_planning(now).replace(microsecond=0)
-    limit = length_of_time("--time-limit", time_limit)
+    moment = parse_now(now).replace(microsecond=0)
+    limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
-    loaded, _ = chosen_clouds([], clouds)
-    words = all_words(BookStore(books_folder()))
-    asked = clouds_that_sell(words, machine)
-    wanted = Wanted(machine, machines, market, tuple(region or ()))
+    loaded, _ = select_clouds([], clouds)
+    words = load_all_tables(BookStore(books_folder()))
+    asked = find_sellers(words, machine)
+    wanted = GangQuery(machine, machines, market, tuple(region or ()))
     with console.progress(f"asking {', '.join(asked)}"):
-        found = stock_hints(asked, loaded, words, moment, limit.total_seconds(), wanted)
-    hints = best_first((c, hint) for c, some in found.items() if not isinstance(some, ProviderError) for hint in some)
-    errors = [one for one in found.values() if isinstance(one, ProviderError)]
-    history.append(history_folder(), points_of(hints, wanted, moment))
+        answers = query_stock(asked, loaded, words, moment, limit.total_seconds(), wanted)
+    hints = sort_stock_hints(
+        (c, hint) for c, some in answers.items() if not isinstance(some, ProviderError) for hint in some
+    )
+    errors = [one for one in answers.values() if isinstance(one, ProviderError)]
+    history.append(history_folder(), build_stock_points(hints, wanted, moment))
     console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
     for error in errors:
-        console.note(wrapped(f"{error.cloud}: {error}"), "warning")
+        console.note(wrap_text(f"{error.cloud}: {error}"), "warning")
     return ExitCode.PARTIAL if errors else ExitCode.OK
 
 
-def _text(hints: tuple[tuple[str, StockHint], ...], wanted: Wanted) -> str:
+def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
     gang = f"{wanted.machines} x {wanted.instance_type}, {wanted.market}"
     if not hints:
         return f"no cloud says anything of its stock of {gang}\n"
@@ -88,9 +89,11 @@ def _text(hints: tuple[tuple[str, StockHint], ...], wanted: Wanted) -> str:
         )
         for cloud, hint in hints
     ]
-    table = columns(("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36})
+    table = format_table(
+        ("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36}
+    )
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
-    return f"{table}\n\n{wrapped(note)}\n"
+    return f"{table}\n\n{wrap_text(note)}\n"
 
 
 def _json(hints: tuple[tuple[str, StockHint], ...]) -> str:

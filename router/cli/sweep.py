@@ -1,4 +1,4 @@
-"""``stepfare sweep``: finds what should not exist, by tag in the clouds, in the state and in run directories."""
+"""Command ``stepfare sweep``: find orphans by tag in the clouds, in the state and in run directories."""
 
 from __future__ import annotations
 
@@ -15,119 +15,143 @@ from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.console import ExitCode
-from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, WAIT_HELP, in_turn, opened_site, who
-from router.cli.text import columns
+from router.cli.site_options import (
+    CLOUDS_HELP,
+    DEPLOY_HELP,
+    WAIT_HELP,
+    acting_user,
+    lock_provisioning,
+    open_controller_session,
+)
+from router.render.tables import format_table
 
 if TYPE_CHECKING:
-    from router.running.site import Site
-    from router.running.sweeping import Sweep
+    from router.controller.context import ControllerContext
+    from router.controller.sweep import OrphanReport
 
 SCHEMA_VERSION = 1
 
 
 class SweepFormat(StrEnum):
-    """How the findings are written."""
+    """Output format of the findings."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def sweep(
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Release what is found; without it, it is only shown.")
-    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release the orphans instead of only listing them.")] = False,
     cloud: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this cloud; left out: those in use or in the clouds file."),
+        typer.Option(metavar="NAME", help="Only this cloud. Default: those in use or in the clouds file."),
     ] = None,
     state: Annotated[
         str,
-        typer.Option(metavar="ID", help="Also release what this state made: one that is lost, and only that."),
+        typer.Option(metavar="ID", help="Also release resources of this state, which must be lost."),
     ] = "",
     wait: Annotated[str, typer.Option(metavar="DURATION", help=WAIT_HELP)] = "5m",
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     output: Annotated[SweepFormat, typer.Option("--output", "-o", help="Format.")] = SweepFormat.TABLE,
 ) -> ExitCode:
-    """Find orphans: machines with our tag that no attempt stands for, attempts that a crash left half made, processes
-    left in run directories, machines that are gone though the state has them. Machines of other installations are shown
-    and never touched.
+    """Find and delete orphaned resources.
+
+    Orphans are machines with our tag but without an attempt, attempts that a crash left half provisioned, and processes
+    left in run directories. Machines that have vanished although the state lists them are reported too. Machines of
+    other installations are shown and never touched.
 
     \b
     stepfare sweep
     stepfare sweep --yes
     stepfare sweep --state s0123456789 --yes
 
-    Exit code 5 when a cloud could not be asked, or something could not be released.
+    The exit code is 5 if a cloud could not be asked or something could not be released.
     """
-    from router.running.sweeping import clean, look
+    from router.controller.sweep import find_orphans, release_orphans
 
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
-    with opened_site(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
+    with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
         used = {attempt.cloud for attempt in site.store.attempts(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
-            found = _look(site, chosen, regions, state)
-            console.out(_json(found, {}) if output is SweepFormat.JSON else _text(found, {}, cleaned=False))
-            return ExitCode.PARTIAL if found.gaps else ExitCode.OK
-        with in_turn(site, wait):
-            # Under the lock, so that what another command is making is not taken for an orphan.
-            found = look(site, chosen, regions, adopted=state)
-            results = {id(orphan): trouble for orphan, trouble in clean(site, found.orphans)}
+            result = _look(site, chosen, regions, state)
+            console.out(_json(result, {}) if output is SweepFormat.JSON else _text(result, {}, cleaned=False))
+            return ExitCode.PARTIAL if result.gaps else ExitCode.OK
+        with lock_provisioning(site, wait):
+            # The lock keeps machines that another command is provisioning from being taken for orphans.
+            result = find_orphans(site, chosen, regions, adopted=state)
+            results = {id(orphan): trouble for orphan, trouble in release_orphans(site, result.orphans)}
             if results:
-                site.store.audit(who(), "sweep", "", Usd(0), site.clock(), released=len(results),
-                                 **({"adopted": state} if state else {}))  # fmt: skip
-        console.out(_json(found, results) if output is SweepFormat.JSON else _text(found, results, cleaned=True))
-        return ExitCode.PARTIAL if found.gaps or any(results.values()) else ExitCode.OK
+                site.store.audit(
+                    acting_user(),
+                    "sweep",
+                    "",
+                    Usd(0),
+                    site.clock(),
+                    released=len(results),
+                    **({"adopted": state} if state else {}),
+                )
+        console.out(_json(result, results) if output is SweepFormat.JSON else _text(result, results, cleaned=True))
+        return ExitCode.PARTIAL if result.gaps or any(results.values()) else ExitCode.OK
 
 
-def _look(site: Site, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str) -> Sweep:
-    from router.running.sweeping import look
-    from router.running.work import one_at_a_time
-    from router.state.errors import HeldError
+def _look(
+    site: ControllerContext, clouds: Sequence[str], regions: Mapping[str, Sequence[str]], state: str
+) -> OrphanReport:
+    from router.controller.sweep import find_orphans
+    from router.controller.worker_pool import apply_lock
+    from router.state.errors import LeaseHeldError
 
     try:
-        with one_at_a_time(site):
-            return look(site, clouds, regions, adopted=state)
-    except HeldError as error:
+        with apply_lock(site):
+            return find_orphans(site, clouds, regions, adopted=state)
+    except LeaseHeldError as error:
         console.note(f"{error}: what it is at is left out")
-        return look(site, clouds, regions, others_work=True, adopted=state)
+        return find_orphans(site, clouds, regions, others_work=True, adopted=state)
 
 
-def _text(found: Sweep, results: dict[int, str], *, cleaned: bool) -> str:
+def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> str:
     rows = [
         (
             o.what,
             o.where,
             o.attempt,
-            _done(results, o) if cleaned and o.ours else "ours" if o.ours else "of another state",
+            _outcome(results, o) if cleaned and o.ours else "ours" if o.ours else "of another state",
         )
-        for o in found.orphans
+        for o in result.orphans
     ]
-    lines = [columns(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
-    lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in found.lost]
-    lines += [f"could not be asked: {gap}" for gap in found.gaps]
-    if any(o.ours for o in found.orphans) and not cleaned:
+    lines = (
+        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
+    )
+    lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in result.lost]
+    lines += [f"could not be asked: {gap}" for gap in result.gaps]
+    if any(o.ours for o in result.orphans) and not cleaned:
         lines.append("release them with `stepfare sweep --yes`")
     return "\n".join(lines)
 
 
-def _done(results: dict[int, str], orphan: object) -> str:
+def _outcome(results: dict[int, str], orphan: object) -> str:
     trouble = results.get(id(orphan))
     return "not looked at" if trouble is None else trouble or "released"
 
 
-def _json(found: Sweep, results: dict[int, str]) -> str:
+def _json(result: OrphanReport, results: dict[int, str]) -> str:
     document = {
         "schema_version": SCHEMA_VERSION,
         "orphans": [
-            {"what": o.what, "where": o.where, "attempt": o.attempt, "ours": o.ours, "released": results.get(id(o)) ==
-            "", "trouble": results.get(id(o)) or None}
-            for o in found.orphans
+            {
+                "what": o.what,
+                "where": o.where,
+                "attempt": o.attempt,
+                "ours": o.ours,
+                "released": results.get(id(o)) == "",
+                "trouble": results.get(id(o)) or None,
+            }
+            for o in result.orphans
         ],
-        "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in found.lost],
-        "gaps": list(found.gaps),
-    }  # fmt: skip
+        "lost": [{"attempt": attempt, "rank": rank} for attempt, rank in result.lost],
+        "gaps": list(result.gaps),
+    }
     return json.dumps(document, indent=2)

@@ -1,4 +1,4 @@
-"""``stepfare validate``: are the files right, and what should their owners know."""
+"""Command ``stepfare validate``: check job and limits files."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import typer
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
 from router.cli.console import ExitCode, note, out, show_problems
-from router.cli.options import moment_of_planning
-from router.files.book_check import check_against_book, check_limits_against_book
-from router.files.finding import FoundFiles, find_files
-from router.files.job_files import LoadedJobs, load_jobs
-from router.files.limits_file import load_limits, teams_without_jobs
+from router.cli.options import parse_now
+from router.config.book_check import check_against_book, check_limits_against_book
+from router.config.file_arguments import FoundFiles, find_files
+from router.config.job_files import LoadedJobs, load_jobs
+from router.config.limits_file import load_limits, teams_without_jobs
 from router.prices.books import load_book
 
 SCHEMA_VERSION = 1
 _SHORT_NOTICE = timedelta(hours=1)
 
 
-class Format(StrEnum):
-    """How the result is shown."""
+class ValidateFormat(StrEnum):
+    """Output format of the result."""
 
     TABLE = "table"
     JSON = "json"
@@ -35,15 +35,15 @@ class Format(StrEnum):
 def validate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders or globs of YAML.")],
     book: Annotated[
-        str, typer.Option(help="Look names up in this book: latest, sandbox, embedded, a file, or none.")
+        str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="ISO", help="Judge deadlines at this moment.")] = None,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to show the result.")] = Format.TABLE,
+    now: Annotated[str | None, typer.Option(metavar="ISO", help="Moment at which deadlines are checked.")] = None,
+    output: Annotated[ValidateFormat, typer.Option("--output", "-o", help="Format.")] = ValidateFormat.TABLE,
 ) -> ExitCode:
     """Check job files and the limits.yaml beside them, without planning anything.
 
-    Everything that is wrong is shown at once with file, line and column. Regions, accelerators, machines and gang
-    sizes are looked up in a price book as well. Returns 2 when anything is wrong.
+    All errors are shown at once with file, line and column. Regions, accelerators, machines and gang sizes are looked
+    up in a price book as well. The exit code is 2 if there are errors.
 
     \b
     Examples:
@@ -51,18 +51,18 @@ def validate(
       stepfare validate 'jobs/**/*.yaml' --book embedded
       stepfare validate job.yaml --now 2026-11-21T18:00Z -o json
     """
-    moment = moment_of_planning(now)
+    moment = parse_now(now)
     found = find_files(paths, limits_will_do=True)
     prices = None if book == "none" else load_book(book)
     jobs, problems = _check(found, prices, moment)
     notes = (*_notes(jobs, moment), *_idle_teams(found, jobs, problems))
-    if output is Format.JSON:
+    if output is ValidateFormat.JSON:
         out(_as_json(jobs, problems, notes))
     elif not problems:
         out("\n".join([*map(_as_line, notes), _summary(jobs, found, prices)]))
     if not problems:
         return ExitCode.OK
-    if output is Format.TABLE:
+    if output is ValidateFormat.TABLE:
         show_problems(InvalidInputError(problems))
     else:
         note(f"{len(problems)} problem{'s' if len(problems) > 1 else ''}")
@@ -89,7 +89,7 @@ def _check(found: FoundFiles, prices: PriceBook | None, now: datetime) -> tuple[
 
 
 def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
-    """What is allowed and probably not meant."""
+    """Yield settings that are allowed but probably mistakes."""
     for job, document in jobs:
         if job.checkpoint is None:
             what = f"{job.name} has no checkpoint: interrupted, it starts over"
@@ -113,14 +113,14 @@ def _as_line(note_: Problem) -> str:
 
 def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
     files = len({document.file for document in jobs.documents})
-    text = f"{_some(len(jobs.jobs), 'job')} in {_some(files, 'file')}"
+    text = f"{_count_noun(len(jobs.jobs), 'job')} in {_count_noun(files, 'file')}"
     if found.limits:
-        text += f", {_some(len(found.limits), 'limits file')}"
+        text += f", {_count_noun(len(found.limits), 'limits file')}"
     checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
     return f"{text}: valid ({checked})"
 
 
-def _some(count: int, noun: str) -> str:
+def _count_noun(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

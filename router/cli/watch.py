@@ -1,4 +1,4 @@
-"""``stepfare watch``: the coordinator as a service."""
+"""Command ``stepfare watch``: run the supervisor and the coordinator as a service."""
 
 from __future__ import annotations
 
@@ -9,102 +9,115 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli.clock import chosen_clock
+from router.cli.completion import complete_books
 from router.cli.console import ExitCode
-from router.cli.log_lines import HELP, Log, LogStyle, logging_to
+from router.cli.log_lines import HELP, Log, LogStyle, open_service_log
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,
-    leave_when_asked_again,
-    opened_site,
-    terminated_as_interrupted,
+    exit_on_second_interrupt,
+    interrupt_on_sigterm,
+    open_controller_session,
 )
 
 if TYPE_CHECKING:
-    from router.running.site import Site
-    from router.running.watching import Watcher
+    from router.controller.context import ControllerContext
+    from router.controller.supervisor import Supervisor
 
 _SECONDS = 0.5
-_HISTORY = "price history"  # said in the place of a job
+_HISTORY = "price history"  # stands in place of a job in messages
 
 
 def watch(
     deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
     book: Annotated[
-        str, typer.Option(metavar="BOOK", help="Prices for new places: latest, sandbox, embedded, FILE.")
+        str,
+        typer.Option(
+            metavar="BOOK",
+            autocompletion=complete_books,
+            help="Prices for replacements: latest, sandbox, embedded, FILE.",
+        ),
     ] = "latest",
     log: Annotated[LogStyle, typer.Option("--log", help=HELP)] = LogStyle.TEXT,
 ) -> ExitCode:
-    """Look after all gangs: release each when its training ends; when a cloud takes a machine back or one is lost, have
-    the training save, find the best place that is left, make the gang there and go on from what was saved. Runs until
-    it is stopped; stopping it ends no training, and the next one goes on where it was.
+    """Supervise all gangs: release each when its training ends, and replace gangs that are interrupted.
+
+    When a machine is preempted or lost, the training saves, the best remaining place is chosen, and a new gang there
+    resumes from the saved checkpoint. The command runs until it is stopped. Stopping it ends no training, and the next
+    `watch` continues where it stopped.
 
     \b
     stepfare watch
     stepfare watch --deploy deploy.yaml
     stepfare watch --log json
     """
+    from router.app.controller import interruption_queues
+    from router.controller.cloud_notices import listen_for_notices
+    from router.controller.notify import run_notifier
     from router.prices.books import load_book
-    from router.running.announced import announced
-    from router.running.notifying import notifying
-    from router.wiring.deploying import interruption_queues
 
-    # A book that there is not is said now, not when a gang is lost.
+    # A missing price book must be reported now, not when a gang is lost.
     load_book(book)
     with (
-        logging_to(log, chosen_clock()) as said,
-        opened_site(deploy, clouds, listen=True, tell=said.tell) as (opened, site),
-        notifying(site, said.event),
-        announced(
+        open_service_log(log, chosen_clock()) as service_log,
+        open_controller_session(deploy, clouds, listen=True, tell=service_log.tell) as (opened, site),
+        run_notifier(site, service_log.event),
+        listen_for_notices(
             site.store, interruption_queues(opened, site.wall_clock), site.clock, site.wall_clock, site.tell
         ),
-        terminated_as_interrupted(),
-    ):  # fmt: skip
-        said.note(f"listening at {site.home.url}")
-        watcher = watcher_of(site, book)
+        interrupt_on_sigterm(),
+    ):
+        service_log.note(f"listening at {site.home.url}")
+        watcher = build_supervisor(site, book)
         try:
-            _look(site, watcher, said)
+            _reconcile(site, watcher, service_log)
         except BaseException:
             site.stop.set()
             if not watcher.idle:
-                leave_when_asked_again("stopping: what is half made is being released, and made by the next `watch`")
+                exit_on_second_interrupt(
+                    "stopping: half provisioned gangs are being released; the next `watch` provisions them again"
+                )
             raise
         finally:
             watcher.close()
     return ExitCode.OK
 
 
-def _look(site: Site, watcher: Watcher, said: Log) -> None:
-    """Until the site is stopped. A disk may have room again, a server come back, a price book be replaced: nothing is
-    lost by looking again."""
+def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -> None:
+    """Reconcile until the context is stopped.
+
+    Errors of the state or the price book are reported, and the next round tries again, because a disk may get room, a
+    server may return, or a price book may be replaced.
+    """
     from router.state.errors import StateError
 
-    trouble = ""
+    failure = ""
     while not site.stop.wait(_SECONDS):
         try:
-            watcher.look()
-            trouble = ""
+            watcher.reconcile()
+            failure = ""
         except (StateError, InvalidInputError) as error:
-            if str(error) != trouble:
-                trouble = str(error)
-                said.note(f"looking again: {trouble}", "error")
+            if str(error) != failure:
+                failure = str(error)
+                service_log.note(f"trying again: {failure}", "error")
 
 
-def watcher_of(site: Site, book: str, plan: str | None = None) -> Watcher:
-    """What looks after gangs, at the prices of ``book`` and by the price history as they are when they are needed."""
+def build_supervisor(site: ControllerContext, book: str, plan: str | None = None) -> Supervisor:
+    """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
+    from router.app.quotes import HourlyWatchedPools
+    from router.controller.policy_runner import Adviser
+    from router.controller.replanner import Replanner
+    from router.controller.run_policies import RecordedPolicies
+    from router.controller.supervisor import Supervisor
+    from router.controller.worker_pool import apply_lock
     from router.prices.books import CurrentBook
-    from router.prices.home import history_folder
-    from router.quoting.deciding.choosing import policy_named, policy_of
-    from router.running.advising import Adviser
-    from router.running.recovering import Replanner
-    from router.running.run_policies import RecordedPolicies
-    from router.running.watching import Watcher
-    from router.running.work import one_at_a_time
-    from router.wiring.quoting import PoolsOfNow
+    from router.prices.data_folders import history_folder
+    from router.spot.live.selection import build_named_policy, build_policy
 
-    watched = PoolsOfNow(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
+    observed_pools = HourlyWatchedPools(history_folder(), site.wall_clock, lambda text: site.tell(_HISTORY, text))
     hints = site.deploy.heed_hints
-    policy = policy_named(site.deploy.policy, heeds_hints=hints, watched=watched)
-    recorded = RecordedPolicies(lambda one: policy_of(one, heeds_hints=hints, watched=watched), site.tell)
+    policy = build_named_policy(site.deploy.policy, heeds_hints=hints, watched=observed_pools)
+    recorded = RecordedPolicies(lambda one: build_policy(one, heeds_hints=hints, watched=observed_pools), site.tell)
     replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded)
-    return Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site), plan)
+    return Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site), plan)

@@ -1,2 +1,4 @@
-"""What the machines of a gang talk to: it lets them meet, takes their word and their output, and tells them to stop
-(docs/design/011-node-agent.md, 013-coordinator.md)."""
+"""The coordinator: lets the machines of a gang meet, stores their reports and output, and orders them to stop.
+
+See docs/design/011-node-agent.md and 013-coordinator.md.
+"""

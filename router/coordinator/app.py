@@ -1,4 +1,4 @@
-"""The coordinator over HTTP. Nothing but the routes: what is answered is decided in :mod:`router.coordinator.rules`."""
+"""The HTTP routes of the coordinator; :mod:`router.coordinator.handlers` decides the answers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from router.coordinator import bodies
+from router.coordinator import messages
 from router.coordinator.connections import ADMIT, REFUSE
-from router.coordinator.rules import Answer, Attendance
-from router.coordinator.waiting import Waiting
+from router.coordinator.handlers import AgentMessageHandler, AgentReply
+from router.coordinator.long_poll import LongPoll
 from router.state.errors import StateError
 
 if TYPE_CHECKING:
@@ -32,61 +32,65 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-# Those that wait for one another at the database are written together.
+# Messages that wait for the database at the same time are written together.
 THREADS = 16
-# What machines have seconds for is not to wait behind what the others say: hundreds of gangs that are told in one
+# Messages that machines have only seconds for must not wait behind the others: hundreds of gangs that are told in one
 # second save in the next one.
 _URGENT = ("notice", "orders")
-# A body that takes longer is not waited for; nor, where nobody wants it, for longer than that.
+# Seconds to wait for a body, and for one that nobody wants.
 BODY_SECONDS = 20.0
 DRAIN_SECONDS = 2.0
-# Those who show a token that is not known to be right wait for one another, and for nobody else.
+# Requests with an unverified token wait for one another, and for nobody else.
 STRANGERS = 8
-# Of a body that is too long, or of one who has no token, so much is read and dropped, so that the answer is seen.
-DRAINED_BYTES = 4 * bodies.LARGEST_BODY
-# Whoever comes from this machine; what a proxy passed on comes from anywhere.
+# The most that is read and dropped of a body that is too long or has no token, so that the client sees the answer.
+DRAINED_BYTES = 4 * messages.LARGEST_BODY
+# Addresses of this machine; a request with one of the headers below was passed on by a proxy and may come from
+# anywhere.
 _LOCAL = ("127.0.0.1", "::1")
 _PASSED_ON = ("forwarded", "x-forwarded-for", "x-real-ip")
 _RANK = re.compile(r"[0-9]{1,6}")
 
 
-def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metrics | None = None) -> Starlette:
-    """``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart. Without
-    ``metrics`` there are none to be had."""
-    app = Starlette(exception_handlers={HTTPException: _refused})
+def make_app(attendance: AgentMessageHandler, agent: bytes, state_id: str, metrics: Metrics | None = None) -> Starlette:
+    """Return the coordinator's application.
+
+    ``agent``: the zipapp that machines fetch. ``state_id`` tells coordinators of different states apart. Without
+    ``metrics`` none are served.
+    """
+    app = Starlette(exception_handlers={HTTPException: _http_error})
     digest = hashlib.sha256(agent).hexdigest()
-    health = {"state": state_id, "version": own_version()}
+    health = {"state": state_id, "version": installed_version()}
     threads: dict[bool | None, CapacityLimiter] = {}
-    waiting = Waiting(attendance.look_again)
-    attendance.changed, app.state.close = waiting.ring, waiting.close
+    long_poll = LongPoll(attendance.look_again)
+    attendance.changed, app.state.close = long_poll.ring, long_poll.close
 
     async def take(request: Request) -> Response:
         attempt, rank, message = (request.path_params[name] for name in ("attempt", "rank", "message"))
-        # Made here because it belongs to the running loop.
+        # The limiters belong to the running event loop, so they are created inside it.
         if not threads:
             threads.update({urgent: CapacityLimiter(THREADS) for urgent in (True, False)})
             threads[None] = CapacityLimiter(STRANGERS)
         authorization = request.headers.get("Authorization", "")
-        # Before a byte of the body is kept.
+        # The token is checked before a byte of the body is stored.
         if not attendance.knows(attempt, authorization):
-            no = await run_sync(attendance.refusal, attempt, authorization, limiter=threads[None])
-            if no is not None:
-                _tell(request, REFUSE)
+            refusal = await run_sync(attendance.refusal, attempt, authorization, limiter=threads[None])
+            if refusal is not None:
+                _notify_connection(request, REFUSE)
                 await _drain(request)
-                return _json(*no)
-        _tell(request, ADMIT)
+                return _json(*refusal)
+        _notify_connection(request, ADMIT)
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                data = await _body(request)
+                data = await _read_body(request)
         except TimeoutError:
             return _json(408, {})
         if data is None:
             return _json(413, {"error": "body"})
         work = partial(_answer, attendance, attempt, rank, message, authorization, data)
         ask = partial(run_sync, work, limiter=threads[message in _URGENT])
-        seconds, seen = _patience(message, data)
+        seconds, seen = _longest_wait(message, data)
         peek = partial(attendance.peek, attempt, rank, seen)
-        return _json(*await waiting.answer(attempt, seconds, ask, peek))
+        return _json(*await long_poll.answer(attempt, seconds, ask, peek))
 
     async def get_agent(request: Request) -> Response:
         if request.path_params["sha256"] != digest:
@@ -100,17 +104,17 @@ def make_app(attendance: Attendance, agent: bytes, state_id: str, metrics: Metri
     app.add_route("/v1/agents/{sha256}", get_agent, ["GET"])
     app.add_route("/v1/health", get_health, ["GET"])
     if metrics is not None:
-        _serve(metrics, app)
+        _add_metrics_route(metrics, app)
     return app
 
 
-def _serve(metrics: Metrics, app: Starlette) -> None:
+def _add_metrics_route(metrics: Metrics, app: Starlette) -> None:
     scrapes: list[CapacityLimiter] = []
 
     async def get_metrics(request: Request) -> Response:
         if not metrics.admits(request.headers.get("Authorization", ""), is_local=_is_local(request)):
             return _json(401, {"error": "token"})
-        # One thread of its own: scrapes never wait for agents, nor agents for them.
+        # Scrapes have a thread of their own: they never wait for agents, nor agents for them.
         if not scrapes:
             scrapes.append(CapacityLimiter(1))
         try:
@@ -124,49 +128,54 @@ def _serve(metrics: Metrics, app: Starlette) -> None:
 
 
 def _is_local(request: Request) -> bool:
-    here = request.client is not None and request.client.host in _LOCAL
-    return here and not any(name in request.headers for name in _PASSED_ON)
+    is_loopback = request.client is not None and request.client.host in _LOCAL
+    return is_loopback and not any(name in request.headers for name in _PASSED_ON)
 
 
-def _answer(attendance: Attendance, attempt: str, rank: str, message: str, authorization: str, data: bytes) -> Answer:
+def _answer(
+    attendance: AgentMessageHandler, attempt: str, rank: str, message: str, authorization: str, data: bytes
+) -> AgentReply:
     try:
-        body = bodies.decoded(data)
-    except bodies.BadBody:
+        body = messages.decode_body(data)
+    except messages.InvalidBodyError:
         return 400, {"error": "body"}
     try:
         number = int(rank) if _RANK.fullmatch(rank) else -1
         return attendance.answer(attempt, number, message, authorization, body)
     except Exception as error:
-        # Where, not what: a message may quote a value.
-        places = "".join(traceback.format_tb(error.__traceback__))
-        _log.error("%s: %s\n%s", message, type(error).__name__, places)
+        # The log says where the error occurred, not its message, which may quote a value.
+        stack = "".join(traceback.format_tb(error.__traceback__))
+        _log.error("%s: %s\n%s", message, type(error).__name__, stack)
         return 500, {}
 
 
-def _patience(message: str, data: bytes) -> tuple[float, str]:
-    """How long the answer to a message may wait for an order, and which one is known."""
+def _longest_wait(message: str, data: bytes) -> tuple[float, str]:
+    """Return how long the answer to a message may wait for an order, and which order the rank knows."""
     try:
-        said = bodies.orders(bodies.decoded(data)) if message == "orders" else None
-    except bodies.BadBody:
+        poll = messages.parse_orders(messages.decode_body(data)) if message == "orders" else None
+    except messages.InvalidBodyError:
         return 0.0, ""
-    return (0.0, "") if said is None else (said.wait, said.seen)
+    return (0.0, "") if poll is None else (poll.wait, poll.seen)
 
 
-async def _body(request: Request) -> bytes | None:
-    """None when it is too long."""
+async def _read_body(request: Request) -> bytes | None:
+    """Return the body, or None when it is too long."""
     data, size, more = bytearray(), 0, True
     while more and size <= DRAINED_BYTES:
-        # A client that leaves has sent what it sent: nobody sees the answer to half a body.
+        # If the client disconnects, the body stays incomplete, and nobody sees the answer to it.
         part = await request.receive()
         chunk, more = part.get("body", b""), part.get("more_body", False)
         size += len(chunk)
-        if size <= bodies.LARGEST_BODY:
+        if size <= messages.LARGEST_BODY:
             data += chunk
-    return bytes(data) if size <= bodies.LARGEST_BODY else None
+    return bytes(data) if size <= messages.LARGEST_BODY else None
 
 
 async def _drain(request: Request) -> None:
-    """Reads the rest and keeps nothing: a client that is still sending when the connection ends sees no answer."""
+    """Read the rest of the body and drop it.
+
+    A client that is still sending when the connection ends would see no answer.
+    """
     size, more = 0, True
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
@@ -175,14 +184,14 @@ async def _drain(request: Request) -> None:
                 size, more = size + len(part.get("body", b"")), part.get("more_body", False)
 
 
-def _tell(request: Request, what: str) -> None:
-    """Lets the connection know, where it wants to."""
+def _notify_connection(request: Request, what: str) -> None:
+    """Tell the connection about the token, where it asked for that."""
     if (tell := request.scope.get("extensions", {}).get(what)) is not None:
         tell()
 
 
-def _refused(_: Request, error: Exception) -> Response:
-    """No such path, or not this way: nothing that an agent would take for a final word."""
+def _http_error(_: Request, error: Exception) -> Response:
+    """Return an answer for unknown paths and methods that no agent takes for a final one."""
     assert isinstance(error, HTTPException)
     return Response("{}", error.status_code, error.headers, media_type="application/json")
 
@@ -191,8 +200,8 @@ def _json(status: int, content: dict[str, Any]) -> Response:
     return Response(json.dumps(content), status_code=status, media_type="application/json")
 
 
-def own_version() -> str:
-    """That of this program, "" where it runs without being installed."""
+def installed_version() -> str:
+    """Return the version of this program, "" where it runs without being installed."""
     try:
         return version("stepfare")
     except PackageNotFoundError:

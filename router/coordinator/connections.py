@@ -1,4 +1,4 @@
-"""Connections that cost little before whoever opened them has shown a token: limits on heads, times and numbers."""
+"""Connections with limits on heads, times and numbers until their client has shown a token."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from router.coordinator.bodies import LARGEST_BODY
+from router.coordinator.messages import LARGEST_BODY
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-# How whoever answers tells the connection that its token was right, or was not.
+# Names of the extensions by which the application tells the connection that its token was right, or was not.
 ADMIT, REFUSE = "stepfare.admit", "stepfare.refuse"
 _WITH_TOKEN = b"/v1/attempts/"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-# The rest of the files that the process may open are for its database and logs.
+# The rest of the files that the process may open is for its database and logs.
 _SHARE_OF_FILES = 0.9
-# A flood says so this often, in seconds.
+# Seconds between warnings during a flood of connections.
 _SAY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What connections may take. A stranger is one that has shown no token, or none that is known: ``per_address`` and
-    ``strangers`` of them at a time, each for ``stranger_seconds`` at most. Those whose token is being looked at are
-    counted by themselves, ``strangers`` at most: thousands of agents may call at once from one address.
-    ``storm_seconds``: so long more than ``per_address`` may be there: after an outage agents call back all at once.
-    ``head_seconds``: until the head of the request is there. ``message_bytes``: of all that follows the head, as it is
-    sent. ``connections``: of all; None: as many as files allow."""
+class ConnectionLimits:
+    """Limits on what connections may use.
+
+    A stranger is a connection that has shown no token, or an unknown one: there may be ``per_address`` and
+    ``strangers`` of them at a time, each for ``stranger_seconds`` at most. Connections whose token is being checked are
+    counted separately, ``strangers`` at most, because thousands of agents may call at once from one address.
+
+    ``storm_seconds``: how long there may be more than ``per_address``, because after an outage agents call back all at
+    once. ``head_seconds``: until the head of the request is complete. ``message_bytes``: of all that follows the head,
+    as it is sent. ``connections``: in total; None: as many as files allow.
+    """
 
     head_bytes: int = 32 * 1024
     head_seconds: float = 15.0
@@ -44,25 +48,28 @@ class Limits:
     connections: int | None = None
 
 
-DEFAULTS = Limits()
+DEFAULT_LIMITS = ConnectionLimits()
 
 
 @dataclass(slots=True)
-class Crowd:
+class ConnectionRegistry:
     """The connections of one server. Belongs to its event loop."""
 
-    limits: Limits
-    # By address, since when; the oldest first.
+    limits: ConnectionLimits
+    # The strangers by address, with their start, oldest first.
     _strangers: dict[str, dict[Connection, float]] = field(default_factory=dict)
     _checking: set[Connection] = field(default_factory=set)
     _count: int = 0
     _open: int = 0
     _most: int = 0
-    _said_at: float | None = None
+    _warned_at: float | None = None
 
     def enter(self, connection: Connection) -> bool:
-        """Whether one more may be there. Where there are too many strangers the one that came first goes: whoever
-        only holds a place has held it for longer than one who is about to show a token."""
+        """Count the connection, and return whether it may stay.
+
+        Where there are too many strangers the oldest is closed: a connection that only holds a place has held it for
+        longer than one that is about to show a token.
+        """
         if not self._most:
             files = int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * _SHARE_OF_FILES)
             self._most = self.limits.connections or files
@@ -74,7 +81,7 @@ class Crowd:
         return True
 
     def check(self, connection: Connection) -> bool:
-        """It showed a token, which is about to be looked at. False: too many are."""
+        """Count a connection whose token is about to be checked, and return whether it may be; False: too many are."""
         self._remove(connection)
         if len(self._checking) >= self.limits.strangers:
             return False
@@ -82,14 +89,14 @@ class Crowd:
         return True
 
     def refuse(self, connection: Connection) -> None:
-        """Its token was not right."""
+        """Count the connection as a stranger, because its token was wrong."""
         if connection in self._checking:
             self._checking.discard(connection)
             self._make_room(connection.address)
             self._add(connection)
 
     def admit(self, connection: Connection) -> None:
-        """Its token was right: it is no stranger."""
+        """Stop counting the connection as a stranger, because its token was right."""
         self._checking.discard(connection)
         self._remove(connection)
 
@@ -98,12 +105,13 @@ class Crowd:
         oldest = next(iter(same), None)
         now = 0.0 if oldest is None else oldest.loop.time()
         if (
-            oldest is not None and len(same) >= self.limits.per_address
+            oldest is not None
+            and len(same) >= self.limits.per_address
             and now - same[oldest] >= self.limits.storm_seconds
-        ):  # fmt: skip
+        ):
             self._drop(oldest, "of one address")
         elif self._count >= self.limits.strangers or (self._open >= self._most and self._count):
-            # Of the address with the most: others are not to go for what one does.
+            # The address with the most strangers loses one, so that others do not suffer for it.
             largest = max(self._strangers.values(), key=len)
             self._drop(next(iter(largest)), "in all")
 
@@ -120,39 +128,42 @@ class Crowd:
                 del self._strangers[connection.address]
 
     def leave(self, connection: Connection) -> None:
-        """It has ended."""
+        """Stop counting a connection that has ended."""
         self.admit(connection)
         self._open -= 1
 
     def is_stranger(self, connection: Connection) -> bool:
-        """Whether it has not shown a token."""
+        """Return whether the connection has not shown a valid token."""
         return connection in self._checking or connection in self._strangers.get(connection.address, {})
 
     def _drop(self, connection: Connection, which: str) -> None:
         now = connection.loop.time()
-        if self._said_at is None or now - self._said_at >= _SAY_SECONDS:
-            self._said_at = now
+        if self._warned_at is None or now - self._warned_at >= _SAY_SECONDS:
+            self._warned_at = now
             _log.warning("too many connections %s without a token: the oldest are closed", which)
         connection.drop()
 
 
 class Connection(HttpToolsProtocol):
-    """One request. Its head is parsed only as far as it may be long, and its body is not read before somebody asks."""
+    """A connection that carries one request.
 
-    # None until the head of a request came, though uvicorn does not declare it so.
+    Its head is parsed only up to the permitted length, and its body is not read before the application asks for it.
+    """
+
+    # None until the head of a request came, although uvicorn does not declare it so.
     cycle: Any
 
-    def __init__(self, crowd: Crowd, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, crowd: ConnectionRegistry, **arguments: Any) -> None:
+        super().__init__(**arguments)
         self._crowd, self._limits = crowd, crowd.limits
         self.address = ""
         self._head_left = self._limits.head_bytes
         self._rest_left = self._limits.message_bytes
-        self._has_head = self._is_whole = self._entered = False
+        self._has_head = self._is_complete = self._entered = False
         self._timers: list[asyncio.TimerHandle] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Of asyncio."""
+        """Count the connection and start its timers. Called by asyncio."""
         super().connection_made(transport)
         self.address = str(self.client[0]) if self.client else ""
         if not self._crowd.enter(self):
@@ -160,12 +171,12 @@ class Connection(HttpToolsProtocol):
             return
         self._entered = True
         self._timers = [
-            self.loop.call_later(self._limits.head_seconds, self._be_quick),
-            self.loop.call_later(self._limits.stranger_seconds, self._be_known),
+            self.loop.call_later(self._limits.head_seconds, self._close_without_head),
+            self.loop.call_later(self._limits.stranger_seconds, self._close_stranger),
         ]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Of asyncio."""
+        """Stop the timers and stop counting the connection. Called by asyncio."""
         for timer in self._timers:
             timer.cancel()
         if self._entered:
@@ -174,25 +185,25 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def drop(self) -> None:
-        """Ends it at once; it counts no more."""
+        """End the connection at once and stop counting it."""
         if self._entered:
             self._entered = False
             self._crowd.leave(self)
         self.transport.abort()
 
     def admit(self) -> None:
-        """Whoever sent the head showed a token that is known."""
+        """Report that the client showed a known token."""
         self._crowd.admit(self)
 
     def refuse(self) -> None:
-        """Whoever sent the head showed another."""
+        """Report that the client showed an unknown token."""
         if self._entered:
             self._crowd.refuse(self)
 
     def data_received(self, data: bytes) -> None:
-        """Of asyncio. Never more of a head is parsed, and thereby kept, than it may have."""
-        if self.transport.is_closing() or self._is_whole:
-            return  # one request is all that is answered
+        """Parse received data; of a head never more than its limit is parsed and stored. Called by asyncio."""
+        if self.transport.is_closing() or self._is_complete:
+            return  # Only one request is answered.
         if not self._has_head:
             first, data = data[: self._head_left], data[self._head_left :]
             self._head_left -= len(first)
@@ -204,7 +215,7 @@ class Connection(HttpToolsProtocol):
                     self.transport.write(_TOO_LARGE)
                     self.transport.close()
                 return
-        if data and not self._is_whole:
+        if data and not self._is_complete:
             self._rest_left -= len(data)
             if self._rest_left < 0:
                 self.transport.abort()
@@ -212,50 +223,50 @@ class Connection(HttpToolsProtocol):
             super().data_received(data)
 
     def on_message_begin(self) -> None:
-        """Of the parser."""
-        if not self._is_whole:
+        """Pass the begin of the request on. Called by the parser."""
+        if not self._is_complete:
             super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        """Of the parser."""
-        if not self._is_whole:
+        """Pass the URL of the request on. Called by the parser."""
+        if not self._is_complete:
             super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Of the parser; headers after the body are nobody's."""
+        """Pass a header on, unless it follows the body. Called by the parser."""
         if not self._has_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Of the parser."""
+        """Check the connection's place among strangers once the head is complete. Called by the parser."""
         if self._has_head:
             return
         self._has_head = True
         self.scope["extensions"] = {ADMIT: self.admit, REFUSE: self.refuse}  # type: ignore[dict-item]
-        shows = self.url.startswith(_WITH_TOKEN) and any(name == b"authorization" for name, _ in self.headers)
-        if shows and self._entered and not self._crowd.check(self):
-            self._is_whole = True
+        shows_token = self.url.startswith(_WITH_TOKEN) and any(name == b"authorization" for name, _ in self.headers)
+        if shows_token and self._entered and not self._crowd.check(self):
+            self._is_complete = True
             self.drop()
             return
         super().on_headers_complete()
-        # Until the application asks for the body.
+        # Reading pauses until the application asks for the body.
         self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        """Of the parser."""
-        if not self._is_whole:
+        """Pass a part of the body on. Called by the parser."""
+        if not self._is_complete:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Of the parser."""
-        if not self._is_whole:
+        """Pass the end of the request on. Called by the parser."""
+        if not self._is_complete:
             super().on_message_complete()
-            self._is_whole = True
+            self._is_complete = True
 
-    def _be_quick(self) -> None:
+    def _close_without_head(self) -> None:
         if self.cycle is None and not self.transport.is_closing():
             self.transport.close()
 
-    def _be_known(self) -> None:
+    def _close_stranger(self) -> None:
         if self._entered and self._crowd.is_stranger(self):
             self.transport.abort()

@@ -1,7 +1,7 @@
-"""What a Prometheus server is told: gangs, machines, orders, checkpoints, steps and money, as the state has them.
+"""Metrics for Prometheus: gangs, machines, orders, checkpoints, steps and money, as the state has them.
 
-docs/alerts/stepfare.rules.yaml and docs/runbooks.md are about these names. Labels have few values: words of the
-program, clouds, and at most :data:`router.coordinator.tallies.MOST_JOBS` jobs.
+docs/alerts/stepfare.rules.yaml and docs/runbooks.md use these names. Labels have few values: words of the program,
+clouds, and at most :data:`router.coordinator.counters.MAX_NAMED_JOBS` jobs.
 """
 
 from __future__ import annotations
@@ -23,26 +23,29 @@ from prometheus_client.registry import Collector
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
-from router.coordinator.tallies import DELAYS, Delays, Tallies
-from router.ledger.entry import Use
+from router.coordinator.counters import DELAY_BUCKETS, DelayHistogram, StateCounters
+from router.ledger.entry import MachineUse
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 
-# Six heartbeats: the machine, its agent or the way to it is gone.
+# Six heartbeats: the machine, its agent or the network is down.
 SILENT_SECONDS = 60.0
-# A second scrape within so long gets the text of the first.
+# A second scrape within this many seconds receives the text of the first.
 FRESH_SECONDS = 1.0
 _BEARER = "Bearer "
 _ALIVE = tuple(phase for phase in Phase if not phase.is_over)
-# A machine that exists and is not about to train.
+# Agent states of a machine that exists and will not train any more.
 _DONE = (states.ENDED, states.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """One look. ``counts``: attempts by phase and reason, ever; ``attempts`` and ``nodes``: those alive; ``silent``:
-    machines that have not called for :data:`SILENT_SECONDS`; ``open_orders``, ``overdue_orders``: orders to save
-    without an answer. The rest is as :class:`router.coordinator.tallies.Tallies` has it."""
+class MetricsSnapshot:
+    """The values of all metrics at one moment.
+
+    ``counts``: attempts by phase and reason, ever; ``attempts`` and ``nodes``: those alive; ``silent``: machines that
+    have not called for :data:`SILENT_SECONDS`; ``open_orders``, ``overdue_orders``: orders to save without an answer.
+    The other fields are those of :class:`router.coordinator.counters.StateCounters`.
+    """
 
     version: str
     now: datetime
@@ -54,106 +57,106 @@ class Picture:
     open_orders: int = 0
     overdue_orders: int = 0
     notices: Mapping[str, int] = field(default_factory=dict)
-    delays: Mapping[str, Delays] = field(default_factory=dict)
+    delays: Mapping[str, DelayHistogram] = field(default_factory=dict)
     failed_saves: int = 0
     lost_steps: Mapping[str, int] = field(default_factory=dict)
     metered: Mapping[tuple[str, Market], Usd] = field(default_factory=dict)
-    wasted: Mapping[Use, Usd] = field(default_factory=dict)
+    wasted: Mapping[MachineUse, Usd] = field(default_factory=dict)
     not_believed: int = 0
 
 
-def text_of(picture: Picture) -> bytes:
-    """In Prometheus' text format."""
+def render_metrics(snapshot: MetricsSnapshot) -> bytes:
+    """Return the metrics in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Families(picture))
+    registry.register(_SnapshotCollector(snapshot))
     return generate_latest(registry)
 
 
-class _Families(Collector):
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
+class _SnapshotCollector(Collector):
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
+        self._picture = snapshot
 
     def collect(self) -> Iterable[Metric]:
-        yield from _of_gangs(self._picture)
-        yield from _of_machines(self._picture)
-        yield from _of_checkpoints(self._picture)
-        yield from _of_money(self._picture)
+        yield from _gang_metrics(self._picture)
+        yield from _machine_metrics(self._picture)
+        yield from _checkpoint_metrics(self._picture)
+        yield from _cost_metrics(self._picture)
 
 
-def _of_gangs(picture: Picture) -> Iterator[Metric]:
-    info = GaugeMetricFamily("stepfare_info", "The coordinator's version; always 1.", labels=["version"])
-    info.add_metric([picture.version], 1)
-    yield info
-    phases = Counter(attempt.phase for attempt in picture.attempts)
+def _gang_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    version_info = GaugeMetricFamily("stepfare_info", "The coordinator's version; always 1.", labels=["version"])
+    version_info.add_metric([snapshot.version], 1)
+    yield version_info
+    phases = Counter(attempt.phase for attempt in snapshot.attempts)
     yield _gauges("stepfare_attempts", "Attempts that are not over, by phase.", "phase", {p: phases[p] for p in _ALIVE})
     ended: Counter[str] = Counter()
-    for (phase, reason), count in picture.counts.items():
+    for (phase, reason), count in snapshot.counts.items():
         if phase.is_over:
             ended[reason or "none"] += count
-    # No counter: a job that is given up changes the reason of its last attempt.
+    # This is no counter, because giving up a job changes the reason of its last attempt.
     yield _gauges("stepfare_attempts_over", "Attempts that are over, by reason.", "reason", ended)
-    late = sum(attempt.end < picture.now for attempt in picture.attempts)
-    yield GaugeMetricFamily("stepfare_gangs_late", "Attempts that go on past their planned end.", late)
-    yield GaugeMetricFamily("stepfare_shortages", "Pools that are taken to be short.", picture.shortages)
+    late = sum(attempt.end < snapshot.now for attempt in snapshot.attempts)
+    yield GaugeMetricFamily("stepfare_gangs_late", "Attempts that run past their planned end.", late)
+    yield GaugeMetricFamily("stepfare_shortages", "Pools that are taken to be short.", snapshot.shortages)
 
 
-def _of_machines(picture: Picture) -> Iterator[Metric]:
-    by_id = {attempt.id: attempt for attempt in picture.attempts}
-    up = [(by_id[node.attempt], node) for node in picture.nodes if node.made_at and not node.gone_at]
+def _machine_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    by_id = {attempt.id: attempt for attempt in snapshot.attempts}
+    up = [(by_id[node.attempt], node) for node in snapshot.nodes if node.made_at and not node.gone_at]
     yield GaugeMetricFamily("stepfare_nodes", "Machines that exist and cost.", len(up))
     yield GaugeMetricFamily(
-        "stepfare_nodes_silent", f"Machines of whole gangs without a word for {SILENT_SECONDS:g} s.", picture.silent
+        "stepfare_nodes_silent", f"Machines of whole gangs without a word for {SILENT_SECONDS:g} s.", snapshot.silent
     )
     accelerators: Counter[str] = Counter()
     idle: Counter[str] = Counter()
-    rate: dict[str, UsdPerHour] = {}
+    hourly_cost: dict[str, UsdPerHour] = {}
     for attempt, node in up:
         accelerators[attempt.cloud] += node.accelerators
-        idle[attempt.cloud] += 0 if _trains(attempt, node) else node.accelerators
-        rate[attempt.cloud] = rate.get(attempt.cloud, UsdPerHour(0)) + node.usd_per_hour
+        idle[attempt.cloud] += 0 if _is_training(attempt, node) else node.accelerators
+        hourly_cost[attempt.cloud] = hourly_cost.get(attempt.cloud, UsdPerHour(0)) + node.usd_per_hour
     yield _gauges("stepfare_accelerators", "Accelerators of machines that exist.", "cloud", accelerators)
-    yield _gauges("stepfare_idle_accelerators", "Those on which no training runs.", "cloud", idle)
-    prices = {cloud: price.dollars() for cloud, price in rate.items()}
-    yield _gauges("stepfare_spending_usd_per_hour", "What machines that exist cost an hour.", "cloud", prices)
+    yield _gauges("stepfare_idle_accelerators", "Accelerators on which no training runs.", "cloud", idle)
+    prices = {cloud: price.dollars() for cloud, price in hourly_cost.items()}
+    yield _gauges("stepfare_spending_usd_per_hour", "Cost per hour of machines that exist.", "cloud", prices)
 
 
-def _trains(attempt: Attempt, node: NodeRecord) -> bool:
+def _is_training(attempt: Attempt, node: NodeRecord) -> bool:
     return attempt.phase.is_up and not attempt.result and node.agent == states.RUNNING
 
 
-def _of_checkpoints(picture: Picture) -> Iterator[Metric]:
-    yield GaugeMetricFamily("stepfare_orders_open", "Orders to save without an answer yet.", picture.open_orders)
-    yield GaugeMetricFamily("stepfare_orders_overdue", "Those whose time is over.", picture.overdue_orders)
-    notices = {kind: picture.notices.get(kind, 0) for kind in states.NOTICES}
-    yield _counters("stepfare_notices", "What was announced to machines, by kind.", "kind", notices)
+def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    yield GaugeMetricFamily("stepfare_orders_open", "Orders to save without an answer yet.", snapshot.open_orders)
+    yield GaugeMetricFamily("stepfare_orders_overdue", "Orders to save whose time is over.", snapshot.overdue_orders)
+    notices = {kind: snapshot.notices.get(kind, 0) for kind in states.NOTICES}
+    yield _counters("stepfare_notices", "Notices to machines, by kind.", "kind", notices)
     delays = HistogramMetricFamily(
         "stepfare_notice_to_checkpoint_seconds",
-        "From an announcement's arrival to the first checkpoint that answered it, by the kind of announcement.",
+        "Time from a notice's arrival to the first checkpoint that answered it, by the kind of notice.",
         labels=["kind"],
     )
     for kind in states.NOTICES:
-        delay = picture.delays.get(kind, Delays())
-        ends = [*(str(end) for end in DELAYS), "+Inf"]
+        delay = snapshot.delays.get(kind, DelayHistogram())
+        ends = [*(str(end) for end in DELAY_BUCKETS), "+Inf"]
         delays.add_metric([kind], list(zip(ends, accumulate(delay.counts), strict=True)), delay.seconds)
     yield delays
-    yield CounterMetricFamily("stepfare_checkpoints_failed", "Checkpoints asked for in vain.", picture.failed_saves)
-    what = "Ranks that said of their steps or checkpoints what cannot be true."
-    yield CounterMetricFamily("stepfare_reports_refused", what, picture.not_believed)
-    yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", picture.lost_steps)
-
-
-def _of_money(picture: Picture) -> Iterator[Metric]:
-    metered = CounterMetricFamily(
-        "stepfare_metered_usd", "What machines that are gone cost.", labels=["cloud", "market"]
+    yield CounterMetricFamily(
+        "stepfare_checkpoints_failed", "Checkpoints that were ordered and failed.", snapshot.failed_saves
     )
-    for (cloud, market), usd in sorted(picture.metered.items()):
+    text = "Ranks that reported steps or checkpoints that cannot be true."
+    yield CounterMetricFamily("stepfare_reports_refused", text, snapshot.not_believed)
+    yield _counters("stepfare_lost_steps", "Steps done and then lost, by job.", "job", snapshot.lost_steps)
+
+
+def _cost_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
+    metered = CounterMetricFamily("stepfare_metered_usd", "Cost of machines that are gone.", labels=["cloud", "market"])
+    for (cloud, market), usd in sorted(snapshot.metered.items()):
         metered.add_metric([cloud, market.value], usd.dollars())
     yield metered
     yield _counters(
         "stepfare_wasted_usd",
-        "What of it trained nothing, by the ledger's kinds of waste.",
+        "Cost of time that trained nothing, by the ledger's kinds of waste.",
         "kind",
-        {use.value: usd.dollars() for use, usd in picture.wasted.items()},
+        {use.value: usd.dollars() for use, usd in snapshot.wasted.items()},
     )
 
 
@@ -172,49 +175,58 @@ def _counters(name: str, text: str, label: str, values: Mapping[str, float]) -> 
 
 
 class Metrics:
-    """What ``GET /metrics`` answers; may be shared by threads. ``token``: what somebody who is not on this machine has
-    to show; "": nobody else is answered. ``clock`` dates what the state holds, ``wall_clock`` orders to save."""
+    """Answers ``GET /metrics``. May be shared by threads.
+
+    ``token``: clients from other machines must show it; "": they are not answered. ``clock`` dates the state's records,
+    ``wall_clock`` orders to save.
+    """
 
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(
-        self, store: Store, clock: Callable[[], datetime], wall_clock: Callable[[], datetime], *, version: str = "",
-        token: str = "", ticks: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        store: StateStore,
+        clock: Callable[[], datetime],
+        wall_clock: Callable[[], datetime],
+        *,
+        version: str = "",
+        token: str = "",
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store, self._clock, self._wall_clock, self._ticks = store, clock, wall_clock, ticks
         self._version, self._token = version, token
         self._lock = threading.Lock()
-        self._tallies = Tallies(store)
+        self._tallies = StateCounters(store)
         self._heard: dict[tuple[str, int], tuple[datetime | None, float]] = {}
         self._text, self._made_at = b"", float("-inf")
 
     def admits(self, authorization: str, *, is_local: bool) -> bool:
-        """Whether somebody may see it: they come from this machine, or show the token."""
+        """Return whether a client may read the metrics: it comes from this machine, or shows the token."""
         shown = authorization.removeprefix(_BEARER) if authorization.startswith(_BEARER) else ""
         return is_local or (bool(self._token) and hmac.compare_digest(shown.encode(), self._token.encode()))
 
     def text(self) -> bytes:
-        """In Prometheus' text format, at most :data:`FRESH_SECONDS` old. StateError."""
+        """Return the metrics in Prometheus' text format, at most :data:`FRESH_SECONDS` old. StateError."""
         with self._lock:
             now = self._ticks()
             if now - self._made_at >= FRESH_SECONDS:
-                self._text, self._made_at = text_of(self._look(now)), now
+                self._text, self._made_at = render_metrics(self._take_snapshot(now)), now
             return self._text
 
-    def _look(self, ticks: float) -> Picture:
+    def _take_snapshot(self, ticks: float) -> MetricsSnapshot:
         now, tallies = self._clock(), self._tallies
-        # First, so that a checkpoint that comes meanwhile is not missing from what is known of its order.
+        # Attempts are read first, so that the counters know every checkpoint that answers an order read here.
         attempts, nodes = self._store.overview.alive()
         tallies.look()
         orders = [attempt for attempt in attempts if self._is_open(attempt)]
-        return Picture(
+        return MetricsSnapshot(
             version=self._version,
             now=now,
             counts=self._store.overview.counts(),
             attempts=attempts,
             nodes=nodes,
             shortages=len(self._store.shortages(now)),
-            silent=self._silent(attempts, nodes, ticks),
+            silent=self._count_silent(attempts, nodes, ticks),
             open_orders=len(orders),
             overdue_orders=sum(self._is_overdue(attempt) for attempt in orders),
             notices=dict(tallies.notices),
@@ -230,11 +242,11 @@ class Metrics:
         return bool(attempt.order_id) and attempt.phase.is_up and not self._tallies.answered(attempt)
 
     def _is_overdue(self, attempt: Attempt) -> bool:
-        given = timedelta(seconds=attempt.order_seconds)
-        return attempt.ordered_at is not None and self._wall_clock() > attempt.ordered_at + given
+        time_limit = timedelta(seconds=attempt.order_seconds)
+        return attempt.ordered_at is not None and self._wall_clock() > attempt.ordered_at + time_limit
 
-    def _silent(self, attempts: Sequence[Attempt], nodes: Sequence[NodeRecord], ticks: float) -> int:
-        """By this machine's counter: the state's clock may run fast."""
+    def _count_silent(self, attempts: Sequence[Attempt], nodes: Sequence[NodeRecord], ticks: float) -> int:
+        """Return the number of silent machines, by this process's own clock, because the state's clock may run fast."""
         up = {attempt.id for attempt in attempts if attempt.phase.is_up}
         heard: dict[tuple[str, int], tuple[datetime | None, float]] = {}
         for node in nodes:

@@ -1,4 +1,7 @@
-"""The order to save: what a notice makes of an attempt, and what a rank is told. Pure; moments are real time of day."""
+"""The order to save: how a notice changes an attempt, and what a rank is told. Pure.
+
+All moments are real time of day.
+"""
 
 from __future__ import annotations
 
@@ -10,48 +13,62 @@ from typing import Any
 from router.agent import control, states
 from router.state.records import Attempt, NoticeRecord, Phase
 
-NOTHING: dict[str, Any] = {"order": states.CONTINUE}
-# However little the machine has left, the others are asked.
-LEAST_SECONDS = 1.0
-# Here the training runs, or is about to, and nobody decided yet where it goes.
+NO_ORDER: dict[str, Any] = {"order": states.CONTINUE}
+# The other ranks get at least this many seconds, however little time the machine has left.
+MIN_ORDER_SECONDS = 1.0
+# In these phases the training runs, or is about to, and no move is decided yet.
 _UNDISTURBED = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
 
 
-def after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Attempt | None]:
-    """What an interruption that was announced to one machine changes of its attempt: every rank is told to save, within
-    what the machine has left but for the time to say so. None where the gang is not up yet or goes elsewhere already,
-    and where such an order is open; one for another reason, or whose time is over, gives way."""
-    left = control.SHORTEST_SECONDS if notice.seconds is None else notice.seconds
-    seconds = max(LEAST_SECONDS, left / 2, left - control.SAYING_SECONDS)
+def order_after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt], Attempt | None]:
+    """Return the change that an interruption notice to one machine makes to its attempt.
+
+    Every rank is ordered to save within the time that the machine has left, less the time to report it. The change is
+    None where the gang is not up yet or moves already, and where such an order is open; an order for another reason, or
+    whose time is over, is replaced.
+    """
+    time_left = control.SHORTEST_SECONDS if notice.seconds is None else notice.seconds
+    seconds = max(MIN_ORDER_SECONDS, time_left / 2, time_left - control.REPORTING_SECONDS)
 
     def change(attempt: Attempt) -> Attempt | None:
-        pressing = attempt.order_reason == control.INTERRUPTION
-        phases = _UNDISTURBED if pressing else (*_UNDISTURBED, Phase.CHECKPOINTING)
-        if attempt.phase not in phases or attempt.result or (pressing and seconds_left(attempt, now) > 0):
+        has_interruption_order = attempt.order_reason == control.INTERRUPTION
+        phases = _UNDISTURBED if has_interruption_order else (*_UNDISTURBED, Phase.CHECKPOINTING)
+        if (
+            attempt.phase not in phases
+            or attempt.result
+            or (has_interruption_order and order_seconds_left(attempt, now) > 0)
+        ):
             return None
         return replace(
-            attempt, phase=Phase.NOTICED, order_id=notice.id, order_reason=control.INTERRUPTION, order_seconds=seconds,
+            attempt,
+            phase=Phase.NOTICED,
+            order_id=notice.id,
+            order_reason=control.INTERRUPTION,
+            order_seconds=seconds,
             ordered_at=now,
-        )  # fmt: skip
+        )
 
     return change
 
 
-def seconds_left(attempt: Attempt, now: datetime) -> float:
-    """Of the time for the attempt's order; 0 where it has none."""
+def order_seconds_left(attempt: Attempt, now: datetime) -> float:
+    """Return the seconds left for the attempt's order; 0 where it has none."""
     if not attempt.order_id or attempt.ordered_at is None:
         return 0.0
-    # A clock that was set back gives nobody more time than there was.
+    # A clock that was set back must not extend the time.
     return min(attempt.order_seconds, max(0.0, attempt.order_seconds - (now - attempt.ordered_at).total_seconds()))
 
 
-def order_of(attempt: Attempt, *, stopping: bool, answered: Container[str], now: datetime) -> dict[str, Any]:
-    """What a rank is told that answered these orders already. An order whose time is over is none any more."""
+def order_for_rank(attempt: Attempt, *, stopping: bool, answered: Container[str], now: datetime) -> dict[str, Any]:
+    """Return the order for a rank that answered these orders already. An order whose time is over is none."""
     if stopping:
         return {"order": states.STOP}
-    left = seconds_left(attempt, now)
-    if left <= 0 or attempt.order_id in answered:
-        return NOTHING
+    time_left = order_seconds_left(attempt, now)
+    if time_left <= 0 or attempt.order_id in answered:
+        return NO_ORDER
     return {
-        "order": states.CHECKPOINT, "id": attempt.order_id, "seconds": round(left, 3), "reason": attempt.order_reason,
-    }  # fmt: skip
+        "order": states.CHECKPOINT,
+        "id": attempt.order_id,
+        "seconds": round(time_left, 3),
+        "reason": attempt.order_reason,
+    }

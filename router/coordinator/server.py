@@ -1,4 +1,4 @@
-"""A coordinator that listens: uvicorn in a thread of this process."""
+"""Run a coordinator: uvicorn in a thread of this process."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 
-from router.coordinator.connections import DEFAULTS, Connection, Crowd, Limits
+from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
 START_SECONDS = 10.0
-# Answers under way get so long when serving ends; uvicorn takes whole seconds.
+# Seconds that answers under way have when serving ends; uvicorn accepts whole seconds only.
 GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
-FILES = 65_536
+MAX_OPEN_FILES = 65_536
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LARGEST_HEALTH = 4096
 
@@ -43,18 +43,24 @@ class ListenError(Exception):
         self.remedy = remedy
 
 
-class Server:
-    """Serves ``app`` while the block runs. ``port`` 0 takes a free one. ``certificate`` (with its chain) and ``key``
-    are PEM files; with them it speaks https alone, without them http. ``limits``: what whoever has shown no token may
-    take. Entering raises :class:`ListenError`.
+class CoordinatorServer:
+    """Serves ``app`` while the block runs.
+
+    ``port`` 0 takes a free one. ``certificate`` (with its chain) and ``key`` are PEM files; with them it speaks https
+    alone, without them http. ``limits``: what clients without a token may use. Entering raises :class:`ListenError`.
 
     Leaving takes at most two seconds, whatever is connected; answers under way then are finished or cut off.
     """
 
     def __init__(
-        self, app: Starlette, host: str, port: int, certificate: Path | None = None, key: Path | None = None,
-        limits: Limits = DEFAULTS,
-    ) -> None:  # fmt: skip
+        self,
+        app: Starlette,
+        host: str,
+        port: int,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._app, self._host, self._wanted, self._limits = app, host, port, limits
         self._certificate, self._key = certificate, key
         self._port = 0
@@ -63,17 +69,17 @@ class Server:
 
     @property
     def _handshake(self) -> float | None:
-        """Seconds that a connection has until it is encrypted; None: it never is."""
+        """Return the seconds that a connection has to become encrypted; None where it never does."""
         return None if self._certificate is None else self._limits.head_seconds
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
+        """Return the port that it listens on."""
         return self._port
 
     @property
     def url(self) -> str:
-        """Where it can be reached by the host that it was given."""
+        """Return the URL with the host that it was given."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'https' if self._certificate else 'http'}://{host}:{self._port}"
 
@@ -84,13 +90,24 @@ class Server:
         files: dict[str, Any] = {}
         if self._certificate is not None:
             files = {"ssl_certfile": str(self._certificate), "ssl_keyfile": str(self._key or self._certificate)}
-        # uvicorn takes whatever makes a connection.
-        connection: Any = partial(Connection, Crowd(self._limits))
+        # uvicorn accepts any callable that creates a connection.
+        connection: Any = partial(Connection, ConnectionRegistry(self._limits))
         config = uvicorn.Config(
-            self._app, loop="asyncio", http=connection, ws="none", lifespan="off", log_config=None,
-            log_level=logging.CRITICAL, access_log=False, proxy_headers=False, server_header=False, backlog=BACKLOG,
-            timeout_graceful_shutdown=GRACE_SECONDS, headers=[("Connection", "close")], **files,
-        )  # fmt: skip
+            self._app,
+            loop="asyncio",
+            http=connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.CRITICAL,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            headers=[("Connection", "close")],
+            **files,
+        )
         self._server = uvicorn.Server(config)
         ready = threading.Event()
         self._thread = threading.Thread(
@@ -109,7 +126,7 @@ class Server:
     def _stop(self) -> None:
         assert self._server is not None
         assert self._thread is not None
-        # Held requests would be waited for.
+        # Held requests are answered first, because stopping waits for them.
         close = getattr(self._app.state, "close", None)
         if close is not None:
             close()
@@ -117,7 +134,7 @@ class Server:
         self._thread.join(STOP_SECONDS)
 
     def _listen(self) -> socket.socket:
-        _more_files()
+        _raise_file_limit()
         where = f"{self._host}:{self._wanted}"
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(
@@ -127,7 +144,7 @@ class Server:
             raise ListenError(f"{where}: {error.strerror}", "give an address of this machine to listen on") from None
         listening = socket.socket(family, kind, protocol)
         try:
-            # The port of a server that was just stopped can be had again; one that is in use cannot.
+            # The port of a server that was just stopped can be reused; one that is in use cannot.
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
             listening.listen(BACKLOG)
@@ -146,7 +163,7 @@ class Server:
             return
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            # A key with a passphrase would ask for it on the terminal.
+            # Without this, a key with a passphrase would ask for it on the terminal.
             context.load_cert_chain(self._certificate, self._key, password=lambda: "")
         except (OSError, ValueError) as error:
             files = f"{self._certificate}, {self._key}" if self._key else str(self._certificate)
@@ -157,20 +174,21 @@ class Server:
             raise ListenError(f"{files}: {reason or type(error).__name__}", remedy) from None
 
 
-def _more_files() -> None:
-    """Each agent holds a connection open, and many systems let a process open 1,024 files until it asks for more."""
+def _raise_file_limit() -> None:
+    """Raise the limit of open files, because each agent holds a connection open.
+
+    Many systems let a process open 1,024 files until it asks for more.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    wanted = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(
-    server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None
-) -> None:  # fmt: skip
+def _serve(server: uvicorn.Server, listening: socket.socket, ready: threading.Event, handshake: float | None) -> None:
     async def run() -> None:
         if handshake is not None:
-            # uvicorn leaves it at a minute; until then nobody counts the connection.
+            # uvicorn's default is a minute, during which nobody counts the connection.
             loop: Any = asyncio.get_running_loop()
             loop.create_server = partial(loop.create_server, ssl_handshake_timeout=handshake)
         serving = asyncio.ensure_future(server.serve([listening]))
@@ -180,7 +198,7 @@ def _serve(
         await serving
         for connection in list(server.server_state.connections):
             connection.transport.abort()
-        # So that the loop closes them.
+        # One pass of the loop closes them.
         await asyncio.sleep(0)
 
     try:
@@ -191,8 +209,8 @@ def _serve(
         ready.set()
 
 
-def existing(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
-    """Whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
+def is_serving(url: str, state_id: str, timeout: float, ca_file: str | None = None) -> bool:
+    """Return whether a coordinator of that state answers at the URL within ``timeout`` seconds. Raises nothing."""
     handlers: list[urllib.request.BaseHandler] = []
     try:
         if urlsplit(url).scheme == "https":

@@ -1,30 +1,35 @@
-"""Two gangs of one job never train at once: one that goes on from another waits for its end, and goes on from all that
-it saved."""
+"""Keep two gangs of one job from training at once: a successor waits for the end of its predecessor.
+
+It then resumes from all that the predecessor saved.
+"""
 
 from __future__ import annotations
 
 from router.state.records import Attempt
-from router.state.store import Store
+from router.state.store import StateStore
 
 
-def in_the_way(store: Store, attempt: Attempt) -> str:
-    """The id of an attempt that this one goes on from, itself or by way of others, and that may still train: it is not
-    over, and not every rank of it said that it ended; or that saved more than this one was told to go on from: whoever
-    hands over is about to say so. "" where there is none, and then there never will be one."""
-    known = {attempt.id}
+def blocking_attempt(store: StateStore, attempt: Attempt) -> str:
+    """Return the id of an earlier attempt that blocks this one, "" where none does; then none ever will.
+
+    The attempt resumes from the blocking one, directly or by way of others. An earlier attempt blocks while it may
+    still train: it is not over, and not every rank of it reported its end. It also blocks if it saved more than this
+    attempt was told to resume from, because whoever hands over is about to say so.
+    """
+    visited = {attempt.id}
     name = attempt.resumes
-    while name and name not in known:
-        known.add(name)
-        before = store.attempt(name)
-        if before is None:
+    while name and name not in visited:
+        visited.add(name)
+        earlier = store.attempt(name)
+        if earlier is None:
             return ""
-        saved = before.kept_step
-        if not before.phase.is_over:
+        saved_step = earlier.kept_step
+        if not earlier.phase.is_over:
             nodes = store.nodes(name)
             if not all(node.ended_reason for node in nodes):
                 return name
-            saved = max((node.saved_step for node in nodes if node.saved_step is not None), default=None)
-        if saved is not None and saved > attempt.first_step:
+            saved_step = max((node.saved_step for node in nodes if node.saved_step is not None), default=None)
+        if saved_step is not None and saved_step > attempt.first_step:
             return name
-        name = before.resumes
+        name = earlier.resumes
     return ""

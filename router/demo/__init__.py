@@ -1,1 +1,1 @@
-"""What ``stepfare demo`` plays with: a small real trainer, and a sandbox cloud to run it on. Imports nothing else."""
+"""The files of ``stepfare demo``: a small real trainer, and a sandbox cloud to run it on. Imports nothing else."""

@@ -1,4 +1,4 @@
-"""The demo's folder: the files that it begins with, and what the training left there."""
+"""The demo's folder: its initial files, and the results of the training."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _CHECKPOINTS, _ALONE = "checkpoints", "undisturbed"
 
 
 class NotTrainedError(Exception):
-    """The training did not leave what it should have; the message says what is missing."""
+    """The training did not leave its results; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
-    """What a finished training left: steps without a gap, the loss of the first and of the last, and the newest
-    checkpoint. ``again``: steps that were done more than once; ``losses`` by step."""
+class TrainingResult:
+    """The results of a finished training: steps without a gap, first and last loss, and the newest checkpoint.
+
+    ``again``: steps that were done more than once; ``losses`` by step.
+    """
 
     steps: int
     again: int
@@ -35,8 +37,8 @@ class Trained:
     losses: Mapping[int, float]
 
 
-def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
-    """Writes the files of a demo into a folder, which is made; their names. OSError."""
+def write_demo_files(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
+    """Write the files of a demo into a folder, which is created, and return their names. OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     values = {
         "steps": str(steps),
@@ -53,8 +55,8 @@ def lay_out(folder: Path, steps: int, seed: int) -> tuple[str, ...]:
     return _FILES
 
 
-def trained(folder: Path, steps: int) -> Trained:
-    """What the training of so many steps left in the demo's folder. NotTrainedError."""
+def read_training_result(folder: Path, steps: int) -> TrainingResult:
+    """Return the results of a training of ``steps`` steps in the demo's folder. NotTrainedError."""
     place = folder / _CHECKPOINTS
     try:
         lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
@@ -72,11 +74,11 @@ def trained(folder: Path, steps: int) -> Trained:
     checkpoint = place / f"step-{steps:08d}.ckpt"
     if not checkpoint.exists():
         raise NotTrainedError(f"there is no {checkpoint}")
-    return Trained(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint, losses)
+    return TrainingResult(len(losses), len(rows) - len(losses), losses[1], losses[steps], checkpoint, losses)
 
 
-def steps_done(folder: Path) -> int:
-    """How far the training in the demo's folder is, by its own account; 0 before it says anything."""
+def read_step_count(folder: Path) -> int:
+    """Return how far the training in the demo's folder reports to be; 0 before it reports anything."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
         return int(json.loads(lines[-1])["step"]) if lines else 0
@@ -84,9 +86,8 @@ def steps_done(folder: Path) -> int:
         return 0
 
 
-def gangs_seen(folder: Path) -> int:
-    """How many gangs have done a step of the training in the demo's folder, by its own account; 0 before it says
-    anything."""
+def count_gangs(folder: Path) -> int:
+    """Return how many gangs report a step of the training in the demo's folder; 0 before any does."""
     try:
         lines = (folder / _CHECKPOINTS / "metrics.jsonl").read_bytes().splitlines()
         return len({json.loads(line)["attempt"] for line in lines})
@@ -94,8 +95,8 @@ def gangs_seen(folder: Path) -> int:
         return 0
 
 
-def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> Trained:
-    """The same training, in one process and with nobody to disturb it. NotTrainedError."""
+def train_undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, str]) -> TrainingResult:
+    """Run the same training in one process, without interruptions. NotTrainedError."""
     alone = folder / _ALONE
     words = [sys.executable, "-m", "router.demo.train", "--steps", str(steps), "--seed", str(seed)]
     words += ["--checkpoint-dir", str(alone / _CHECKPOINTS), "--checkpoint-every", str(steps)]
@@ -104,11 +105,11 @@ def undisturbed(folder: Path, steps: int, seed: int, environment: Mapping[str, s
     )
     if done.returncode:
         raise NotTrainedError(f"the training without a cloud ended with exit code {done.returncode}: {done.stderr}")
-    return trained(alone, steps)
+    return read_training_result(alone, steps)
 
 
-def differences(one: Trained, other: Trained) -> tuple[str, ...]:
-    """Where two trainings are not the same to the last bit; empty when they are."""
+def find_differences(one: TrainingResult, other: TrainingResult) -> tuple[str, ...]:
+    """Return the differences of two trainings, compared to the last bit; empty if there are none."""
     found = [f"the losses of step {step}" for step in sorted(one.losses) if one.losses[step] != other.losses.get(step)]
     if one.checkpoint.read_bytes() != other.checkpoint.read_bytes():
         found.append("the state after the last step")

@@ -1,1 +1,1 @@
-"""The files that users write: YAML with positions, jobs and limits read from it, problems with their place."""
+"""Access to files that several rooms share: DuckDB over Parquet."""

@@ -1,1 +1,1 @@
-"""What was asked: the job, its limits file, and the physics of running it (speed, checkpoints, interruptions)."""
+"""Define the job and its limits file, and model how it runs (speed, checkpoints, interruptions)."""

@@ -1,4 +1,7 @@
-"""The base of everything that a user writes, and how a value is refused: what is wrong, and what to write."""
+"""Define the base of everything that a user writes, and the error that refuses a value.
+
+The error says what is wrong, and what to write.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ Path = tuple[str | int, ...]
 
 
 class RefusedError(ValueError):
-    """A value that cannot stand. ``at`` is where inside the value, and ``word`` the field that the user
-    wrote where it is not the field's own name (``accelerators`` for ``options``)."""
+    """A value that is not allowed.
+
+    ``at`` is where inside the value, and ``word`` the field that the user wrote where it is not the field's own name
+    (``accelerators`` for ``options``).
+    """
 
     def __init__(self, what: str, remedy: str = "", *, at: Path = (), word: str = "") -> None:
         super().__init__(what)
@@ -23,17 +29,17 @@ class RefusedError(ValueError):
 
 
 class Spec(BaseModel):
-    """A frozen value that a user writes in YAML; fields that nobody knows are refused.
+    """A frozen value that a user writes in YAML; unknown fields are refused.
 
-    ``words`` are what may be written besides the fields' own names.
+    ``words`` are the names that may be written besides the fields' own names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     words: ClassVar[frozenset[str]] = frozenset()
 
 
-def shown(value: object) -> str:
-    """A value as an error message shows it: short, on one line."""
+def show_value(value: object) -> str:
+    """Return a value as an error message shows it: short, on one line."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, (list, tuple)):
@@ -48,30 +54,32 @@ def shown(value: object) -> str:
 
 
 def as_number(value: object) -> float:
-    """A finite number; RefusedError for text, true, NaN and the like."""
+    """Return a finite number; RefusedError for text, true, NaN and the like."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise RefusedError(f"{shown(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5")
+        raise RefusedError(
+            f"{show_value(value)} is not a number", "write digits without quotes or unit, e.g. 12 or 0.5"
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise RefusedError(f"{shown(value)} is not a finite number")
+        raise RefusedError(f"{show_value(value)} is not a finite number")
     return number
 
 
 def as_whole(value: object) -> int:
-    """A whole number (``1e6`` counts); RefusedError otherwise."""
+    """Return a whole number (``1e6`` counts); RefusedError otherwise."""
     number = as_number(value)
     if number != int(number):
-        raise RefusedError(f"{shown(value)} is not a whole number")
+        raise RefusedError(f"{show_value(value)} is not a whole number")
     return value if isinstance(value, int) else int(number)
 
 
 def as_text(value: object) -> str:
-    """One line of text, without spaces around it; RefusedError for a number, an empty or a longer one."""
+    """Return one line of text, without spaces around it; RefusedError for a number, an empty or a longer text."""
     if not isinstance(value, str):
-        raise RefusedError(f"{shown(value)} is not text", "put it in quotes" if value is not None else "")
+        raise RefusedError(f"{show_value(value)} is not text", "put it in quotes" if value is not None else "")
     text = value.strip()
     if not text:
         raise RefusedError("is empty")
@@ -83,20 +91,20 @@ def as_text(value: object) -> str:
 
 
 def as_flag(value: object) -> bool:
-    """True or false; RefusedError for words such as ``yes``, which are text in YAML 1.2."""
+    """Return true or false; RefusedError for words such as ``yes``, which are text in YAML 1.2."""
     if not isinstance(value, bool):
-        raise RefusedError(f"{shown(value)} is neither true nor false", "write true or false")
+        raise RefusedError(f"{show_value(value)} is neither true nor false", "write true or false")
     return value
 
 
 def as_pairs(value: object) -> object:
-    """A mapping of text to text as sorted pairs; RefusedError otherwise, without showing the values."""
+    """Return a mapping of text to text as sorted pairs; RefusedError otherwise, without showing the values."""
     if isinstance(value, tuple):
         return value
     if value is None:
         return ()
     if not isinstance(value, dict):
-        raise RefusedError(f"{shown(value)} is not a mapping", "write it as `KEY: value` lines")
+        raise RefusedError(f"{show_value(value)} is not a mapping", "write it as `KEY: value` lines")
     for key, item in value.items():
         if not isinstance(item, str):
             kind = "empty" if item is None else "not text"
@@ -105,7 +113,7 @@ def as_pairs(value: object) -> object:
 
 
 def as_many(value: object) -> object:
-    """A list; one value alone is a list of one."""
+    """Return a list; one value alone becomes a list of one."""
     if value is None:
         return ()
     return (value,) if isinstance(value, (str, dict)) else value

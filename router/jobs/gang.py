@@ -1,4 +1,4 @@
-"""The machines that a job needs at the same moment: which accelerators, how many, how they lie together."""
+"""Define the machines that a job needs at the same moment: which accelerators, how many, how they are connected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from pricing.money import Usd
-from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, shown
+from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, show_value
 from router.jobs.quantities import Dollars
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\s*(?::\s*(\S+))?")
@@ -18,7 +18,7 @@ _MOST = 1_000_000
 
 
 class GangOption(Spec):
-    """One allowed gang: so many accelerators of one kind in total."""
+    """One allowed gang: ``count`` accelerators of one kind in total."""
 
     accelerator: Text
     count: Count
@@ -28,7 +28,7 @@ class GangOption(Spec):
 
 
 def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
-    """SkyPilot's forms: ``H100:8``, ``H100`` (one), a list of them, ``{H100: 8, A100-80GB: [8, 16]}``."""
+    """Yield the gangs of SkyPilot's forms: ``H100:8``, ``H100`` (one), a list, ``{H100: 8, A100-80GB: [8, 16]}``."""
     if isinstance(value, GangOption):
         yield value
     elif isinstance(value, str):
@@ -40,7 +40,7 @@ def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
             )
         match = _NAMED.fullmatch(value.strip())
         if match is None:
-            raise RefusedError(f"{shown(value)} is no accelerator with a count", _HELP, at=at)
+            raise RefusedError(f"{show_value(value)} is no accelerator with a count", _HELP, at=at)
         yield _option(match[1], match[2] if match[2] is not None else 1, at)
     elif isinstance(value, (list, tuple)) and value:
         for index, item in enumerate(value):
@@ -48,7 +48,7 @@ def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
     elif isinstance(value, dict) and value:
         yield from _parse_mapping(value, at)
     else:
-        raise RefusedError(f"{shown(value)} names no accelerator", _HELP, at=at)
+        raise RefusedError(f"{show_value(value)} names no accelerator", _HELP, at=at)
 
 
 def _parse_mapping(value: dict[str, Any], at: Path) -> Iterator[GangOption]:
@@ -69,12 +69,14 @@ def _option(name: str, count: object, at: Path) -> GangOption:
     if isinstance(count, str) and count.isdecimal() and len(count) < 10:
         count = int(count)
     if type(count) is not int or not 0 < count <= _MOST:
-        raise RefusedError(f"{shown(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at)
+        raise RefusedError(
+            f"{show_value(count)} is no number of {name}", "a whole number of accelerators, 1 or more", at=at
+        )
     return GangOption(accelerator=name, count=count)
 
 
 def _parse_options(value: object) -> tuple[GangOption, ...]:
-    word, content = value if isinstance(value, _Written) else ("options", value)
+    word, content = value if isinstance(value, _WrittenOptions) else ("options", value)
     try:
         found = list(_parse_any_of(content) if word == "any_of" else parse_accelerators(content))
     except RefusedError as error:
@@ -84,7 +86,7 @@ def _parse_options(value: object) -> tuple[GangOption, ...]:
 
 def _parse_any_of(value: object) -> Iterator[GangOption]:
     if not isinstance(value, (list, tuple)) or not value:
-        raise RefusedError(f"{shown(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
+        raise RefusedError(f"{show_value(value)} is no list", "write a list of `accelerators: NAME:COUNT`")
     for index, item in enumerate(value):
         if not isinstance(item, dict) or "accelerators" not in item:
             raise RefusedError("an alternative needs `accelerators`", "write `- accelerators: H100:8`", at=(index,))
@@ -95,7 +97,7 @@ def _parse_any_of(value: object) -> Iterator[GangOption]:
         yield from parse_accelerators(item["accelerators"], (index, "accelerators"))
 
 
-class _Written(tuple[str, Any]):
+class _WrittenOptions(tuple[str, Any]):
     """A value with the word under which the user wrote it."""
 
 
@@ -115,9 +117,9 @@ Options = Annotated[
 
 
 class Gang(Spec):
-    """The allowed gangs (counts are totals, not per machine) and how their machines must lie together.
+    """The allowed gangs (counts are totals, not per machine) and how their machines must be connected.
 
-    Always in one region; ``regions`` is how many the job may use one after the other.
+    A gang is always in one region; ``regions`` is how many the job may use one after the other.
     """
 
     words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of", "mixed"})
@@ -148,5 +150,5 @@ class Gang(Spec):
             raise RefusedError("no accelerators are given", "add e.g. `accelerators: H100:8`")
         if len(given) > 1:
             raise RefusedError(f"{given[0]} and {given[1]} are both given", "keep one of them", at=(given[1],))
-        value["options"] = _Written((given[0], value.pop(given[0])))
+        value["options"] = _WrittenOptions((given[0], value.pop(given[0])))
         return value

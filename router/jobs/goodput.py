@@ -1,8 +1,8 @@
-"""What checkpoints and interruptions leave of a gang's speed, and how long it takes with a stated probability.
+"""Compute what checkpoints and interruptions leave of a gang's speed, and its finish time with a stated probability.
 
 Pure mathematics in hours; formulas and their sources stand at each function. Durations are exponential between
-interruptions (rate ``interruptions_per_hour`` while running), a restart takes ``recovery_hours`` nobody bills and
-``startup_hours`` that are billed.
+interruptions (rate ``interruptions_per_hour`` while running), a restart takes ``recovery_hours`` that are not billed
+and ``startup_hours`` that are billed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 
 from router.jobs.normal import ndtr
 
-_HOPELESS = 1e5  # more interruptions than this are expected before the work is done: it never is
+_MAX_INTERRUPTIONS = 1e5  # if more are expected before the work is done, it is taken to be never done
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
-_NEWTON, _DIGITS = 20, 4e-16  # steps at most; until they are as small
-_LEAST_SHARE = 0.2  # of the time expected: no run is quicker
-_CERTAIN = 1e-6  # a finish time known better than this share is taken as certain
+_NEWTON, _DIGITS = 20, 4e-16  # the most steps of Newton's method, and the step size at which it ends
+_LEAST_SHARE = 0.2  # no run takes less than this share of its expected time
+_CERTAIN = 1e-6  # the least standard deviation of a finish time, as a share of it
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
-    """How one gang on one offer runs, for one job. All times in hours, speed in steps an hour.
+class GangRunRisk:
+    """The parameters of one gang on one offer for one job. All times in hours, speed in steps an hour.
 
-    ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then
-    ``resumes`` is False), ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` what an
-    asynchronous checkpoint still in flight adds to the work lost.
+    ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then ``resumes`` is False),
+    ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` what an asynchronous checkpoint still in
+    flight adds to the work lost.
     """
 
     nominal_steps_per_hour: float
@@ -45,35 +45,41 @@ class Risk:
 
     @property
     def restart_hours(self) -> float:
-        """Detection, waiting for capacity, boot, restore, warm-up."""
+        """Return the hours of a restart: detection, waiting for capacity, boot, restore, warm-up."""
         return self.recovery_hours + self.startup_hours
 
 
 def to_digits(figure: float) -> float:
-    """Rounds to 12 significant digits: the last bits, which libraries of mathematics differ in, choose no plan."""
+    """Round to 12 significant digits.
+
+    Mathematical libraries differ in the last bits, which then choose no plan.
+    """
     return float(f"{figure:.12g}")
 
 
-def rounded(risk: Risk) -> Risk:
-    """The same with every figure rounded (:func:`to_digits`)."""
+def round_risk(risk: GangRunRisk) -> GangRunRisk:
+    """Return the same risk with every figure rounded (:func:`to_digits`)."""
     figures: dict[str, Any] = {f.name: to_digits(getattr(risk, f.name)) for f in fields(risk) if f.name != "resumes"}
     return replace(risk, **figures)
 
 
 def best_interval_hours(interruptions_per_hour: float, stall_hours: float, least_hours: float) -> float:
-    """Compute time between checkpoints that maximises the useful share.
+    """Return the compute time between checkpoints that maximises the useful share.
 
-    τ* = (1 + W0(-exp(-1 - λδ))) / λ with Lambert's W, the exact optimum for exponential interruptions
-    (Young's sqrt(2δ/λ) and Daly's forms approximate it); at least ``least_hours`` (an asynchronous write must
-    end before the next begins) and at least a minute.
+    τ* = (1 + W0(-exp(-1 - λδ))) / λ with Lambert's W, the exact optimum for exponential interruptions (Young's
+    sqrt(2δ/λ) and Daly's forms approximate it); at least ``least_hours`` (an asynchronous write must end before the
+    next begins) and at least a minute.
     """
     exact = _above_branch(interruptions_per_hour * stall_hours) / interruptions_per_hour
     return max(exact, least_hours, 1 / 60)
 
 
 def _above_branch(product: float) -> float:
-    """x = 1 + W0(-exp(-1 - product)), which solves x + log(1 - x) = -product, by Newton's method from the series at the
-    branch point. Close to it all digits cancel; there x is sqrt(2 product), Young's form."""
+    """Return x = 1 + W0(-exp(-1 - product)), which solves x + log(1 - x) = -product.
+
+    Newton's method begins from the series at the branch point. Close to it all digits cancel; there x is sqrt(2
+    product), Young's form.
+    """
     root = math.sqrt(2 * product)
     if product < 1e-8:
         return root
@@ -88,8 +94,8 @@ def _above_branch(product: float) -> float:
     return x
 
 
-def useful_share(risk: Risk) -> float:
-    """Expected share of wall time that becomes lasting progress.
+def useful_share(risk: GangRunRisk) -> float:
+    """Return the expected share of wall time that becomes lasting progress.
 
     φ = λτ / [(1 + λR)(exp(λ(τ + δ)) - 1)]; an asynchronous write in flight adds its time to each loss.
     """
@@ -102,48 +108,48 @@ def useful_share(risk: Risk) -> float:
     return risk.interval_hours / wall
 
 
-def billed_share(risk: Risk) -> float:
-    """Expected share of wall time that is billed: all but waiting for capacity.
+def billed_share(risk: GangRunRisk) -> float:
+    """Return the expected share of wall time that is billed: all but waiting for capacity.
 
-    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ
-    R_unbilled / (1 + λR).
+    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ R_unbilled / (1
+    + λR).
     """
     rate = risk.interruptions_per_hour
     return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
 
 
-def expected_steps_per_hour(risk: Risk) -> float:
-    """Goodput g: nominal speed times the useful share."""
+def expected_steps_per_hour(risk: GangRunRisk) -> float:
+    """Return goodput g: nominal speed times the useful share."""
     return risk.nominal_steps_per_hour * useful_share(risk)
 
 
 @dataclass(frozen=True, slots=True)
 class _FinishTime:
-    """Mixture over the number of interruptions of normal finish times (hours)."""
+    """A mixture, over the number of interruptions, of normal finish times (hours)."""
 
     weights: NDArray[np.float64]
     centres: NDArray[np.float64]
     spreads: NDArray[np.float64]
 
     def probability_by(self, wall_hours: float) -> float:
-        """P(done by then)."""
+        """Return P(done by then)."""
         return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
 
 
 @lru_cache(maxsize=4096)
-def _finish_time(risk: Risk, steps: float) -> _FinishTime:
+def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     compute = steps / risk.nominal_steps_per_hour
     segments = max(compute / risk.interval_hours, 1e-9)
     segment = risk.interval_hours + risk.stall_hours
     rate = risk.interruptions_per_hour
     survive, failed = math.exp(-rate * segment), -math.expm1(-rate * segment)
-    if segments * failed > _HOPELESS * survive:
+    if segments * failed > _MAX_INTERRUPTIONS * survive:
         never = np.full(1, math.inf)
         return _FinishTime(np.ones(1), never, np.ones(1))
     mean = segments * failed / survive
     most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean / survive) + _TAIL_DEVIATIONS)
     counts = np.arange(most + 1, dtype=np.float64)
-    # log of gamma(n + m) / (gamma(n + 1) gamma(m)), factor by factor
+    # The log of gamma(n + m) / (gamma(n + 1) gamma(m)) is summed factor by factor.
     chosen = np.concatenate([[0.0], np.cumsum(np.log1p((segments - 1) / counts[1:]))])
     log_weights = chosen - segments * rate * segment + counts * math.log(failed)
     lost_mean = 1 / rate - segment * survive / failed
@@ -156,28 +162,29 @@ def _finish_time(risk: Risk, steps: float) -> _FinishTime:
 
 
 def run_share(relative_error: float, deviations: NDArray[np.float64] | float) -> NDArray[np.float64]:
-    """How long a run takes over what is expected, where the error of its speed is so many standard deviations off.
+    """Return the duration of a run over its expected duration, where the error of its speed is ``deviations`` off.
 
-    The time is normal about what is expected, for plans and quotes alike: the mean run takes what the expected speed
-    says, and none less than a fifth of that."""
+    The unit of ``deviations`` is the standard deviation. The time is normal about the expected one, for plans and
+    quotes alike: the mean run takes what the expected speed says, and none less than a fifth of that.
+    """
     return np.maximum(1 + relative_error * np.asarray(deviations, dtype=np.float64), _LEAST_SHARE)
 
 
-def on_time_probability(risk: Risk, steps: float, wall_hours: float) -> float:
-    """P(``steps`` are done within ``wall_hours`` after the first start-up).
+def on_time_probability(risk: GangRunRisk, steps: float, wall_hours: float) -> float:
+    """Return P(``steps`` are done within ``wall_hours`` after the first start-up).
 
-    The number of interruptions is negative binomial (each of m segments succeeds with exp(-λ(τ+δ))); each costs
-    the restart and the part of a segment that was lost (a truncated exponential, by its two moments);
-    the error of the speed is normal. Summed over the number of interruptions.
+    The number of interruptions is negative binomial (each of m segments succeeds with exp(-λ(τ+δ))); each costs the
+    restart and the part of a segment that was lost (a truncated exponential, by its two moments); the error of the
+    speed is normal. Summed over the number of interruptions.
     """
     return _finish_time(risk, steps).probability_by(wall_hours)
 
 
 @lru_cache(maxsize=65536)
-def hours_with_probability(risk: Risk, steps: float, probability: float) -> float:
-    """Least wall hours after the first start-up in which ``steps`` are done with ``probability``; by bisection.
+def hours_with_probability(risk: GangRunRisk, steps: float, probability: float) -> float:
+    """Return the least wall hours after the first start-up in which ``steps`` are done with ``probability``.
 
-    Infinite where interruptions come so fast that the work is never done.
+    It is found by bisection; infinite where interruptions come so fast that the work is never done.
     """
     finish = _finish_time(risk, steps)
     if not math.isfinite(finish.centres[0]):
@@ -196,16 +203,19 @@ def hours_with_probability(risk: Risk, steps: float, probability: float) -> floa
     return high
 
 
-def on_time_steps_per_hour(risk: Risk, steps: float, probability: float) -> float:
-    """g(α): the speed at which ``steps`` are reached with total ``probability``; never above the expected one."""
+def on_time_steps_per_hour(risk: GangRunRisk, steps: float, probability: float) -> float:
+    """Return g(α): the speed at which ``steps`` are reached with total ``probability``.
+
+    It is never above the expected speed.
+    """
     return min(expected_steps_per_hour(risk), steps / hours_with_probability(risk, steps, probability))
 
 
 _GRID = 2048
 
 
-def on_time_probability_in_turn(parts: tuple[tuple[Risk, float], ...], wall_hours: float) -> float:
-    """P(all parts, each ``(risk, steps)``, are done one after the other within ``wall_hours``).
+def on_time_probability_in_turn(parts: tuple[tuple[GangRunRisk, float], ...], wall_hours: float) -> float:
+    """Return P(all parts, each ``(risk, steps)``, are done one after the other within ``wall_hours``).
 
     One part: as :func:`on_time_probability`. More: the finish times are taken as independent and convolved on a grid.
     """

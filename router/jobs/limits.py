@@ -1,4 +1,4 @@
-"""What all jobs of a night share: quotas, stock, reservations, discounts, budgets, egress already moved."""
+"""Define what all jobs of a plan share: quotas, stock, reservations, discounts, budgets, egress already moved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
 def _split_region(value: Any) -> Any:
-    """``region: aws/us-east-1`` says the cloud too."""
+    """Split ``region: aws/us-east-1`` into cloud and region."""
     if isinstance(value, dict) and isinstance(value.get("region"), str) and "/" in value["region"]:
         cloud, _, region = value["region"].partition("/")
         if value.get("cloud") not in (None, cloud):
@@ -26,7 +26,7 @@ def _split_region(value: Any) -> Any:
 
 
 class Limit(Spec):
-    """At every instant all gangs together use at most ``amount`` of what matches.
+    """A limit on what all gangs together use at every instant: at most ``amount`` of what matches.
 
     A field left out matches any. Without ``market`` everything but reservations counts.
     """
@@ -56,8 +56,8 @@ class Limit(Spec):
 class Reservation(Spec):
     """Machines paid for already, up to ``machines`` from ``from`` until ``until``: they cost nothing more.
 
-    What they really cost goes into $/step, the ledger and showback: an amortised price, or the word sunk. Left out, it
-    is unknown and said so. A run on them lies wholly within the dates.
+    Their real cost goes into $/step, the ledger and showback: an amortised price, or the word sunk. Left out, it is
+    unknown and marked so. A run on them lies wholly within the dates.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -90,7 +90,7 @@ class Reservation(Spec):
 
     @property
     def cost(self) -> ReservedCost:
-        """What is known of its price."""
+        """Return what is known of the reservation's price."""
         if self.sunk:
             return "sunk"
         return "unknown" if self.usd_per_hour is None else "amortised"
@@ -109,15 +109,15 @@ class Discount(Spec):
 
 
 class TeamBudget(Spec):
-    """What a team may spend, and what of it is spent."""
+    """The budget of a team, and what of it is spent."""
 
     team: Text
     budget: Dollars
     spent: Dollars = ZERO
 
 
-def _dropping_empty(value: object) -> object:
-    """``limits:`` with nothing after it is the same as not writing it."""
+def _drop_empty(value: object) -> object:
+    """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
@@ -141,24 +141,24 @@ class Limits(Spec):
 
     @classmethod
     def none(cls) -> Limits:
-        """No limits at all."""
+        """Return no limits at all."""
         return cls()
 
     @model_validator(mode="before")
     @classmethod
     def _empty_sections(cls, value: Any) -> Any:
-        return _dropping_empty(value)
+        return _drop_empty(value)
 
     @model_validator(mode="after")
     def _unique(self) -> Limits:
-        _refuse_twice("limits", (limit.name for limit in self.limits))
-        _refuse_twice("reservations", (reservation.name for reservation in self.reservations))
-        _refuse_twice("discounts", map(str, self.discounts))
-        _refuse_twice("teams", (entry.team for entry in self.teams))
+        _refuse_duplicates("limits", (limit.name for limit in self.limits))
+        _refuse_duplicates("reservations", (reservation.name for reservation in self.reservations))
+        _refuse_duplicates("discounts", map(str, self.discounts))
+        _refuse_duplicates("teams", (entry.team for entry in self.teams))
         return self
 
 
-def _refuse_twice(section: str, names: Iterable[str]) -> None:
+def _refuse_duplicates(section: str, names: Iterable[str]) -> None:
     first: dict[str, int] = {}
     for index, name in enumerate(names):
         if name in first:

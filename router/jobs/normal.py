@@ -1,4 +1,4 @@
-"""The normal distribution for arrays, without a library that takes longer to load than to use."""
+"""Compute the normal distribution for arrays without SciPy, which takes longer to load than to use."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-_FAR: Final = 40.0  # standard deviations: beyond it floats hold only 0 and 1
+_FAR: Final = 40.0  # standard deviations beyond which floats hold only 0 and 1
 _ROOT_HALF: Final = math.sqrt(0.5)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def ndtr(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(a standard normal is at most x), to the last digits in both tails; infinities give 0 and 1."""
-    found: NDArray[np.float64] = np.where(x > 0, 1.0, 0.0)
+    """Return P(a standard normal is at most x), to the last digits in both tails; infinities give 0 and 1."""
+    probabilities: NDArray[np.float64] = np.where(x > 0, 1.0, 0.0)
     near = np.abs(x) < _FAR
-    found[near] = 0.5 * np.asarray(_erfc(-_ROOT_HALF * x[near]), dtype=np.float64)
-    return found
+    probabilities[near] = 0.5 * np.asarray(_erfc(-_ROOT_HALF * x[near]), dtype=np.float64)
+    return probabilities

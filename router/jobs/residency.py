@@ -1,8 +1,7 @@
-"""Where a job may run: allow and deny lists of clouds, regions, countries and groups of countries."""
+"""Decide where a job may run: allow and deny lists of clouds, regions, countries and groups of countries."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -10,17 +9,21 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema, model_serializer, model_validator
 
 from pricing.places import Region
-from router.jobs.fields import RefusedError, Spec, as_many, shown
+from router.jobs.fields import RefusedError, Spec, as_many, show_value
+from router.jobs.spelling import nearest_word
 
-# Groups as unions of Region.residency_group: the EEA is the EU and the three others.
+# Groups are unions of Region.residency_group: the EEA is the EU and three other countries.
 _GROUPS = {"EU": {"EU"}, "EEA": {"EU", "EEA"}, "UK": {"UK"}}
 _AREA = re.compile(r"[A-Z]{2,3}")
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 
 
 class PlaceRule(Spec):
-    """One place, written as its token alone: a cloud (``aws``), a region (``aws/us-east-1``, ``us-east-1``),
-    a country (``DE``) or a group (``EU``, ``EEA`` with the EU in it, ``UK``)."""
+    """One place, written as its token alone.
+
+    It is a cloud (``aws``), a region (``aws/us-east-1``, ``us-east-1``), a country (``DE``) or a group (``EU``, ``EEA``
+    with the EU in it, ``UK``).
+    """
 
     token: str
 
@@ -31,7 +34,7 @@ class PlaceRule(Spec):
             value = value["token"]
         if not isinstance(value, str) or not _TOKEN.fullmatch(value.strip()):
             remedy = "write a cloud, cloud/region, a country such as DE, or EU, EEA, UK"
-            raise RefusedError(f"{shown(value)} is no place", remedy)
+            raise RefusedError(f"{show_value(value)} is no place", remedy)
         return {"token": value.strip()}
 
     @model_serializer
@@ -43,11 +46,11 @@ class PlaceRule(Spec):
 
     @property
     def is_area(self) -> bool:
-        """Whether it names a country or a group, which a region of unknown country cannot satisfy."""
+        """Return whether it names a country or a group, which a region of unknown country cannot satisfy."""
         return _AREA.fullmatch(self.token) is not None
 
     def covers(self, region: Region) -> bool:
-        """Whether the region lies in it; False where the region's country is needed and unknown."""
+        """Return whether the region lies in it; False where the region's country is needed and unknown."""
         if self.token in _GROUPS:
             return region.residency_group in _GROUPS[self.token]
         return self.token in (region.country, region.id.cloud, region.id.region, str(region.id))
@@ -69,8 +72,10 @@ Places = Annotated[
 
 
 class Residency(Spec):
-    """Where the job may run and its data may go. A region must match one of ``allow`` (empty: anywhere)
-    and none of ``deny``."""
+    """The places where the job may run and its data may go.
+
+    A region must match one of ``allow`` (empty: anywhere) and none of ``deny``.
+    """
 
     allow: Places = ()
     deny: Places = ()
@@ -84,10 +89,10 @@ class Residency(Spec):
         return self
 
 
-def permits(residency: Residency, region: Region) -> str | None:
-    """None when the job may run there, otherwise the rule that forbids it, in words.
+def residency_refusal(residency: Residency, region: Region) -> str | None:
+    """Return None when the job may run there, otherwise the rule that forbids it, in words.
 
-    Where any rule speaks of a country or group, a region whose country or group is unknown is forbidden.
+    Where any rule names a country or group, a region whose country or group is unknown is forbidden.
     """
     area = next((rule for rule in (*residency.allow, *residency.deny) if rule.is_area), None)
     if area is not None and (region.country is None or region.residency_group is None):
@@ -101,10 +106,10 @@ def permits(residency: Residency, region: Region) -> str | None:
 
 
 def unknown_tokens(residency: Residency, regions: Iterable[Region]) -> list[tuple[str, str | None]]:
-    """Rules that name nothing in ``regions``, each with the nearest word that does (None: none is near)."""
+    """Return rules that name nothing in ``regions``, each with the nearest word that does (None: none is near)."""
     known = known_words(regions) | set(_GROUPS)
     tokens = [str(rule) for rule in (*residency.allow, *residency.deny)]
-    return [(token, nearest(token, known)) for token in tokens if token not in known]
+    return [(token, nearest_word(token, known)) for token in tokens if token not in known]
 
 
 def known_words(regions: Iterable[Region]) -> frozenset[str]:
@@ -114,12 +119,3 @@ def known_words(regions: Iterable[Region]) -> frozenset[str]:
         known |= {region.id.cloud, region.id.region, str(region.id)}
         known |= {region.country} if region.country else set()
     return frozenset(known)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that was probably meant, None when none is near. Case does not matter,
-    letters that changed places are the nearest."""
-    by_lower = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
-    found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=5)
-    swapped = [candidate for candidate in found if sorted(candidate) == sorted(word.lower())]
-    return by_lower[(swapped or found)[0]] if found else None

@@ -1,4 +1,4 @@
-"""Which policy runs a job, by name and parameters: the one value that quotes, plans and attempts carry. Pure."""
+"""Name the policy that runs a job, with its parameters: the one value that quotes, plans and attempts carry. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Number = int | float
 
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
-    """A policy by the name that a deploy file calls it, with the ``parameters`` that it runs with, sorted by name.
+    """A policy by its name in a deploy file, with the ``parameters`` that it runs with, sorted by name.
 
     ValueError for an empty name, and for parameters that are not finite numbers in order, each once.
     """
@@ -30,12 +30,12 @@ class RunPolicy:
 
     @classmethod
     def of(cls, name: str, **parameters: Number) -> RunPolicy:
-        """With these parameters, sorted."""
+        """Return a policy with these parameters, sorted."""
         return cls(name, tuple(sorted(parameters.items())))
 
     @classmethod
     def read(cls, content: Any) -> RunPolicy:
-        """The policy that :attr:`content` was made from. ValueError where it is none."""
+        """Return the policy that :attr:`content` was made from. ValueError where it is none."""
         known = isinstance(content, dict) and set(content) == {"name", "parameters"}
         if not known or not isinstance(content["name"], str) or not isinstance(content["parameters"], dict):
             raise ValueError(f"{content!r} is no policy")
@@ -43,12 +43,12 @@ class RunPolicy:
 
     @classmethod
     def parse(cls, text: str) -> RunPolicy:
-        """The policy that :attr:`text` was made from. ValueError where it is none."""
+        """Return the policy that :attr:`text` was made from. ValueError where it is none."""
         return cls.read(json.loads(text))
 
     @classmethod
     def recorded(cls, text: str) -> RunPolicy | None:
-        """The policy that a record holds as text; None where it holds none, or none that can be read."""
+        """Return the policy that a record holds as text; None where it holds none, or none that can be read."""
         try:
             return cls.parse(text) if text else None
         except (ValueError, TypeError):
@@ -56,12 +56,12 @@ class RunPolicy:
 
     @property
     def content(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the policy as JSON data."""
         return {"name": self.name, "parameters": dict(self.parameters)}
 
     @property
     def text(self) -> str:
-        """As canonical JSON: equal policies give equal text."""
+        """Return the policy as canonical JSON: equal policies give equal text."""
         return json.dumps(self.content, sort_keys=True, separators=(",", ":"))
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ def _is_number(value: object) -> bool:
 
 
 def run_policy_schema(description: str) -> dict[str, Any]:
-    """The JSON Schema of :attr:`RunPolicy.content`."""
+    """Return the JSON Schema of :attr:`RunPolicy.content`."""
     return {
         "type": "object",
         "description": description,

@@ -1,8 +1,8 @@
-"""JSON Schemas of what a user writes, for editors and other programs: the YAML forms, not the parsed ones.
+"""Build JSON Schemas of what a user writes, for editors and other programs: the YAML forms, not the parsed ones.
 
-A file that breaks its schema is refused by the models too; the models know more (sums, dates, books).
-An editor checks while typing when the file's first line is, with the path seen from the file,
-``# yaml-language-server: $schema=docs/schema/job.json``.
+A file that breaks its schema is refused by the models too; the models know more (sums, dates, books). An editor checks
+while typing when the file's first line is, with the path seen from the file, ``# yaml-language-server:
+$schema=docs/schema/job.json``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from router.jobs.spec import Job
 Schema = dict[str, Any]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Where a validator runs before the bound, pydantic leaves its own word.
+# If a validator runs before the bound, pydantic leaves its own word for the bound in the schema.
 _BOUNDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
 _MARKUP = re.compile(r":\w+:`|``")
 _NO_REAL_BOUND = 10**15
@@ -36,32 +36,32 @@ KINDS = tuple(_TITLES)
 
 
 def schema_of(kind: str) -> Schema:
-    """The schema of one YAML document of this kind (one of ``KINDS``); KeyError for another."""
+    """Return the schema of one YAML document of this kind (one of ``KINDS``); KeyError for another."""
     model, title = _TITLES[kind]
     schema = schema_for(model, kind, title)
     if model is Job:
         for change in (_gang, _points, _spot, _checkpoint, _data, _places, _parameters):
             change(schema["$defs"], schema["properties"])
     else:
-        or_one(schema["properties"], "clouds")
-        or_one(schema["$defs"]["Limit"]["properties"], "family")
+        allow_single_item(schema["properties"], "clouds")
+        allow_single_item(schema["$defs"]["Limit"]["properties"], "family")
     return schema
 
 
 def schema_for(model: type[BaseModel], kind: str, title: str) -> Schema:
-    """The schema that the model itself gives, tidied, with the word on how an editor finds it."""
+    """Return the model's own schema, tidied, with a comment on how an editor finds it."""
     hint = f"First line of a file: # yaml-language-server: $schema=docs/schema/{kind}.json"
     schema = _tidy(model.model_json_schema(schema_generator=_Generator))
     return {"$schema": _DIALECT, "$comment": hint, "title": title, **schema}
 
 
 def schema_text(schema: Schema) -> str:
-    """The schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
+    """Return the schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 class _Generator(GenerateJsonSchema):
-    """Defaults as a user would write them."""
+    """A schema generator that writes defaults as a user would."""
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, timedelta):
@@ -72,7 +72,10 @@ class _Generator(GenerateJsonSchema):
 
 
 def _tidy(node: Any) -> Any:
-    """Without titles and null defaults (noise in an editor), bounds in JSON Schema's words, plain prose."""
+    """Return the schema without titles and null defaults, which are noise in an editor.
+
+    Bounds are put in JSON Schema's words, descriptions as plain prose.
+    """
     if isinstance(node, list):
         return [_tidy(item) for item in node]
     if not isinstance(node, dict):
@@ -91,8 +94,8 @@ def _tidy(node: Any) -> Any:
     return tidied
 
 
-def or_one(properties: Schema, *names: str) -> None:
-    """A list of one may be written without its dash."""
+def allow_single_item(properties: Schema, *names: str) -> None:
+    """Allow a list of one to be written without its dash."""
     for name in names:
         found = properties[name]
         many = next((one for one in found.get("anyOf", ()) if one.get("type") == "array"), found)
@@ -160,7 +163,7 @@ def _points(parts: Schema, _: Schema) -> None:
     ]
     del point["required"]
     workload = parts["Workload"]
-    or_one(workload["properties"], "profile")
+    allow_single_item(workload["properties"], "profile")
     workload["anyOf"] = [{"required": ["profile"]}, {"required": ["transformer"]}]
 
 
@@ -189,8 +192,8 @@ def _data(parts: Schema, _: Schema) -> None:
 
 
 def _places(parts: Schema, _: Schema) -> None:
-    or_one(parts["Residency"]["properties"], "allow", "deny")
-    or_one(parts["Status"]["properties"], "data_in")
+    allow_single_item(parts["Residency"]["properties"], "allow", "deny")
+    allow_single_item(parts["Status"]["properties"], "data_in")
 
 
 def _parameters(parts: Schema, _: Schema) -> None:

@@ -1,4 +1,4 @@
-"""The job: what a team wants trained, by when, with what, and where it may run. Frozen."""
+"""Define the job: what a team wants trained, by when, with which machines, and where it may run. Frozen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from router.jobs.fields import (
     Whole,
     as_many,
     as_text,
-    shown,
+    show_value,
 )
 from router.jobs.gang import Gang, GangOption
 from router.jobs.quantities import (
@@ -47,16 +47,19 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def parse_name(value: object) -> str:
-    """A DNS label, because machines and buckets are named after it; refused with a name that would do."""
+    """Return a DNS label, because machines and buckets are named after it.
+
+    RefusedError names one that would do.
+    """
     text = as_text(value)
     if not _NAME.fullmatch(text):
         slug = re.sub(r"[^a-z0-9]+", "-", text.lower())[:63].strip("-")
-        raise RefusedError(f"{shown(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
+        raise RefusedError(f"{show_value(text)} is no name", f"lower-case letters, digits and -: {slug or 'my-job'}")
     return text
 
 
 class Placement(Spec):
-    """Where a job runs at this moment, on how many accelerators."""
+    """The place where a job runs at this moment, on how many accelerators."""
 
     cloud: Text
     region: Text
@@ -68,11 +71,12 @@ class Placement(Spec):
 
     @property
     def region_id(self) -> RegionId:
+        """Return the region with its cloud."""
         return RegionId(self.cloud, self.region)
 
 
 class Status(Spec):
-    """How far a job is, where it runs, and where its checkpoint and data lie."""
+    """The progress of a job: steps done, where it runs, and where its checkpoint and data lie."""
 
     steps_done: Tally = 0
     running: Placement | None = None
@@ -81,7 +85,7 @@ class Status(Spec):
 
 
 class MarketRule(Spec):
-    """Whether spot machines may be used. SkyPilot's ``use_spot: true`` is ``only``, false is ``never``."""
+    """The rule on spot machines. SkyPilot's ``use_spot: true`` is ``only``, false is ``never``."""
 
     words: ClassVar[frozenset[str]] = frozenset({"use_spot"})
     spot: Literal["allowed", "never", "only"] = "allowed"
@@ -96,7 +100,9 @@ class MarketRule(Spec):
         if "spot" in value:
             raise RefusedError("spot and use_spot are both given", "keep `spot: allowed|never|only`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
+            raise RefusedError(
+                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
         return {**value, "spot": "only" if use_spot else "never"}
 
 
@@ -110,7 +116,7 @@ def _interval(value: object) -> timedelta | None:
 
 
 class Checkpoint(Spec):
-    """What is saved, how fast, how often. ``interval`` None is the best one for each candidate."""
+    """The size, speed and interval of checkpoints. ``interval`` None is the best one for each candidate."""
 
     size_gib: Annotated[Gib, Field(ge=0)]
     write_gib_per_s: Annotated[GibPerSecond, Field(gt=0)] = 1.0
@@ -132,7 +138,7 @@ class EgressCap(Spec):
         if isinstance(value, str):
             return {"usd": parse_usd(value)} if value.strip().startswith("$") else {"gib": parse_gib(value)}
         if isinstance(value, (int, float)):
-            raise RefusedError(f"{shown(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}")
+            raise RefusedError(f"{show_value(value)} has no unit", f"write {value} GiB, ${value}, or {{gib: {value}}}")
         return value
 
     @model_validator(mode="after")
@@ -154,7 +160,10 @@ class Data(Spec):
 
 
 class Code(Spec):
-    """Where the job's code comes from: a git repository at a commit, tag or branch, or an archive with its digest."""
+    """The source of the job's code.
+
+    It is a git repository at a commit, tag or branch, or an archive with its digest.
+    """
 
     git: Text | None = Field(default=None, examples=["https://git.example.com/team/train.git"])
     ref: Text | None = Field(default=None, description="git: commit, tag or branch.")
@@ -183,14 +192,17 @@ class Code(Spec):
         return self
 
 
-# How values of ``run.env`` refer to secrets of whoever applies the plan.
+# Values of ``run.env`` with these prefixes refer to secrets of the user who applies the plan.
 SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE = "secret:env:", "secret:file:"
 
 
 class Run(Spec):
-    """What is started on the machines. Values of ``env`` never enter a plan or a digest; a secret one is written
-    ``secret:env:NAME`` or ``secret:file:PATH`` and read by whoever applies the plan. Such a reference is no value: it
-    enters the digest, and ``apply`` shows it."""
+    """The command that is started on the machines.
+
+    Values of ``env`` never enter a plan or a digest; a secret one is written ``secret:env:NAME`` or
+    ``secret:file:PATH`` and read when the plan is applied. Such a reference is no value: it enters the digest, and
+    ``apply`` shows it.
+    """
 
     image: Text | None = None
     code: Code | None = None
@@ -203,23 +215,25 @@ class Run(Spec):
     def _names_of_variables(self) -> Run:
         for name, _ in self.env:
             if not re.fullmatch(r"[^\s=\0]+", name):
-                raise RefusedError(f"{shown(name)} is no name of a variable", "write NAME: value", at=("env", name))
+                raise RefusedError(
+                    f"{show_value(name)} is no name of a variable", "write NAME: value", at=("env", name)
+                )
         return self
 
     @property
     def references(self) -> tuple[tuple[str, str], ...]:
-        """Variables whose values are secrets of whoever applies: the name, and how the job refers to the secret."""
+        """Return the variables whose values are secrets, each with the job's reference to its secret."""
         return tuple(
             (name, value) for name, value in self.env if value.startswith((SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE))
         )
 
 
-def _none_is_none(value: object) -> object:
+def _none_from_text(value: object) -> object:
     return None if value == "none" else value
 
 
-def _surely_after(start: Moment | None, end: Moment | None) -> bool:
-    """Whether the start is not before the end whenever planning happens; False where that depends on it."""
+def _always_after(start: Moment | None, end: Moment | None) -> bool:
+    """Return whether the start is not before the end whenever planning happens; False where that depends on it."""
     if start is None or end is None:
         return False
     if start.relative is not None and end.relative is not None:
@@ -228,10 +242,10 @@ def _surely_after(start: Moment | None, end: Moment | None) -> bool:
 
 
 class Job(Spec):
-    """One job. Times relative to planning stay relative until :meth:`Moment.at`.
+    """One job. Times relative to planning are stored as relative until it is planned.
 
-    Without ``checkpoint`` it cannot resume: it runs in one piece or starts over. Without ``deadline`` it must
-    start within ``max_wait``. ``startup`` is billed: boot, restore, warm-up.
+    Without ``checkpoint`` it cannot resume: it runs in one piece or starts over. Without ``deadline`` it must start
+    within ``max_wait``. ``startup`` is billed: boot, restore, warm-up.
     """
 
     words: ClassVar[frozenset[str]] = frozenset({"use_spot"})
@@ -261,7 +275,7 @@ class Job(Spec):
         default=timedelta(days=7), description="Without a deadline: start within this; at most 366 days."
     )
     market: MarketRule = MarketRule()
-    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_is_none)] = None
+    checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_from_text)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
     data: Data | None = None
     residency: Residency = Residency()
@@ -270,7 +284,7 @@ class Job(Spec):
     @model_validator(mode="before")
     @classmethod
     def _market_from_use_spot(cls, value: Any) -> Any:
-        """``use_spot`` at the top, where SkyPilot's users look for it, means the same as under ``market``."""
+        """Read ``use_spot`` at the top, where SkyPilot's users look for it, as under ``market``."""
         if not isinstance(value, dict) or "use_spot" not in value:
             return value
         value = dict(value)
@@ -278,7 +292,9 @@ class Job(Spec):
         if "market" in value:
             raise RefusedError("market and use_spot are both given", "keep `market: {spot: ...}`", at=("use_spot",))
         if not isinstance(use_spot, bool):
-            raise RefusedError(f"{shown(use_spot)} is neither true nor false", "write true or false", at=("use_spot",))
+            raise RefusedError(
+                f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
+            )
         return {**value, "market": {"spot": "only" if use_spot else "never"}}
 
     @model_validator(mode="after")
@@ -304,25 +320,27 @@ class Job(Spec):
                 "use `spot: allowed`",
                 at=("gang", "on_demand_share"),
             )
-        if _surely_after(self.earliest_start, self.deadline):
+        if _always_after(self.earliest_start, self.deadline):
             raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
         return self
 
     @property
     def steps_left(self) -> int:
-        """Steps that are still to be done."""
+        """Return the steps that are still to be done."""
         return self.steps - (self.status.steps_done if self.status else 0)
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the canonical JSON; of environment values only the names count, and references to
-        secrets."""
+        """Return SHA-256 (hex) of the canonical JSON.
+
+        Of environment values only the names count, and references to secrets.
+        """
         content = self.model_dump(mode="json")
         if self.run is not None:
             references = dict(self.run.references)
-            # A name holds no "=", so that no name reads like a reference.
+            # A name holds no "=", so no name reads like a reference.
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
-            # Jobs without it keep the digest that they had before there was such a field.
+            # Jobs without code keep the digest that they had before the field existed.
             if self.run.code is None:
                 del content["run"]["code"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

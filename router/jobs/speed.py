@@ -1,4 +1,4 @@
-"""How fast a gang runs a job: measured profile points where the job has them, else an analytic estimate.
+"""Compute how fast a gang runs a job: from the job's measured profile points, else by an estimate.
 
 Every answer carries a relative error (standard deviation of the finish time over itself). Forms and constants:
 published tables as summarised in ``docs/design/004-speed-and-risk.md``.
@@ -15,7 +15,7 @@ from router.jobs.spec import ProfilePoint, Transformer, Workload
 # Achieved share of the dense 16-bit peak on large dense models, fitted over published runs (BF16).
 _EFFICIENCY = {"V100": 0.40, "A100": 0.53, "H100": 0.44, "H200": 0.44, "GH200": 0.44, "TPU-v6e": 0.40}
 _OTHER_EFFICIENCY = 0.35
-_FP8_GAIN = 1.2  # of FP8 over BF16 in whole steps: median of four published pairs (0.8 to 1.3); peaks differ by 2
+_FP8_GAIN = 1.2  # speed of whole steps, FP8 over BF16: median of four published pairs (0.8 to 1.3); peaks differ by 2
 _ERROR_ESTIMATE = 0.25  # p10-p90 about x0.75 to x1.35 without any profile
 _ERROR_OTHER = 0.35
 _ERROR_INTERPOLATED = 0.10
@@ -29,7 +29,7 @@ _MEMORY_SHARE = 0.92
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Nominal steps an hour of an undisturbed gang, its relative error, and what it rests on."""
+    """Nominal steps an hour of an undisturbed gang, its relative error, and its basis in words."""
 
     steps_per_hour: float
     relative_error: float
@@ -37,7 +37,7 @@ class Speed:
 
 
 def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
-    """Speed of ``machines`` of ``machine`` on this workload, or the reason why there is none."""
+    """Return the speed of ``machines`` of ``machine`` on this workload, or the reason why there is none."""
     measured = [p for p in workload.profile if p.accelerator == machine.accelerator]
     fitting = [p for p in measured if _applies(p, machine, machines)]
     if fitting:
@@ -52,7 +52,10 @@ def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator:
 
 
 def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:
-    """A point measured over RDMA says nothing of the same gang over TCP (26 to 57 times slower when measured)."""
+    """Return whether the point was measured over this kind of network.
+
+    A point measured over RDMA says nothing of the same gang over TCP (26 to 57 times slower when measured).
+    """
     if machines == 1:
         return True
     return (point.fabric or "rdma") == ("rdma" if machine.has_rdma else "ethernet")
@@ -80,7 +83,7 @@ def _from_profile(points: list[ProfilePoint], count: int) -> Speed | str:
 
 
 def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
-    """FLOPs over achieved peak, and the data-parallel exchange over the slowest link, by a p-norm."""
+    """Estimate from FLOPs over achieved peak, and the data-parallel exchange over the slowest link, by a p-norm."""
     count = machines * machine.accelerator_count
     short = _memory_short(model, count, accelerator)
     if short:
@@ -103,7 +106,7 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
 
 
 def _flops_per_step(model: Transformer) -> float:
-    """6 P + attention 12 L h s (half where causal) a token; full recomputation repeats the forward third."""
+    """Return 6 P + attention 12 L h s (half where causal) a token; full recomputation repeats the forward third."""
     active = model.active_parameters or model.parameters
     weights = (4 if model.lora else 6) * active
     attention = (6 if model.causal else 12) * model.layers * model.hidden * model.sequence_length
@@ -112,7 +115,10 @@ def _flops_per_step(model: Transformer) -> float:
 
 
 def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> float | str:
-    """Gradients (and ZeRO-3 gathers) once a step over the slowest link, ring factor 2(k-1)/k, 16-bit."""
+    """Return the seconds of the exchange of gradients (and ZeRO-3 gathers) once a step over the slowest link.
+
+    Ring factor 2(k-1)/k, 16-bit. A text is the reason why it cannot be computed.
+    """
     payload = 0.0 if model.lora else 2.0 * model.parameters * (1.5 if model.sharding == "zero3" else 1.0)
     if machines > 1:
         if machine.inter_node_gbps is None:
@@ -127,7 +133,7 @@ def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> fl
 
 
 def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> str | None:
-    """State over its shards plus one sequence of activations has to fit."""
+    """Return why the memory is too small; None if the state over its shards plus one sequence of activations fits."""
     state = model.parameters * (2.5 if model.lora else model.optimizer_bytes_per_parameter)
     if model.sharding == "zero3":
         state /= count

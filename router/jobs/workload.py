@@ -1,4 +1,4 @@
-"""What a job computes: measured speeds, or the shape of a transformer from which a speed is estimated."""
+"""Define what a job computes: measured speeds, or the shape of a transformer from which a speed is estimated."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from router.jobs.fields import (
     Text,
     as_many,
     as_number,
-    shown,
+    show_value,
 )
 
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
 
 def parse_parameters(value: object) -> float:
-    """A number of parameters from ``7e9`` or ``7B``; RefusedError below 10,000, where billions were meant."""
+    """Return a number of parameters from ``7e9`` or ``7B``; RefusedError below 10,000, where billions were meant."""
     if isinstance(value, str):
         match = re.fullmatch(r"(\d+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)\s*([KMBT]?)", value.strip())
         if match is None:
-            raise RefusedError(f"{shown(value)} is no number of parameters", "write e.g. 7e9 or 7B")
+            raise RefusedError(f"{show_value(value)} is no number of parameters", "write e.g. 7e9 or 7B")
         value = float(match[1]) * _SCALE[match[2]]
     number = as_number(value)
     if number < 10_000:
         raise RefusedError(
-            f"{shown(value)} parameters are too few",
-            f"the unit is parameters: write {shown(value)}e9 or {shown(value)}B",
+            f"{show_value(value)} parameters are too few",
+            f"the unit is parameters: write {show_value(value)}e9 or {show_value(value)}B",
         )
     return number
 
@@ -43,8 +43,10 @@ Parameters = Annotated[float, BeforeValidator(parse_parameters)]
 
 
 class ProfilePoint(Spec):
-    """A measured speed: ``count`` accelerators did ``steps_per_hour``, with this relative error (standard
-    deviation). ``fabric`` says over what the machines talked, where there were several."""
+    """A measured speed: ``count`` accelerators did ``steps_per_hour``, with this relative error (standard deviation).
+
+    ``fabric`` is the network between the machines, where there were several.
+    """
 
     words: ClassVar[frozenset[str]] = frozenset(
         {"accelerators", "seconds_per_step", "tokens_per_second", "tokens_per_step"}
@@ -95,7 +97,7 @@ def _positive(value: object, word: str) -> float:
     except RefusedError as error:
         raise RefusedError(error.what, error.remedy, at=(word,)) from None
     if number <= 0:
-        raise RefusedError(f"{shown(value)} is not more than 0", at=(word,))
+        raise RefusedError(f"{show_value(value)} is not more than 0", at=(word,))
     return number
 
 
@@ -138,7 +140,7 @@ class Workload(Spec):
     @model_validator(mode="before")
     @classmethod
     def _share_tokens(cls, value: Any) -> Any:
-        """A point in tokens takes its tokens per step from the transformer when it does not say."""
+        """Add the transformer's tokens per step to points in tokens that do not state their own."""
         if not isinstance(value, dict) or not isinstance(value.get("transformer"), dict):
             return value
         tokens = value["transformer"].get("tokens_per_step")

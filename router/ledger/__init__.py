@@ -1,1 +1,1 @@
-"""What was planned and what was used, in money: an append-only record. Pure."""
+"""Record what was planned and what was used, in money: an append-only ledger. Pure."""

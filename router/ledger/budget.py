@@ -1,4 +1,4 @@
-"""What a company, a team or a project may spend in a month, and how far it is. Pure."""
+"""Define what a company, a team or a project may spend in a month, and its use. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from router.ledger.month import Month
 WARN = (50, 80, 100)
 _HUNDRED = 100
 _NANO = 10**9
-# Team and project of money, as the ledger has them.
-Spent = Mapping[tuple[str, str | None], Usd]
+# Money by team and project, as in the ledger.
+SpentByOwner = Mapping[tuple[str, str | None], Usd]
 
 
 class Scope(StrEnum):
-    """Whose money counts."""
+    """The owner whose money counts."""
 
     ALL = "all"
     TEAM = "team"
@@ -29,9 +29,11 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """So many dollars a month from ``since`` on, until a later one of the same ``scope`` and ``name`` ("" of all).
-    ``usd`` None: there is none any more. ``hard``: plans and orders that go over it are refused. ``warn``: percents at
-    which people are told. ValueError when that does not hold."""
+    """An amount in dollars for each month from ``since`` on, until a later one of the same ``scope`` and ``name``.
+
+    ``name`` is "" for a budget of all. ``usd`` None: the budget ends. ``hard``: plans and orders that exceed it are
+    refused. ``warn``: percents at which people are warned. ValueError when that does not hold.
+    """
 
     scope: Scope
     name: str
@@ -52,18 +54,21 @@ class Budget:
 
     @property
     def title(self) -> str:
-        """As people say it: ``team research``, ``all``."""
+        """Return the name for people: ``team research``, ``all``."""
         return f"{self.scope.value} {self.name}".strip()
 
     def counts(self, team: str, project: str | None) -> bool:
-        """Whether money of these counts."""
+        """Return whether money of this team and project counts."""
         return self.scope is Scope.ALL or self.name == (team if self.scope is Scope.TEAM else project)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How far a budget is in a month. ``running``: what machines cost that no entry has yet; ``forecast``: what the
-    month is likely to come to; None where nobody knows."""
+class BudgetStatus:
+    """The use of a budget in a month.
+
+    ``running``: what machines cost that no entry has yet; ``forecast``: what the month is likely to come to; None where
+    that is not known.
+    """
 
     budget: Budget
     usd: Usd
@@ -73,52 +78,54 @@ class Standing:
 
     @property
     def used(self) -> Usd:
-        """What is spent, and what runs."""
+        """Return what is spent, and what runs."""
         return self.spent + (self.running or ZERO)
 
     @property
     def percent(self) -> int | None:
-        """Whole percents used, cut; None of a budget of nothing."""
+        """Return whole percents used, cut; None of a budget of nothing."""
         return _HUNDRED * self.used.nanos // self.usd.nanos if self.usd.nanos else None
 
     @property
     def share(self) -> Decimal | None:
-        """The part used, to nine places, half to even; None of a budget of nothing."""
+        """Return the part used, to nine places, half to even; None of a budget of nothing."""
         return Decimal(round(Fraction(self.used.nanos * _NANO, self.usd.nanos))) / _NANO if self.usd.nanos else None
 
     @property
     def passed(self) -> tuple[int, ...]:
-        """The percents of warnings that are reached."""
+        """Return the percents of warnings that are reached."""
         return tuple(mark for mark in self.budget.warn if _HUNDRED * self.used.nanos >= mark * self.usd.nanos)
 
     @property
     def is_over(self) -> bool:
-        """More is spent than was to be."""
+        """Return whether more is spent than the budget."""
         return self.used > self.usd
 
     @property
     def will_be_over(self) -> bool:
-        """It is not over, and is likely to be at the month's end."""
+        """Return whether it is not over, and is likely to be at the month's end."""
         return not self.is_over and self.forecast is not None and self.forecast > self.usd
 
 
-def set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:
-    """Those that were set until the moment; all where it is None."""
+def budgets_set_by(budgets: Iterable[Budget], moment: datetime | None) -> tuple[Budget, ...]:
+    """Return the budgets that were set until the moment; all where it is None."""
     return tuple(each for each in budgets if moment is None or each.at <= moment)
 
 
-def holding(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
-    """Those that hold in a month: of each scope and name the latest that had begun, and of several of one month the one
-    that was set last; all, then teams, then projects."""
-    found: dict[tuple[Scope, str], Budget] = {}
+def budgets_in_force(budgets: Iterable[Budget], month: Month) -> tuple[Budget, ...]:
+    """Return the budgets in force in a month: all, then teams, then projects.
+
+    For each scope and name that is the latest that had begun; of several of one month the one that was set last.
+    """
+    in_force: dict[tuple[Scope, str], Budget] = {}
     for budget in sorted(budgets, key=lambda each: (each.since, each.at)):
         if budget.since <= month:
-            found[budget.scope, budget.name] = budget
+            in_force[budget.scope, budget.name] = budget
     order = list(Scope)
-    ordered = sorted(found.values(), key=lambda each: (order.index(each.scope), each.name))
+    ordered = sorted(in_force.values(), key=lambda each: (order.index(each.scope), each.name))
     return tuple(each for each in ordered if each.usd is not None)
 
 
-def spent_of(budget: Budget, spent: Spent) -> Usd:
-    """What of the money counts towards the budget."""
+def spent_of(budget: Budget, spent: SpentByOwner) -> Usd:
+    """Return the part of the money that counts towards the budget."""
     return Usd.total(usd for (team, project), usd in spent.items() if budget.counts(team, project))

@@ -1,4 +1,4 @@
-"""One line of the ledger: what something cost, or was planned to."""
+"""Define one line of the ledger: what something cost, or was planned to cost."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pricing.money import ZERO, Usd, UsdPerHour, divide_half_even
 from pricing.places import Market
 from router.ledger.month import Month
 
-# Units of quantities, as FOCUS writes units; others may stand in rows that people add.
+# Units of quantities as FOCUS writes them; rows that people add may have others.
 HOURS, GB, GIB_HOURS = "Hours", "GB", "GiB-Hours"
 _TICK = timedelta(microseconds=1)
 
 
-class Kind(StrEnum):
-    """Where an entry comes from. The first two are stepfare's own, the others people's (`stepfare ledger add`)."""
+class LedgerEntryKind(StrEnum):
+    """The origin of an entry. The first two are stepfare's own, the others people's (`stepfare ledger add`)."""
 
     PLANNED = "planned"
     METERED = "metered"
@@ -28,12 +28,12 @@ class Kind(StrEnum):
 
     @property
     def is_added(self) -> bool:
-        """A person wrote it."""
-        return self not in (Kind.PLANNED, Kind.METERED)
+        """Return whether a person wrote it."""
+        return self not in (LedgerEntryKind.PLANNED, LedgerEntryKind.METERED)
 
 
-class What(StrEnum):
-    """What was paid for."""
+class CostItem(StrEnum):
+    """The thing that was paid for."""
 
     MACHINE = "machine"
     DISK = "disk"
@@ -42,8 +42,8 @@ class What(StrEnum):
     OTHER = "other"
 
 
-class Use(StrEnum):
-    """What the time of a machine went into: ``work``, or a kind of waste. docs/ledger.md says how each is found."""
+class MachineUse(StrEnum):
+    """The use of a machine's time: ``work``, or a kind of waste. docs/ledger.md says how each is found."""
 
     WORK = "work"
     STARTUP = "startup"
@@ -57,38 +57,40 @@ class Use(StrEnum):
 
     @property
     def is_waste(self) -> bool:
-        """Nothing came of it."""
-        return self is not Use.WORK
+        """Return whether nothing came of the time."""
+        return self is not MachineUse.WORK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """``quantity`` of ``unit`` of something (``what``) from ``start`` until before ``end`` (UTC), for ``usd``.
+class LedgerEntry:
+    """A ledger line: ``quantity`` of ``unit`` of something (``what``), for ``usd``.
 
-    ``key`` is unique: the same happening again has the same key. ``period`` is the month in whose books it stands: that
-    of ``start``, unless it ``corrects`` something: the key of an entry, or a month that was closed before this was
-    known. ``unpriced``: the price is not known; ``usd`` is 0 then, and the quantity stands.
+    It covers the time from ``start`` until before ``end`` (UTC). ``key`` is unique: the same event again has the same
+    key. ``period`` is the month in whose books it stands: that of ``start``, unless it ``corrects`` something: the key
+    of an entry, or a month that was closed before this was known. ``unpriced``: the price is not known; ``usd`` is 0
+    then, and the quantity stands.
 
-    Of machines the quantity is hours, of each of ``machines``, at ``usd_per_hour`` for all of them. A metered one is
-    about one machine (``attempt``, ``rank``) and one use of its time; ``use`` None where that is not known, which is so
-    of all that was metered before uses were. ``steps`` are those that the time was planned to do, or, metered, those
-    that were saved in it, which stand with rank 0 alone; ``lost_steps`` were done and then lost. 0 where nobody knows.
-    ``resource`` is what the cloud calls it: the machine's id, its disk, the store that was read. ``price_as_of`` and
-    ``price_source`` say what priced it; ``on_demand_usd_per_hour`` is the list price on demand of one such machine,
-    there and then. Empty, None: not known.
-    Those that a person added say ``who`` and why (``reason``), and may name a document (``reference``).
-    ValueError when that does not hold.
+    For machines the quantity is hours, of each of ``machines``, at ``usd_per_hour`` for all of them. A metered entry is
+    about one machine (``attempt``, ``rank``) and one use of its time; ``use`` is None where that is not known, as in
+    all entries that were metered before uses were. ``steps`` are those that the time was planned to do, or, if metered,
+    those that were saved in it, which stand with rank 0 alone; ``lost_steps`` were done and then lost. 0 where that is
+    not known.
+
+    ``resource`` is the cloud's name for it: the machine's id, its disk, the store that was read. ``price_as_of`` and
+    ``price_source`` say what priced it; ``on_demand_usd_per_hour`` is the list price on demand of one such machine, in
+    that place and at that time. Empty or None: not known. Entries that a person added say ``who`` and why (``reason``),
+    and may name a document (``reference``). ValueError when that does not hold.
     """
 
     key: str
-    kind: Kind
+    kind: LedgerEntryKind
     recorded_at: datetime
     period: Month
     start: datetime
     end: datetime
     usd: Usd
-    what: What = What.MACHINE
-    use: Use | None = None
+    what: CostItem = CostItem.MACHINE
+    use: MachineUse | None = None
     quantity: Fraction = Fraction(0)
     unit: str = HOURS
     usd_per_hour: UsdPerHour | None = None
@@ -122,32 +124,32 @@ class Entry:
     on_demand_usd_per_hour: UsdPerHour | None = None
 
     def __post_init__(self) -> None:
-        for why in (_of_time(self), _of_money(self), _of_what_it_is_about(self)):
+        for why in (_time_problem(self), _money_problem(self), _subject_problem(self)):
             if why:
                 raise ValueError(f"{self.key}: {why}")
 
     @property
     def hours(self) -> Fraction:
-        """Hours of single machines; 0 of anything else."""
-        return self.quantity * self.machines if self.what is What.MACHINE and self.unit == HOURS else Fraction(0)
+        """Return the hours of single machines; 0 of anything else."""
+        return self.quantity * self.machines if self.what is CostItem.MACHINE and self.unit == HOURS else Fraction(0)
 
     def usd_until(self, moment: datetime) -> Usd:
-        """The part of the money that falls before the moment, by time: the parts between moments add up exactly."""
+        """Return the money that falls before the moment, by time: the parts between moments add up exactly."""
         whole = (self.end - self.start) // _TICK
         before = min(max((moment - self.start) // _TICK, 0), whole)
         return Usd(divide_half_even(self.usd.nanos * before, whole))
 
     def usd_in(self, month: Month) -> Usd:
-        """The part of the money whose time falls into the month, whichever month's books it stands in."""
+        """Return the money whose time falls into the month, whichever month's books it stands in."""
         return self.usd_until(month.ends) - self.usd_until(month.begins)
 
 
 def utc(moment: datetime) -> datetime:
-    """The same moment in UTC."""
+    """Return the same moment in UTC."""
     return moment.astimezone(UTC)
 
 
-def _of_time(entry: Entry) -> str:
+def _time_problem(entry: LedgerEntry) -> str:
     for name in ("recorded_at", "start", "end"):
         if getattr(entry, name).utcoffset() != timedelta(0):
             return f"{name} is not in UTC"
@@ -158,26 +160,34 @@ def _of_time(entry: Entry) -> str:
     return ""
 
 
-def _of_money(entry: Entry) -> str:
+def _money_problem(entry: LedgerEntry) -> str:
     rates = [rate.nanos for rate in (entry.usd_per_hour, entry.on_demand_usd_per_hour) if rate is not None]
     if entry.quantity < 0 or entry.machines < 0 or min(rates, default=0) < 0:
         return "quantities, prices and machines are never negative"
-    if entry.usd < ZERO and entry.kind not in (Kind.CREDIT, Kind.ADJUSTMENT, Kind.TAX) and not entry.corrects:
+    if (
+        entry.usd < ZERO
+        and entry.kind not in (LedgerEntryKind.CREDIT, LedgerEntryKind.ADJUSTMENT, LedgerEntryKind.TAX)
+        and not entry.corrects
+    ):
         return "money is never negative but for credits, taxes, adjustments and corrections"
-    if entry.usd > ZERO and entry.kind is Kind.CREDIT and not entry.corrects:
+    if entry.usd > ZERO and entry.kind is LedgerEntryKind.CREDIT and not entry.corrects:
         return "a credit is not above zero"
     if entry.unpriced and entry.usd != ZERO:
         return "no price is known, but there is an amount"
     return ""
 
 
-def _of_what_it_is_about(entry: Entry) -> str:
+def _subject_problem(entry: LedgerEntry) -> str:
     if entry.kind.is_added:
         return "" if entry.who and entry.reason else "who added it and why has to be said"
-    if entry.what is What.MACHINE and entry.machines < 1:
+    if entry.what is CostItem.MACHINE and entry.machines < 1:
         return "hours of machines are of at least one"
-    if entry.kind is Kind.METERED and not entry.attempt:
+    if entry.kind is LedgerEntryKind.METERED and not entry.attempt:
         return "a metered entry is about something of an attempt"
-    if entry.kind is Kind.METERED and entry.what is What.MACHINE and (entry.rank is None or entry.machines != 1):
+    if (
+        entry.kind is LedgerEntryKind.METERED
+        and entry.what is CostItem.MACHINE
+        and (entry.rank is None or entry.machines != 1)
+    ):
         return "metered hours are of one machine of an attempt"
     return ""

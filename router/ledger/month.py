@@ -1,4 +1,4 @@
-"""A month of the books, in UTC. Pure."""
+"""Define a month of the books, in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _LAST_YEAR = 9998  # the one after it still has a beginning
 
 @dataclass(frozen=True, slots=True, order=True)
 class Month:
-    """``2026-11``: from the first moment of that month in UTC until before that of the next."""
+    """A month such as ``2026-11``: from its first moment in UTC until before that of the next."""
 
     year: int
     month: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From ``2026-11``; ValueError for anything else."""
-        found = _FORM.fullmatch(text)
-        if found is None or not 1 <= int(found[2]) <= _MONTHS or not 1 <= int(found[1]) <= _LAST_YEAR:
+        """Return the month of ``2026-11``; ValueError for anything else."""
+        match = _FORM.fullmatch(text)
+        if match is None or not 1 <= int(match[2]) <= _MONTHS or not 1 <= int(match[1]) <= _LAST_YEAR:
             raise ValueError(f"{text!r} is no month such as 2026-11")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     @classmethod
     def of(cls, moment: datetime) -> Self:
-        """The month in which the moment falls."""
+        """Return the month in which the moment falls."""
         there = moment.astimezone(UTC)
         return cls(there.year, there.month)
 
@@ -38,15 +38,15 @@ class Month:
 
     @property
     def next(self) -> Month:
-        """The one after it."""
+        """Return the month after it."""
         return Month(self.year + self.month // _MONTHS, self.month % _MONTHS + 1)
 
     @property
     def begins(self) -> datetime:
-        """Its first moment."""
+        """Return its first moment."""
         return datetime(self.year, self.month, 1, tzinfo=UTC)
 
     @property
     def ends(self) -> datetime:
-        """The first moment after it."""
+        """Return the first moment after it."""
         return self.next.begins

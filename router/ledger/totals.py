@@ -1,4 +1,4 @@
-"""Sums over entries by any of their words. Pure; money and hours are exact."""
+"""Sum entries by any of their fields. Pure; money and hours are exact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from pricing.money import ZERO, Usd
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 
 GROUPS = (
     "team",
@@ -33,8 +33,10 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What the entries of a group come to: planned, metered, and added by people apart. Hours are of single machines.
-    ``unpriced`` counts entries whose price nobody knows: their money is in no sum."""
+    """The sums of a group of entries: planned, metered, and added by people apart. Hours are of single machines.
+
+    ``unpriced`` counts entries whose price is not known: their money is in no sum.
+    """
 
     planned: Usd = ZERO
     metered: Usd = ZERO
@@ -44,9 +46,9 @@ class Total:
     added: Usd = ZERO
     unpriced: int = 0
 
-    def plus(self, entry: Entry) -> Total:
-        """With one more entry."""
-        planned, metered = entry.kind is Kind.PLANNED, entry.kind is Kind.METERED
+    def plus(self, entry: LedgerEntry) -> Total:
+        """Return the total with one more entry."""
+        planned, metered = entry.kind is LedgerEntryKind.PLANNED, entry.kind is LedgerEntryKind.METERED
         return Total(
             planned=self.planned + entry.usd if planned else self.planned,
             metered=self.metered + entry.usd if metered else self.metered,
@@ -58,11 +60,11 @@ class Total:
         )
 
 
-def totals(entries: Iterable[Entry], by: Sequence[str] = ()) -> dict[tuple[str | None, ...], Total]:
-    """Sums by what the entries say for each name in ``by`` (of :data:`GROUPS`), groups in order, None first.
+def totals(entries: Iterable[LedgerEntry], by: Sequence[str] = ()) -> dict[tuple[str | None, ...], Total]:
+    """Return sums by the entries' values of each name in ``by`` (of :data:`GROUPS`), groups in order, None first.
 
-    The parts of any grouping add up to the whole exactly. No names: one group, ``()``, also of no entries.
-    ValueError for a name that is none.
+    The parts of any grouping add up to the whole exactly. No names: one group, ``()``, also of no entries. ValueError
+    for an unknown name.
     """
     unknown = sorted(set(by) - set(GROUPS))
     if unknown:

@@ -1,8 +1,8 @@
-"""From jobs, a price book and limits to a plan.
+"""Compute a placement plan from jobs, a price book and limits.
 
-In the order in which data flows: ``market`` (what is for sale to us) -> ``sieve`` and ``candidates`` (what fits a
-job, priced and timed) -> ``dominance`` -> ``slots``, ``shared`` (limits), ``transfers`` -> ``program`` (the
-mixed-integer program
-as data) -> ``solver`` (the one module that knows PuLP) -> ``schedule`` (whole runs) -> ``costing`` (exact
-money) -> ``plan``. ``planner`` is the pipeline; ``alternatives``, ``relaxations`` and ``worth`` say why.
+Data flows in this order: ``listings`` (offers as we would buy them) -> ``feasibility`` and ``candidates`` (offers that
+fit a job, priced and timed) -> ``dominance`` -> ``slots``, ``shared_limits``, ``transfers`` -> ``program`` (the
+mixed-integer program as data) -> ``solver`` (the one module that imports PuLP) -> ``schedule`` (whole runs) ->
+``costing`` (exact money) -> ``plan``. ``planner`` is the pipeline; ``alternatives``, ``relaxations`` and
+``shadow_prices`` explain its result.
 """

@@ -1,4 +1,4 @@
-"""Other ways to run one job while the others stay where they are: runner-up, fallbacks, what a rule costs."""
+"""Evaluate other ways to run one job while the other jobs stay in place: runner-up, fallbacks, cost of a rule."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from datetime import datetime
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.compaction import Load, earliest_run, load_without
 from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.left_shift import Load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.scene import Scene, within
-from router.planning.schedule import Hold, runs_of
-from router.planning.shared import amounts, use_of
+from router.planning.problem import PlacementProblem, slots_within_dates
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.shared_limits import limit_amounts, use_of
 from router.planning.slots import Slot
 
 SHOWN = 5
@@ -24,44 +24,46 @@ NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 
 @dataclass(frozen=True)
-class Around:
-    """One job's surroundings: the scene, and what the other jobs take of the limits.
+class JobContext:
+    """One job with its placement problem and with the use of the limits by all other jobs.
 
-    ``team_left`` is what they leave of its team's budget, as budgets count; None when that sets no bound.
+    ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
     """
 
-    scene: Scene
+    scene: PlacementProblem
     job: Job
     load: Load
     team_left: Usd | None = None
 
-    def with_candidates(self, candidates: Iterable[Candidate]) -> Around:
-        """The same surroundings with other candidates known for the job."""
-        found = tuple(candidates)
+    def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
+        """Return the same context with other candidates known for the job."""
+        known = tuple(candidates)
         scene, limits = self.scene, self.scene.limits
-        fresh = [c for c in found if (self.job.name, c.key) not in scene.use]
+        fresh = [c for c in known if (self.job.name, c.key) not in scene.use]
         return replace(
             self,
             scene=replace(
                 scene,
-                all_candidates={**scene.all_candidates, self.job.name: found},
+                all_candidates={**scene.all_candidates, self.job.name: known},
                 use={**scene.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
-                shared={**scene.shared, **amounts(fresh, limits)},
+                shared={**scene.shared, **limit_amounts(fresh, limits)},
             ),
         )
 
 
-def around(scene: Scene, job: Job, holdings: Mapping[str, Sequence[Hold]], team_left: Usd | None = None) -> Around:
-    """The job's surroundings under a plan's holdings."""
-    return Around(scene, job, load_without(scene, holdings, job.name), team_left)
+def job_context(
+    scene: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
+) -> JobContext:
+    """Return the job's context under the holdings of a plan."""
+    return JobContext(scene, job, load_without(scene, holdings, job.name), team_left)
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
-    """The whole rest of the job in one run on one candidate; ``finish`` None when it does not fit (``lacks``
-    says why).
+class SingleRun:
+    """All remaining steps of the job in one run on one candidate.
 
-    ``cost`` is what would be paid, ``counted`` what budgets count: moves at their tariff's dearest tier.
+    ``finish`` is None when the run does not fit; ``lacks`` then says why. ``cost`` is what would be paid, ``counted``
+    what budgets count: moves at the dearest tier of their tariff.
     """
 
     candidate: Candidate
@@ -72,9 +74,11 @@ class Alone:
     lacks: str
 
 
-def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = None) -> Alone:
-    """Cost and finish on one candidate, as early as limits allow; exact money, moves priced as if nothing else
-    moved."""
+def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
+    """Return cost and finish of one run on the candidate, as early as the limits allow.
+
+    Money is exact; moves are priced as if nothing else moved.
+    """
     scene, job = here.scene, here.job
     holds = earliest_run(scene, job, candidate, here.load, slots)
     moves, dearest = move_cost(scene, candidate), dearest_moves(candidate)
@@ -82,22 +86,25 @@ def alone(here: Around, candidate: Candidate, slots: Sequence[Slot] | None = Non
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
         lacks = _no_room(scene, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
-        return Alone(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
+        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
     runs = runs_of(scene, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
-    paid = [amortised_usd(run) for run in runs]
+    run_costs = [amortised_usd(run) for run in runs]
     amortised = (
-        None if any(usd is None for usd in paid) else Usd.total([moves, *(usd for usd in paid if usd is not None)])
+        None
+        if any(usd is None for usd in run_costs)
+        else Usd.total([moves, *(usd for usd in run_costs if usd is not None)])
     )
     counted = compute + dearest
     lacks = _lacks(here, candidate, counted)
-    return Alone(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
+    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
 
 
-def _no_room(scene: Scene, job: Job, candidate: Candidate) -> str:
+def _no_room(scene: PlacementProblem, job: Job, candidate: Candidate) -> str:
+    """Explain why the run of an orderable candidate does not fit."""
     start, until = candidate.dates
-    hours = sum(slot.hours for slot in within(candidate, scene.window(job)))
+    hours = sum(slot.hours for slot in slots_within_dates(candidate, scene.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
         return "no room in its limits, or not on time"
     begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > scene.now else ""
@@ -105,7 +112,8 @@ def _no_room(scene: Scene, job: Job, candidate: Candidate) -> str:
     return f"reserved {begins}{ends}".rstrip() + ": too short for the whole of it"
 
 
-def _lacks(here: Around, candidate: Candidate, counted: Usd) -> str:
+def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
+    """Return what forbids the run although it fits ("" when nothing does): not orderable, or over a budget."""
     budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
@@ -117,12 +125,12 @@ def _lacks(here: Around, candidate: Candidate, counted: Usd) -> str:
 
 
 def dearest_moves(candidate: Candidate) -> Usd:
-    """Moving to the candidate's region as budgets count it, whoever else moves."""
+    """Return the cost of moving to the candidate's region as budgets count it, whatever else moves."""
     return Usd.total(t.dearest for t in candidate.transfers)
 
 
-def move_cost(scene: Scene, candidate: Candidate) -> Usd:
-    """What moving to the candidate's region costs this month if nothing else of the plan moved."""
+def move_cost(scene: PlacementProblem, candidate: Candidate) -> Usd:
+    """Return the cost of moving to the candidate's region this month if nothing else of the plan moved."""
     month = scene.now.strftime("%Y-%m")
     total = Usd(0)
     for transfer in candidate.transfers:
@@ -133,8 +141,8 @@ def move_cost(scene: Scene, candidate: Candidate) -> Usd:
     return total
 
 
-def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Cheapest first by expected cost, moves at their dearest."""
+def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates by expected cost, cheapest first, with moves at their dearest tier."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
         steps = steps_to_do(job, running=c.running)
@@ -143,52 +151,61 @@ def ranked(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=estimate)
 
 
-def best_alone(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> Alone | None:
-    """The cheapest candidate that fits; None when none does."""
-    return min(fitting(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
+def best_single_run(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
+) -> SingleRun | None:
+    """Return the cheapest run that fits and lacks nothing; None when none does."""
+    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
 
 
-def fitting(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None) -> list[Alone]:
-    """Those of the cheapest few candidates on which the job fits and lacks nothing; the next cheaper ones follow until
-    one fits."""
+def fitting_runs(
+    here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
+) -> list[SingleRun]:
+    """Return the runs on the cheapest candidates on which the job fits and lacks nothing.
+
+    At least a fixed number of candidates is tried; further ones follow in order of cost until one fits.
+    """
     local, job = here.with_candidates(candidates), here.job
     window = here.scene.window(job) if slots is None else tuple(slots)
     hours = sum(slot.hours for slot in window)
-    found: list[Alone] = []
-    for number, c in enumerate(ranked(job, candidates)):
-        if number >= _TRIED and found:
+    runs: list[SingleRun] = []
+    for number, c in enumerate(rank_candidates(job, candidates)):
+        if number >= _TRIED and runs:
             break
         if c.reserved_hours(steps_to_do(job, running=c.running)) - c.startup_hours > hours + 1e-6:
             continue
-        each = alone(local, c, slots)
-        if each.finish is not None and not each.lacks:
-            found.append(each)
-    return found
+        run = evaluate_single_run(local, c, slots)
+        if run.finish is not None and not run.lacks:
+            runs.append(run)
+    return runs
 
 
 def alternatives_of(
-    here: Around, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
+    here: JobContext, chosen: frozenset[str], candidates: Sequence[Candidate], advisory: Sequence[Candidate]
 ) -> tuple[Alternative, ...]:
-    """The cheapest few that the job does not use, dominated ones included; first what could be had, then what
-    lacks something.
+    """Return the cheapest candidates that the job does not use, dominated ones included.
 
-    The cheapest offer that cannot be ordered from here is among them when there is one.
+    Those that could be had come first, then those that lack something. The cheapest offer that cannot be ordered from
+    here is among them when there is one.
     """
     local = here.with_candidates([*candidates, *advisory])
-    usable = [c for c in ranked(here.job, candidates) if c.key not in chosen]
-    found: list[Alone] = []
+    usable = [c for c in rank_candidates(here.job, candidates) if c.key not in chosen]
+    runs: list[SingleRun] = []
     for candidate in usable[:_TRIED]:
-        found.append(alone(local, candidate))
-        if sum(not a.lacks for a in found) >= SHOWN:
+        runs.append(evaluate_single_run(local, candidate))
+        if sum(not a.lacks for a in runs) >= SHOWN:
             break
-    found.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
-    elsewhere = [alone(local, c) for c in ranked(here.job, advisory)[:1]]
-    kept = {c.key for c in here.scene.candidates.get(here.job.name, ())}
-    return tuple(_shown(here.job, a, dominated=a.candidate.key not in kept) for a in [*found[:SHOWN], *elsewhere])
+    runs.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
+    advisory_runs = [evaluate_single_run(local, c) for c in rank_candidates(here.job, advisory)[:1]]
+    undominated_keys = {c.key for c in here.scene.candidates.get(here.job.name, ())}
+    return tuple(
+        _shown(here.job, a, dominated=a.candidate.key not in undominated_keys) for a in [*runs[:SHOWN], *advisory_runs]
+    )
 
 
-def _shown(job: Job, found: Alone, *, dominated: bool) -> Alternative:
-    c = found.candidate
+def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
+    """Return the run as an alternative of the plan."""
+    c = run.candidate
     steps = steps_to_do(job, running=c.running)
     return Alternative(
         cloud=c.offer.cloud,
@@ -200,18 +217,21 @@ def _shown(job: Job, found: Alone, *, dominated: bool) -> Alternative:
         accelerator=c.accelerator,
         accelerators=c.accelerators,
         usd_per_hour=c.usd_per_hour,
-        usd_per_step=None if found.amortised is None else per_step(found.amortised, steps) or Usd(0),
-        cost_usd=found.cost,
-        finish=found.finish,
+        usd_per_step=None if run.amortised is None else per_step(run.amortised, steps) or Usd(0),
+        cost_usd=run.cost,
+        finish=run.finish,
         provisionable=c.provisionable,
         dominated=dominated,
-        lacks=found.lacks,
+        lacks=run.lacks,
         reservation_cost=c.parts[-1].listing.cost or "",
         amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
     )
 
 
-def runner_up(found: Sequence[Alternative], cost: Usd) -> Alternative | None:
-    """The cheapest that could be had; one that cannot be ordered from here only if it would save money."""
-    able = [a for a in found if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.cost_usd < cost)]
-    return min(able, key=lambda a: (a.cost_usd, a.cloud, a.region, a.instance_type), default=None)
+def runner_up(alternatives: Sequence[Alternative], cost: Usd) -> Alternative | None:
+    """Return the cheapest alternative that could be had.
+
+    One that cannot be ordered from here counts only if it would save money.
+    """
+    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.cost_usd < cost)]
+    return min(eligible, key=lambda a: (a.cost_usd, a.cloud, a.region, a.instance_type), default=None)

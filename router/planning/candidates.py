@@ -1,4 +1,4 @@
-"""Offers that can run a job, priced and timed; and those that cannot, each with its reason."""
+"""Find the offers that can run a job, priced and timed, and give a reason for each that cannot."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import GangRisk
 from router.jobs import goodput
-from router.jobs.goodput import Risk
+from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, gang_speed
-from router.planning.market import Listing, listings_by_accelerator
-from router.planning.sieve import covers, refusal
+from router.planning.feasibility import covers, refusal
+from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.transfers import Transfer, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 
-ENOUGH = 10**15  # of any limit
+ENOUGH = 10**15  # an amount of any limit that is never used up
 LONGEST_RUN = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """So many machines of one offer (its price is the marginal one, after discounts)."""
+class GangPart:
+    """``machines`` machines of one offer, whose price is the marginal one after discounts."""
 
     offer: Offer
     machine: Machine
     machines: int
-    listing: Listing
+    listing: OfferListing
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A gang that could run a job: one offer, or an on-demand core (first part) with a spot rest.
+    """A gang that could run a job: one offer, or an on-demand core (first part) with the rest on spot.
 
     Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
-    job's confidence (equal without a deadline), ``billed_share`` b of run time is billed.
-    ``running`` marks where the job runs now. ``weak`` says why to doubt price or risk.
+    job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running`` marks where the
+    job runs now. ``weak`` says why to doubt price or risk.
     """
 
     key: str
     job: str
     region: RegionId
-    parts: tuple[Part, ...]
+    parts: tuple[GangPart, ...]
     accelerator: str
     accelerators: int
     usd_per_hour: UsdPerHour
@@ -59,7 +59,7 @@ class Candidate:
     on_time_steps_per_hour: float
     billed_share: float
     startup: timedelta
-    risk: Risk
+    risk: GangRunRisk
     transfers: tuple[Transfer, ...]
     running: bool
     speed_basis: str
@@ -67,101 +67,104 @@ class Candidate:
 
     @property
     def startup_hours(self) -> float:
-        """Start-up in hours."""
+        """Return the start-up time in hours."""
         return self.startup / timedelta(hours=1)
 
     @property
     def billed_per_reserved(self) -> float:
-        """κ: hours expected to be billed for an hour of productive time reserved."""
+        """Return κ, the hours expected to be billed for each productive hour reserved."""
         return self.billed_share * self.on_time_steps_per_hour / self.steps_per_hour
 
     @property
     def usd_per_reserved_hour(self) -> float:
-        """Dollars expected for a productive hour reserved (marginal), for the program only."""
+        """Return the expected marginal dollars for each productive hour reserved; for the program only."""
         return self.usd_per_hour.dollars() * self.billed_per_reserved
 
     @property
     def usd_per_step(self) -> float:
-        """Marginal dollars a step, start-up and moves aside; for ranking only."""
+        """Return the marginal dollars a step without start-up and moves; for ranking only."""
         return self.usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
 
     @cached_property
     def dates(self) -> tuple[datetime | None, datetime | None]:
-        """From when until when all parts are there; None is open."""
+        """Return from when until when all parts are available; None is open."""
         starts = [p.listing.start for p in self.parts if p.listing.start is not None]
         ends = [p.listing.until for p in self.parts if p.listing.until is not None]
         return max(starts, default=None), min(ends, default=None)
 
     def covers(self, start: datetime, end: datetime) -> bool:
-        """Whether all parts are there from ``start`` until ``end``."""
+        """Return whether all parts are available from ``start`` until ``end``."""
         return all(part.listing.covers(start, end) for part in self.parts)
 
     @property
     def amortised_usd_per_step(self) -> float | None:
-        """The same at amortised prices; None where one of them is unknown."""
+        """Return the dollars a step at amortised prices, as ``usd_per_step``; None where a price is unknown."""
         rate = self.amortised_usd_per_hour
         return None if rate is None else rate.dollars() * self.billed_share / self.steps_per_hour
 
     @property
     def provisionable(self) -> bool:
-        """Whether every part can be ordered."""
+        """Return whether every part can be ordered."""
         return all(part.offer.provisionable for part in self.parts)
 
     @property
     def market(self) -> Market:
-        """Of the larger-risk part: spot for a mix."""
+        """Return the market of the part with the larger risk: spot for a mix."""
         return self.parts[-1].offer.market
 
     @property
     def machines(self) -> int:
-        """Of all parts."""
+        """Return the number of machines of all parts."""
         return sum(part.machines for part in self.parts)
 
     @cached_property
     def offer(self) -> Offer:
-        """The last part's offer: it names place, type and market."""
+        """Return the last part's offer, which names place, type and market."""
         return self.parts[-1].offer
 
     def reserved_hours(self, steps: float) -> float:
-        """Hours to hold for ``steps`` in one run, start-up included."""
+        """Return the hours to hold for ``steps`` in one run, start-up included."""
         return self.startup_hours + steps / self.on_time_steps_per_hour
 
     def expected_usd(self, steps: float) -> float:
-        """Marginal dollars of ``steps`` in one run, start-up included, moves aside; for ranking only."""
+        """Return the marginal dollars of ``steps`` in one run, start-up included, moves excluded; for ranking only."""
         return self.usd_per_hour.dollars() * self.startup_hours + self.usd_per_step * steps
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """A listing (or region) that cannot serve the job. ``code`` groups reasons; ``would_cost`` ranks examples."""
+class DroppedListing:
+    """A listing (or region) that cannot serve the job.
+
+    ``code`` groups reasons; ``accelerators`` is the size of the gang that was tried.
+    """
 
     code: str
     reason: str
-    listing: Listing
+    listing: OfferListing
     accelerators: int
 
 
 def candidates_for(
     job: Job, book: PriceBook, limits: Limits, now: datetime, advisory: bool
-) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
-    """Candidates of one job sorted by key, and what was dropped.
+) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
+    """Return the candidates of one job sorted by key, and the listings that were dropped.
 
-    Offers that nobody here can order are dropped with code ``advisory`` unless ``advisory``.
+    Offers that cannot be ordered from here are dropped with code ``advisory`` unless ``advisory``.
     """
     finder = CandidateFinder(book, limits, now, advisory=advisory)
     return finder.find(job)
 
 
 class CandidateFinder:
-    """Finds candidates for many jobs against one book; remembers what depends on the book alone."""
+    """Finds candidates for many jobs against one book and caches what depends on the book alone."""
 
     def __init__(self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool) -> None:
         self._book = book
         self._limits = limits
         self.now = now
         self._advisory = advisory
-        self._listings: Mapping[str, tuple[Listing, ...]] = listings_by_accelerator(book, limits)
-        # By identity: listings are large to hash, and these live as long as the finder.
+        self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
+        # Keyed by identity because listings are slow to hash; these live as long as the finder.
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -170,44 +173,45 @@ class CandidateFinder:
 
     @cached_property
     def without_amounts(self) -> CandidateFinder:
-        """The same finder with more than enough of every limit of the file; what offers have stays."""
-        freed = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
-        without = self._limits.model_copy(update={"limits": freed})
-        return CandidateFinder(self._book, without, self.now, advisory=self._advisory)
+        """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
+        unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
+        limits = self._limits.model_copy(update={"limits": unlimited})
+        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory)
 
-    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
-        """As :func:`candidates_for`."""
-        kept: list[Candidate] = []
-        dropped: list[Dropped] = []
+    def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
+        """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
+        candidates: list[Candidate] = []
+        dropped: list[DroppedListing] = []
         moves: dict[RegionId, tuple[Transfer, ...] | str] = {}
         speeds: dict[tuple[str, str, int], Speed | str] = {}
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
-                found = self._one(job, option, listing, moves, speeds)
-                if isinstance(found, Candidate):
-                    kept.append(found)
-                elif found is not None:
-                    dropped.append(found)
+                result = self._evaluate_listing(job, option, listing, moves, speeds)
+                if isinstance(result, Candidate):
+                    candidates.append(result)
+                elif result is not None:
+                    dropped.append(result)
             if not job.gang.same_zone:
-                kept += self._over_zones(job, option, moves, speeds)
-        return _with_running(job, sorted(kept, key=lambda c: c.key)), tuple(dropped)
+                candidates += self._over_zones(job, option, moves, speeds)
+        return _with_running(job, sorted(candidates, key=lambda c: c.key)), tuple(dropped)
 
-    def _one(
+    def _evaluate_listing(
         self,
         job: Job,
         option: GangOption,
-        listing: Listing,
+        listing: OfferListing,
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
-    ) -> Candidate | Dropped | None:
+    ) -> Candidate | DroppedListing | None:
+        """Return the candidate for one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
-            return Dropped(*refused, listing, option.count)
+            return DroppedListing(*refused, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
-        parts = self._parts(job, listing, machines)
+        parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, str):
-            return Dropped("core", parts, listing, option.count)
-        return self._judged(job, option, parts, moves, speeds)
+            return DroppedListing("core", parts, listing, option.count)
+        return self._evaluate_gang(job, option, parts, moves, speeds)
 
     def _over_zones(
         self,
@@ -216,31 +220,32 @@ class CandidateFinder:
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
     ) -> list[Candidate]:
-        """Gangs that no zone holds alone; a job with an on-demand core keeps to one zone."""
-        found: list[Candidate] = []
+        """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
+        candidates: list[Candidate] = []
         if job.gang.on_demand_share > 0:
-            return found
-        for taken in spreads(self._listings.get(option.accelerator, ()), option.count):
-            if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in taken):
+            return candidates
+        for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
+            if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
                 continue
-            parts = tuple(Part(zone.offer, zone.machine, count, zone) for zone, count in taken)
-            made = self._judged(job, option, parts, moves, speeds)
-            if isinstance(made, Candidate):
-                found.append(made)
-        return found
+            parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
+            candidate = self._evaluate_gang(job, option, parts, moves, speeds)
+            if isinstance(candidate, Candidate):
+                candidates.append(candidate)
+        return candidates
 
-    def _judged(
+    def _evaluate_gang(
         self,
         job: Job,
         option: GangOption,
-        parts: tuple[Part, ...],
+        parts: tuple[GangPart, ...],
         moves: dict[RegionId, tuple[Transfer, ...] | str],
         speeds: dict[tuple[str, str, int], Speed | str],
-    ) -> Candidate | Dropped:
+    ) -> Candidate | DroppedListing:
+        """Return the gang of these parts as a candidate, or why it is dropped."""
         listing, machines = parts[-1].listing, sum(part.machines for part in parts)
 
-        def drop(code: str, reason: str) -> Dropped:
-            return Dropped(code, reason, listing, option.count)
+        def drop(code: str, reason: str) -> DroppedListing:
+            return DroppedListing(code, reason, listing, option.count)
 
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
@@ -256,37 +261,44 @@ class CandidateFinder:
         transfers = moves[place]
         if isinstance(transfers, str):
             return drop("egress unknown", transfers)
-        over = cap_exceeded(job, transfers)
-        if over is not None:
-            return drop("egress cap", over)
-        made = self._timed(job, option, parts, speed, transfers)
-        return drop(*made) if isinstance(made, tuple) else made
+        cap_reason = cap_exceeded(job, transfers)
+        if cap_reason is not None:
+            return drop("egress cap", cap_reason)
+        candidate = self._with_rates(job, option, parts, speed, transfers)
+        return drop(*candidate) if isinstance(candidate, tuple) else candidate
 
-    def _parts(self, job: Job, listing: Listing, machines: int) -> tuple[Part, ...] | str:
-        """The whole gang on one offer, or the on-demand core the job asks for and a spot rest."""
+    def _split_on_demand_core(self, job: Job, listing: OfferListing, machines: int) -> tuple[GangPart, ...] | str:
+        """Return the whole gang on one offer, or the requested on-demand core with the rest on spot.
+
+        A text is the reason why there is no such core.
+        """
         share = job.gang.on_demand_share
         core = math.ceil(share * machines - 1e-9)
         if listing.offer.market is not Market.SPOT or core == 0:
-            return (Part(listing.offer, listing.machine, machines, listing),)
+            return (GangPart(listing.offer, listing.machine, machines, listing),)
         if core >= machines:
             return "the on-demand core is the whole gang"
         for other in self._listings[listing.machine.accelerator]:
             same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
             if other.offer.market is Market.ON_DEMAND and same == (
-                listing.offer.cloud, listing.offer.region, listing.offer.zone, listing.offer.instance_type
-            ):  # fmt: skip
+                listing.offer.cloud,
+                listing.offer.region,
+                listing.offer.zone,
+                listing.offer.instance_type,
+            ):
                 return (
-                    Part(other.offer, other.machine, core, other),
-                    Part(listing.offer, listing.machine, machines - core, listing),
+                    GangPart(other.offer, other.machine, core, other),
+                    GangPart(listing.offer, listing.machine, machines - core, listing),
                 )
         return "no on-demand offer beside the spot one for the core"
 
-    def _timed(
-        self, job: Job, option: GangOption, parts: tuple[Part, ...], speed: Speed, transfers: tuple[Transfer, ...]
+    def _with_rates(
+        self, job: Job, option: GangOption, parts: tuple[GangPart, ...], speed: Speed, transfers: tuple[Transfer, ...]
     ) -> Candidate | tuple[str, str]:
+        """Return the candidate with its rates, or code and reason why it is too slow or too risky."""
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
         steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
-        risk = goodput.rounded(_risk(job, speed, risks, steps))
+        risk = goodput.round_risk(_risk(job, speed, risks, steps))
         expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
             days = math.inf if expected == 0 else steps / expected / 24
@@ -318,15 +330,15 @@ class CandidateFinder:
         )
 
 
-def _kind(parts: tuple[Part, ...]) -> str:
-    """What a gang of several parts is called beside its last part's name."""
+def _kind(parts: tuple[GangPart, ...]) -> str:
+    """Return the suffix of a candidate's key that tells gangs of several parts apart."""
     if len(parts) == 1:
         return ""
     return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
 
 
-def _amortised(parts: tuple[Part, ...]) -> UsdPerHour | None:
-    """What a gang really costs an hour; None where that of a part is not known."""
+def _amortised(parts: tuple[GangPart, ...]) -> UsdPerHour | None:
+    """Return the amortised price of a gang an hour; None where that of a part is not known."""
     rates = [part.listing.amortised for part in parts]
     if any(rate is None for rate in rates):
         return None
@@ -338,11 +350,11 @@ def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
 
 
 def steps_to_do(job: Job, *, running: bool) -> int:
-    """Steps left where the job resumes (or simply goes on running); all of them where it must start over."""
+    """Return the steps left where the job resumes or keeps running; all steps where it must start over."""
     return job.steps_left if running or job.checkpoint is not None else job.steps
 
 
-def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
+def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> GangRunRisk:
     rate = sum(r.interruptions_per_hour for r in risks)
     recovery = max(r.recovery_hours for r in risks)
     startup = job.startup / timedelta(hours=1)
@@ -352,7 +364,7 @@ def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
     else:
         stall, extra = write_hours(job.checkpoint)
         interval = min(interval_hours(job.checkpoint, rate), whole)
-    return Risk(
+    return GangRunRisk(
         nominal_steps_per_hour=speed.steps_per_hour,
         relative_error=speed.relative_error,
         interruptions_per_hour=rate,
@@ -366,35 +378,48 @@ def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> Risk:
 
 
 def write_hours(checkpoint: Checkpoint) -> tuple[float, float]:
-    """Hours for which a checkpoint stops the training, and hours that it is written while the training goes on."""
+    """Return how long a checkpoint stops the training, and how long it is written meanwhile, in hours.
+
+    The first is zero for an asynchronous checkpoint, the second for a synchronous one.
+    """
     write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
     return (0.0, write) if checkpoint.asynchronous else (write, 0.0)
 
 
 def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> float:
-    """Hours of compute between checkpoints: as stated, else the best at this rate of interruptions of the gang."""
+    """Return the hours of compute between checkpoints.
+
+    They are as stated, else the best at this rate of interruptions of the gang.
+    """
     if checkpoint.interval is not None:
         return checkpoint.interval / timedelta(hours=1)
     return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
-def _runs_here(job: Job, parts: tuple[Part, ...], accelerators: int) -> bool:
-    """Whether the job's status says that it runs on exactly this (an unknown zone fits any)."""
-    here = job.status.running if job.status else None
-    if here is None:
+def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool:
+    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any)."""
+    placement = job.status.running if job.status else None
+    if placement is None:
         return False
     offer = parts[-1].offer
     same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
-        here.cloud, here.region, here.instance_type, here.market, here.accelerators
-    )  # fmt: skip
-    return same and (here.zone is None or offer.zone is None or here.zone == offer.zone)
+        placement.cloud,
+        placement.region,
+        placement.instance_type,
+        placement.market,
+        placement.accelerators,
+    )
+    return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
 
 
-def _with_running(job: Job, kept: list[Candidate]) -> tuple[Candidate, ...]:
-    """Mark the candidate on which the job runs now: the stated zone if it is there, else the first by key that fits."""
-    here = job.status.running if job.status else None
-    fitting = [i for i, c in enumerate(kept) if _runs_here(job, c.parts, c.accelerators)]
-    if here is None or not fitting:
-        return tuple(kept)
-    index = min(fitting, key=lambda i: (kept[i].offer.zone != here.zone, i))
-    return (*kept[:index], replace(kept[index], running=True), *kept[index + 1 :])
+def _with_running(job: Job, candidates: list[Candidate]) -> tuple[Candidate, ...]:
+    """Mark the candidate on which the job runs now.
+
+    That is the one in the stated zone if it is there, else the first by key that fits.
+    """
+    placement = job.status.running if job.status else None
+    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators)]
+    if placement is None or not indexes:
+        return tuple(candidates)
+    index = min(indexes, key=lambda i: (candidates[i].offer.zone != placement.zone, i))
+    return (*candidates[:index], replace(candidates[index], running=True), *candidates[index + 1 :])

@@ -1,4 +1,4 @@
-"""What moved between two plans, and why. Pure."""
+"""Compare two plans and explain, job by job, what changed. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from datetime import datetime
 from pricing.money import Usd
 from router.planning.plan import JobSummary, Line, Plan
 
-Kind = str
+ChangeKind = str
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where and how a job mostly runs; None fields cannot be: a job that is left out has no place."""
+class JobPlacement:
+    """The place and gang on which most of a job runs; a job that is left out has none."""
 
     cloud: str
     region: str
@@ -29,13 +29,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlacementChange:
     """One job's change: ``kind`` is new, gone, placed, dropped, moved, retimed, repriced or same; ``why`` in words."""
 
     job: str
-    kind: Kind
-    before: Place | None
-    after: Place | None
+    kind: ChangeKind
+    before: JobPlacement | None
+    after: JobPlacement | None
     cost_before: Usd | None
     cost_after: Usd | None
     start_before: datetime | None
@@ -47,25 +47,25 @@ class Change:
 class PlanDiff:
     """All changes by job, and the totals."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[PlacementChange, ...]
     cost_before: Usd
     cost_after: Usd
     same_book: bool
     same_jobs: bool
 
 
-def main_place(lines: Sequence[Line], job: str) -> Place | None:
-    """The place of the line with most accelerator-time (all parts of a gang counted), orders first."""
+def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
+    """Return the place of the line with the most accelerator-time (all parts of a gang counted), orders first."""
     own = [x for x in lines if x.job == job]
     if not own:
         return None
     best = max(own, key=lambda x: (x.kind == "order", x.hours, x.market == "spot", x.gang))
     whole = sum(x.accelerators for x in own if x.gang == best.gang)
-    return Place(best.cloud, best.region, best.zone, best.instance_type, best.market, whole)
+    return JobPlacement(best.cloud, best.region, best.zone, best.instance_type, best.market, whole)
 
 
 def plan_diff(before: Plan, after: Plan) -> PlanDiff:
-    """Job by job, names sorted; jobs of either plan."""
+    """Return the changes of all jobs of either plan, sorted by name."""
     old = {job.job: job for job in before.jobs}
     new = {job.job: job for job in after.jobs}
     changes = [_change(name, before, after, old.get(name), new.get(name)) for name in sorted(old.keys() | new.keys())]
@@ -73,11 +73,11 @@ def plan_diff(before: Plan, after: Plan) -> PlanDiff:
     return PlanDiff(tuple(changes), before.cost_usd, after.cost_usd, before.book_digest == after.book_digest, same_jobs)
 
 
-def _change(name: str, before: Plan, after: Plan, old: JobSummary | None, new: JobSummary | None) -> Change:
-    here = main_place(before.lines, name) if old else None
-    there = main_place(after.lines, name) if new else None
+def _change(name: str, before: Plan, after: Plan, old: JobSummary | None, new: JobSummary | None) -> PlacementChange:
+    here = main_placement(before.lines, name) if old else None
+    there = main_placement(after.lines, name) if new else None
     kind = _kind(old, new, here, there)
-    return Change(
+    return PlacementChange(
         job=name,
         kind=kind,
         before=here,
@@ -90,7 +90,9 @@ def _change(name: str, before: Plan, after: Plan, old: JobSummary | None, new: J
     )
 
 
-def _kind(old: JobSummary | None, new: JobSummary | None, here: Place | None, there: Place | None) -> Kind:
+def _kind(
+    old: JobSummary | None, new: JobSummary | None, here: JobPlacement | None, there: JobPlacement | None
+) -> ChangeKind:
     if old is None or new is None:
         return "new" if old is None else "gone"
     if here is None or there is None:
@@ -103,7 +105,13 @@ def _kind(old: JobSummary | None, new: JobSummary | None, here: Place | None, th
 
 
 def _why(
-    kind: Kind, name: str, before: Plan, after: Plan, old: JobSummary | None, new: JobSummary | None, here: Place | None
+    kind: ChangeKind,
+    name: str,
+    before: Plan,
+    after: Plan,
+    old: JobSummary | None,
+    new: JobSummary | None,
+    here: JobPlacement | None,
 ) -> str:
     if kind == "dropped":
         return next((u.reason for u in after.unplaced if u.job == name), "")
@@ -121,10 +129,10 @@ def _why(
     return "; ".join(reasons)
 
 
-def _old_place_now(here: Place, new: JobSummary) -> str:
-    """What the old place would cost now, from the new plan's alternatives."""
+def _old_place_now(here: JobPlacement, new: JobSummary) -> str:
+    """Return what the old place would cost now, from the new plan's alternatives."""
     for a in new.alternatives:
-        place = Place(a.cloud, a.region, a.zone, a.instance_type, a.market, a.accelerators)
+        place = JobPlacement(a.cloud, a.region, a.zone, a.instance_type, a.market, a.accelerators)
         if place == here:
             state = f", but {a.lacks}" if a.lacks else ""
             return f"the old place would now cost ${a.cost_usd.dollars():,.2f}{state}"

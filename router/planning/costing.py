@@ -1,4 +1,4 @@
-"""Exact money for a schedule: lines, moves through the month's tiers, totals. No float enters an amount."""
+"""Compute exact money for a schedule: lines, moves through the month's tiers, totals. No float enters an amount."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
-from pricing.egress import Tariff, settle
+from pricing.egress import Tariff, compute_meter_costs
 from pricing.money import Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, Part
+from router.planning.candidates import GangPart
 from router.planning.egress_rows import allowance_left, already_moved
-from router.planning.plan import Capacity, Line, Move
-from router.planning.scene import Scene
-from router.planning.schedule import Run
-from router.planning.sieve import covers
+from router.planning.feasibility import covers
+from router.planning.plan import Capacity, Line, PlannedMove
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import ScheduledRun
 from router.planning.transfers import Transfer, checkpoint_home, checkpoint_transfer
 
 _MICRO = timedelta(microseconds=1)
 
 
-def lines_of(scene: Scene, runs: Sequence[Run]) -> tuple[Line, ...]:
-    """One line a run and part, in time order; each cost is rate x billed time, rounded once."""
+def lines_of(scene: PlacementProblem, runs: Sequence[ScheduledRun]) -> tuple[Line, ...]:
+    """Return one line for each run and part, in time order; each cost is rate x billed time, rounded once."""
     lines: list[Line] = []
     for number, run in enumerate(runs, start=1):
         lines += [
@@ -34,7 +34,7 @@ def lines_of(scene: Scene, runs: Sequence[Run]) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line:
+def _line(scene: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, *, first: bool) -> Line:
     offer, c = part.offer, run.candidate
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
@@ -45,7 +45,7 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
         gang=gang,
         kind="order" if run.order else "outlook",
         provisionable=offer.provisionable,
-        max_usd_per_hour=ceiling(scene, part),
+        max_usd_per_hour=price_ceiling(scene, part),
         cloud=offer.cloud,
         region=offer.region,
         zone=offer.zone,
@@ -75,32 +75,34 @@ def _line(scene: Scene, run: Run, part: Part, gang: str, *, first: bool) -> Line
     )
 
 
-def capacity_of(scene: Scene, part: Part) -> Capacity:
-    """Unknown where neither the offer nor the limits file says how many machines one may count on."""
+def capacity_of(scene: PlacementProblem, part: GangPart) -> Capacity:
+    """Return "unknown" where neither the offer nor the limits file says how many machines can be had."""
     bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in scene.limits.limits)
     return "" if bounded else "unknown"
 
 
-def compute_usd(runs: Sequence[Run]) -> Usd:
-    """What the runs cost, moves aside: each part's rate times billed time."""
+def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
+    """Return the cost of the runs without moves: each part's rate times billed time."""
     return Usd.total(
         part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
     )
 
 
 def day_of(offer: Offer) -> str:
-    """The day of its price: ``2026-11-20``, or ``undated``."""
+    """Return the day of the offer's price: ``2026-11-20``, or ``undated``."""
     return offer.as_of.isoformat() if offer.as_of else "undated"
 
 
 def per_step(amount: Usd, steps: int) -> Usd | None:
-    """Dollars a step, to the nano-dollar; None for no steps."""
+    """Return dollars a step, to the nano-dollar; None for no steps."""
     return Usd(divide_half_even(amount.nanos, steps)) if steps > 0 else None
 
 
-def ceiling(scene: Scene, part: Part) -> UsdPerHour:
-    """The price above which the line must not be bought: on spot the on-demand price there, else 125 % of the
-    spot price."""
+def price_ceiling(scene: PlacementProblem, part: GangPart) -> UsdPerHour:
+    """Return the price above which the line must not be bought.
+
+    On spot that is the on-demand price there, or 125 % of the spot price where there is none.
+    """
     offer = part.offer
     if offer.market is not Market.SPOT:
         return offer.usd_per_hour.times(part.machines)
@@ -115,14 +117,16 @@ def ceiling(scene: Scene, part: Part) -> UsdPerHour:
 
 @dataclass(frozen=True, slots=True)
 class _Moving:
+    """One transfer of a job into a region, in the month in which it is billed."""
+
     job: str
     to: RegionId
     month: str
     transfer: Transfer
 
 
-def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...]:
-    """All moves, each with its share of its meter's bill for the month (by bytes, adding up exactly)."""
+def moves_of(scene: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[PlannedMove, ...]:
+    """Return all moves, each with its share of its meter's bill for the month (by bytes, adding up exactly)."""
     moving = [m for name in sorted(runs) for m in _moving(scene, scene.job[name], runs[name])]
     bills: dict[tuple[str, str], list[_Moving]] = {}
     for move in moving:
@@ -130,20 +134,20 @@ def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...
     costs: dict[tuple[str, str], Usd] = {}
     for month in sorted({m.month for m in moving}):
         items: list[tuple[Tariff, int, int]] = []
-        for (billed_in, _), found in sorted(bills.items(), key=lambda item: item[0]):
+        for (billed_in, _), bill_moves in sorted(bills.items(), key=lambda item: item[0]):
             if billed_in == month:
-                tariff = found[0].transfer.tariff
-                volume = sum(m.transfer.volume_bytes for m in found)
+                tariff = bill_moves[0].transfer.tariff
+                volume = sum(m.transfer.volume_bytes for m in bill_moves)
                 items.append((tariff, already_moved(scene, tariff, month), volume))
-        left = {tariff.cloud: allowance_left(scene, tariff.cloud, month) for tariff, _, _ in items}
-        for (tariff, _, _), cost in zip(items, settle(items, left), strict=True):
+        allowances = {tariff.cloud: allowance_left(scene, tariff.cloud, month) for tariff, _, _ in items}
+        for (tariff, _, _), cost in zip(items, compute_meter_costs(items, allowances), strict=True):
             costs[month, tariff.meter] = cost
     shares: dict[int, Usd] = {}
-    for bill, found in bills.items():
-        parts = costs[bill].split([m.transfer.volume_bytes for m in found])
-        shares.update({id(m): part for m, part in zip(found, parts, strict=True)})
+    for bill, bill_moves in bills.items():
+        parts = costs[bill].split([m.transfer.volume_bytes for m in bill_moves])
+        shares.update({id(m): part for m, part in zip(bill_moves, parts, strict=True)})
     return tuple(
-        Move(
+        PlannedMove(
             job=m.job,
             what=m.transfer.what,
             source=str(m.transfer.source),
@@ -157,45 +161,45 @@ def moves_of(scene: Scene, runs: Mapping[str, Sequence[Run]]) -> tuple[Move, ...
     )
 
 
-def _moving(scene: Scene, job: Job, runs: Sequence[Run]) -> list[_Moving]:
-    """Data into each region at its first use; the checkpoint from where it lies, then along with the job."""
-    found: list[_Moving] = []
-    seen: set[RegionId] = set()
-    here = checkpoint_home(job) if job.status is not None and job.status.steps_done > 0 else None
+def _moving(scene: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> list[_Moving]:
+    """Return the job's transfers: data into each region at its first use, the checkpoint along with the job."""
+    transfers: list[_Moving] = []
+    regions: set[RegionId] = set()
+    checkpoint_region = checkpoint_home(job) if job.status is not None and job.status.steps_done > 0 else None
     for run in runs:
         region = run.candidate.region
         month = run.start.strftime("%Y-%m")
-        if region not in seen:
-            found += [_Moving(job.name, region, month, t) for t in run.candidate.transfers if t.what != "checkpoint"]
-            seen.add(region)
-        if here is not None and here != region:
-            moved = checkpoint_transfer(job, here, region, scene.book)
-            if moved is not None:
-                found.append(_Moving(job.name, region, month, moved))
-        here = region if job.checkpoint is not None else None
-    return found
+        if region not in regions:
+            transfers += [
+                _Moving(job.name, region, month, t) for t in run.candidate.transfers if t.what != "checkpoint"
+            ]
+            regions.add(region)
+        if checkpoint_region is not None and checkpoint_region != region:
+            transfer = checkpoint_transfer(job, checkpoint_region, region, scene.book)
+            if transfer is not None:
+                transfers.append(_Moving(job.name, region, month, transfer))
+        checkpoint_region = region if job.checkpoint is not None else None
+    return transfers
 
 
-def job_cost(lines: Sequence[Line], moves: Sequence[Move], job: str) -> Usd:
-    """Lines and moves of one job."""
+def job_cost(lines: Sequence[Line], moves: Sequence[PlannedMove], job: str) -> Usd:
+    """Return the cost of one job's lines and moves."""
     return Usd.total([*(x.cost_usd for x in lines if x.job == job), *(m.cost_usd for m in moves if m.job == job)])
 
 
-def amortised_per_step(runs: Sequence[Run], moves: Sequence[Move]) -> Usd | None:
-    """A job's whole cost a step, reservations at their amortised price, moves included; None where one is unknown."""
-    paid = [amortised_usd(run) for run in runs]
-    if any(usd is None for usd in paid):
+def amortised_per_step(runs: Sequence[ScheduledRun], moves: Sequence[PlannedMove]) -> Usd | None:
+    """Return a job's whole cost a step with reservations at their amortised price, moves included.
+
+    None where one of the prices is unknown.
+    """
+    run_costs = [amortised_usd(run) for run in runs]
+    if any(usd is None for usd in run_costs):
         return None
-    total = Usd.total([*(usd for usd in paid if usd is not None), *(m.cost_usd for m in moves)])
+    total = Usd.total([*(usd for usd in run_costs if usd is not None), *(m.cost_usd for m in moves)])
     return per_step(total, sum(run.steps for run in runs))
 
 
-def amortised_usd(run: Run) -> Usd | None:
-    """What a run really costs, reservations at their own price; None where that is not known."""
+def amortised_usd(run: ScheduledRun) -> Usd | None:
+    """Return the cost of a run with reservations at their amortised price; None where that is not known."""
     rate = run.candidate.amortised_usd_per_hour
     return None if rate is None else rate.over(run.billed)
-
-
-def chosen(runs: Sequence[Run]) -> Candidate | None:
-    """The candidate that does most of the steps."""
-    return max((r for r in runs), key=lambda r: (r.steps, r.candidate.key)).candidate if runs else None

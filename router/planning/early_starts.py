@@ -1,9 +1,10 @@
-"""The last stage: every job as early as the cost found allows, in one piece where that costs nothing.
+"""Start every job as early as the cost found allows, in one piece where that costs nothing: the last stage.
 
-What a job costs on a candidate does not depend on when it runs there (within a month, for what is moved), so many
-schedules cost the same. This stage chooses among them by a small program of its own: a column is one unbroken run of a
-job from one slot on, or what the job holds already; limits hold in every slot. First the sum of priority-weighted
-delays is minimised, then jobs are served in the order of their names: the choice does not depend on the solver's way.
+A job's cost on a candidate does not depend on when it runs there (within a month, for what is moved), so there are many
+schedules of the same cost. This stage chooses among them by a small program of its own: a column is one unbroken run of
+a job from one slot on, or what the job holds already; limits hold in every slot. First the sum of priority-weighted
+delays is minimised, then jobs are served in the order of their names: the choice does not depend on the solver's search
+path.
 """
 
 from __future__ import annotations
@@ -15,85 +16,89 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.compaction import Load, add_load, may_begin, run_from
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
-from router.planning.program import Builder, Row
-from router.planning.scene import Scene
-from router.planning.schedule import Hold, runs_of
-from router.planning.stages import Answer, with_holdings
+from router.planning.left_shift import Load, add_load, may_begin, run_from
+from router.planning.problem import PlacementProblem
+from router.planning.program import ConstraintRow, ProgramBuilder
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.solve import PlacementSolution, with_holdings
 
 _PHASE = "early starts"
 _MOST_COLUMNS = 20_000
-_ROUNDING = Usd(1_000)  # a run in two pieces is rounded twice to the microsecond: no more than this in all
+_ROUNDING = Usd(1_000)  # a run in two pieces is rounded twice to the microsecond, which adds no more than this
 _SAME = 1e-6  # hours
-_PLACE = 1e-4  # hours that the last candidate by name counts more than the first, of two that are as early
+_PLACE = 1e-4  # hours added to the last candidate by name, so that equally early ones are told apart
 _HOUR = timedelta(hours=1)
 
 
-def start_early(answer: Answer, effort: Effort) -> Answer:
-    """The same jobs at the same cost, none of them later than it gains somebody of at least its weight; jobs that run
-    stay."""
+def start_early(answer: PlacementSolution, effort: Effort) -> PlacementSolution:
+    """Return the same jobs at the same cost, with the least sum of priority-weighted delays.
+
+    A job is later than it could be only where that gains a job of at least its weight. Jobs that run now stay.
+    """
     options = _options(answer)
     if sum(len(found) for found in options.values()) > _MOST_COLUMNS:
         effort.stopped(_PHASE)
         return answer
     if all(len(found) == 1 for found in options.values()) or effort.late(_PHASE):
         return answer
-    chosen = _chosen(answer, options, effort)
-    if chosen is None:
+    holdings = _chosen(answer, options, effort)
+    if holdings is None:
         return answer
-    sooner = with_holdings(answer, {**answer.holdings, **chosen})
-    return sooner if sooner.spent <= answer.spent + _ROUNDING else answer
+    earlier = with_holdings(answer, {**answer.holdings, **holdings})
+    return earlier if earlier.spent <= answer.spent + _ROUNDING else answer
 
 
 @dataclass(frozen=True, slots=True)
 class _Option:
     """A way to run a job; ``delay`` is the middle of its last unbroken piece, in hours from ``now``."""
 
-    holds: tuple[Hold, ...]
+    holds: tuple[SlotHold, ...]
     delay: float
 
 
-def _options(answer: Answer) -> dict[str, list[_Option]]:
-    """By job, what it holds first; jobs that have no choice are absent."""
+def _options(answer: PlacementSolution) -> dict[str, list[_Option]]:
+    """Return each job's options, its present holdings first; jobs without a choice are absent."""
     scene = answer.scene
-    found: dict[str, list[_Option]] = {}
+    options: dict[str, list[_Option]] = {}
     for name in sorted(answer.holdings):
         holds = answer.holdings[name]
         keys = {hold.key for hold in holds}
-        here = scene.candidate(name, holds[0].key)
-        if len(keys) > 1 or here.running:
+        candidate = scene.candidate(name, holds[0].key)
+        if len(keys) > 1 or candidate.running:
             continue
         job = scene.job[name]
-        others = [_Option(run, _delay(scene, run)) for c in _equals(answer, job, here) for run in _runs(answer, job, c)]
-        found[name] = [_Option(holds, _delay(scene, holds)), *(o for o in others if o.holds != holds)]
-    return found
+        other_runs = [
+            _Option(run, _delay(scene, run)) for c in _equals(answer, job, candidate) for run in _runs(answer, job, c)
+        ]
+        options[name] = [_Option(holds, _delay(scene, holds)), *(o for o in other_runs if o.holds != holds)]
+    return options
 
 
-def _equals(answer: Answer, job: Job, here: Candidate) -> list[Candidate]:
-    """The candidate and those on which the job costs as much or less and moves the same."""
+def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candidate]:
+    """Return the candidate and those on which the job costs as much or less and moves the same."""
     scene = answer.scene
-    most = compute_usd(answer.runs[job.name]) + _ROUNDING
+    limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
     rivals = {c.key: c for c in (here, *scene.candidates[job.name]) if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):
         run = next(iter(_runs(answer, job, c)), None)
-        if run is not None and compute_usd(runs_of(scene, job, run)) <= most:
+        if run is not None and compute_usd(runs_of(scene, job, run)) <= limit_usd:
             equals.append(c)
     return equals
 
 
 def _as_good(candidate: Candidate, here: Candidate) -> bool:
-    """Whether it moves the same, doubts nothing more, and costs no more where reservations count as well."""
+    """Return whether the candidate moves the same, has no other doubt, and costs no more at amortised prices."""
     mine, other = here.amortised_usd_per_step, candidate.amortised_usd_per_step
-    # An unknown price is no lower than any.
+    # An unknown price never counts as lower than another one.
     dearer = other != mine and (mine is None or other is None or other > mine * (1 + 1e-12))
     return candidate.transfers == here.transfers and candidate.weak in ("", here.weak) and not dearer
 
 
-def _runs(answer: Answer, job: Job, candidate: Candidate) -> Iterator[tuple[Hold, ...]]:
-    """Unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
+def _runs(answer: PlacementSolution, job: Job, candidate: Candidate) -> Iterator[tuple[SlotHold, ...]]:
+    """Yield unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
     scene = answer.scene
     window = scene.slots_for(job, candidate)
     moves = any(not t.free for t in candidate.transfers)
@@ -106,7 +111,8 @@ def _runs(answer: Answer, job: Job, candidate: Candidate) -> Iterator[tuple[Hold
             yield run
 
 
-def _delay(scene: Scene, holds: Sequence[Hold]) -> float:
+def _delay(scene: PlacementProblem, holds: Sequence[SlotHold]) -> float:
+    """Return the middle of the last unbroken piece of the holdings, in hours from ``now``."""
     first = len(holds) - 1
     while first > 0 and holds[first - 1].slot.index == holds[first].slot.index - 1:
         first -= 1
@@ -116,11 +122,11 @@ def _delay(scene: Scene, holds: Sequence[Hold]) -> float:
 
 
 def _chosen(
-    answer: Answer, options: Mapping[str, Sequence[_Option]], effort: Effort
-) -> dict[str, tuple[Hold, ...]] | None:
-    """By job what it holds then; None when no choice was found in time."""
+    answer: PlacementSolution, options: Mapping[str, Sequence[_Option]], effort: Effort
+) -> dict[str, tuple[SlotHold, ...]] | None:
+    """Return the chosen holdings by job; None when no choice was found in time."""
     scene = answer.scene
-    builder = Builder()
+    builder = ProgramBuilder()
     columns = {
         (name, number): builder.binary(f"{name} {number}")
         for name, found in options.items()
@@ -141,15 +147,17 @@ def _chosen(
         return None
     values = first.values
     if first.outcome == "optimal":
-        held = program.with_rows([Row("delay", tuple(weighted.items()), "<=", first.objective + _SAME)])
-        known = {i: float(round(value)) for i, value in enumerate(values)}
-        second = effort.solve(_PHASE, held.minimising(_by_name(options, columns)), 0.0, known)
+        within_delay = program.with_rows(
+            [ConstraintRow("delay", tuple(weighted.items()), "<=", first.objective + _SAME)]
+        )
+        start_values = {i: float(round(value)) for i, value in enumerate(values)}
+        second = effort.solve(_PHASE, within_delay.minimising(_by_name(options, columns)), 0.0, start_values)
         values = second.values or values
     return {name: options[name][number].holds for (name, number), i in columns.items() if values[i] > 0.5}
 
 
 def _by_name(options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]) -> dict[int, float]:
-    """Delays weighted by the order of the jobs' names, then candidates by theirs."""
+    """Return delays weighted by the order of the jobs' names, then of the candidates' keys."""
     rank = {name: len(options) - place for place, name in enumerate(sorted(options))}
     keys = sorted({option.holds[0].key for found in options.values() for option in found})
     place = {key: number / (1 + len(keys)) for number, key in enumerate(keys)}
@@ -160,9 +168,12 @@ def _by_name(options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[st
 
 
 def _limit_rows(
-    answer: Answer, options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]
-) -> list[Row]:
-    """What limits leave beside the jobs without a choice, in every slot where the others could take more."""
+    answer: PlacementSolution, options: Mapping[str, Sequence[_Option]], columns: Mapping[tuple[str, int], int]
+) -> list[ConstraintRow]:
+    """Return rows for every slot in which the options could exceed what the limits leave.
+
+    The limits are those left by the jobs without a choice.
+    """
     scene = answer.scene
     fixed: Load = {}
     for name, holds in answer.holdings.items():
@@ -181,5 +192,5 @@ def _limit_rows(
     for (limit, index), found in sorted(terms.items()):
         room = scene.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
-            rows.append(Row(f"limit {limit} @{index}", tuple(found), "<=", room))
+            rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))
     return rows

@@ -1,9 +1,8 @@
-"""Egress in the program: a month's volume on a meter through its tiers, and one free allowance an account.
+"""Add egress to the program: a month's volume on a meter through its tiers, and one free allowance an account.
 
-V = Σ seg_k with segments filled in order: seg_k >= size_k b_k, seg_(k+1) <= size_(k+1) b_k, b binary, needed
-only where some
-later tier in reach is cheaper than an earlier one. Of the allowance tier, f is really free (Σ over meters of the cloud
-at most what is left), the rest costs the next tier's price.
+V = Σ seg_k with segments filled in order: seg_k >= size_k b_k, seg_(k+1) <= size_(k+1) b_k, b binary, needed only where
+some later tier in reach is cheaper than an earlier one. Of the allowance tier, f is really free (Σ over meters of the
+cloud at most what is left), the rest costs the next tier's price.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import dataclass
 from pricing.egress import INTERNET, Tariff
 from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gb_to_bytes
-from router.planning.program import Builder
-from router.planning.scene import Scene
+from router.planning.problem import PlacementProblem
+from router.planning.program import ProgramBuilder
 
 
 @dataclass(slots=True)
@@ -25,28 +24,31 @@ class _Meter:
     volumes: list[tuple[int, int]]  # (variable, bytes)
 
 
-def already_moved(scene: Scene, tariff: Tariff, month: str) -> int:
-    """Bytes that count on the meter before this plan: the limits file's figure, this month, on internet meters."""
+def already_moved(scene: PlacementProblem, tariff: Tariff, month: str) -> int:
+    """Return the bytes that count on the meter before this plan.
+
+    That is the limits file's figure, this month, on internet meters.
+    """
     if tariff.scope != INTERNET or month != scene.now.strftime("%Y-%m"):
         return 0
     return gb_to_bytes(scene.limits.egress_month_to_date_gb.get(tariff.cloud, 0))
 
 
-def allowance_left(scene: Scene, cloud: str, month: str) -> int:
-    """What the account may still move free in the month, in bytes."""
+def allowance_left(scene: PlacementProblem, cloud: str, month: str) -> int:
+    """Return the bytes that the account may still move free in the month."""
     total = scene.book.egress.allowances.get(cloud, 0)
     if month != scene.now.strftime("%Y-%m"):
         return total
     return max(0, total - gb_to_bytes(scene.limits.egress_month_to_date_gb.get(cloud, 0)))
 
 
-def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], scene: Scene) -> None:
-    """Rows and costs of all moves."""
+def add_egress(builder: ProgramBuilder, y: Mapping[tuple[str, RegionId, str], int], scene: PlacementProblem) -> None:
+    """Add the rows and costs of all moves."""
     meters: dict[tuple[str, str], _Meter] = {}
     for (job, region, month), variable in y.items():
         example = next(c for c in scene.candidates[job] if c.region == region)
         for transfer in example.transfers:
-            # With several regions the checkpoint comes from the region before: charged afterwards, not here.
+            # With several regions the checkpoint comes from the previous region, which is charged in costing.
             if transfer.free or (transfer.what == "checkpoint" and scene.job[job].gang.regions > 1):
                 continue
             meter = meters.setdefault((transfer.tariff.meter, month), _Meter(transfer.tariff, month, []))
@@ -61,9 +63,11 @@ def add_egress(builder: Builder, y: Mapping[tuple[str, RegionId, str], int], sce
         builder.row(f"free allowance {cloud} {month}", terms, "<=", left)
 
 
-def _meter_rows(builder: Builder, meter: _Meter, already: int, name: str) -> int | None:
-    """Segments of one meter in GB; the variable of what is really free, None where there is no allowance tier
-    in reach."""
+def _meter_rows(builder: ProgramBuilder, meter: _Meter, already: int, name: str) -> int | None:
+    """Add the segments of one meter in GB; return the variable of the free part.
+
+    None where no allowance tier is in reach.
+    """
     tariff = meter.tariff
     most = already + sum(volume for _, volume in meter.volumes)
     parts: list[int] = []

@@ -1,8 +1,9 @@
-"""The placement program of ``docs/design/003-the-placement-program.md``: one function a family of variables and rows.
+"""Write the placement program of ``docs/design/003-the-placement-program.md``.
 
-Symbols. Variables: x[j,c,t] share of slot t that job j holds candidate c (0/1 inside the horizon); z[j,c,t] a run of c
-starts in t; w[j,c] productive hours on c; y[j,r,m] job j first uses region r in month m; u[j] job left out.
-Parameters: h_t hours of slot t, p $/h, κ billed hours an hour of w, g(α) steps/h, R start-up hours, S steps to do.
+One function writes each family of variables and rows. Symbols. Variables: x[j,c,t] share of slot t that job j holds
+candidate c (0/1 inside the horizon); z[j,c,t] a run of c starts in t; w[j,c] productive hours on c; y[j,r,m] job j
+first uses region r in month m; u[j] job left out. Parameters: h_t hours of slot t, p $/h, κ billed hours an hour of w,
+g(α) steps/h, R start-up hours, S steps to do.
 """
 
 from __future__ import annotations
@@ -15,53 +16,57 @@ from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import add_egress
-from router.planning.program import Builder, Program
-from router.planning.scene import Scene
+from router.planning.problem import PlacementProblem
+from router.planning.program import Program, ProgramBuilder
 from router.planning.slots import Slot
 from router.planning.transfers import checkpoint_home
 
 
 @dataclass(slots=True)
 class Layout:
-    """Where each variable stands: index by job, candidate key, slot index, region, month."""
+    """The index of each variable by job, candidate key, slot index, region, month."""
 
     x: dict[tuple[str, str, int], int] = field(default_factory=dict)
     z: dict[tuple[str, str, int], int] = field(default_factory=dict)
     w: dict[tuple[str, str], int] = field(default_factory=dict)
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
-    starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # of a job: candidate key, z
+    starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
 
 
 @dataclass(frozen=True, slots=True)
 class Formulation:
-    """The program and where its variables stand."""
+    """The program and the layout of its variables."""
 
     program: Program
     layout: Layout
 
 
-def formulate(scene: Scene) -> Formulation:
-    """Minimise Σ p(κ w + R z) + egress + thresholds over all rows; jobs left out cost nothing (fix ``u`` or
-    minimise it first)."""
-    builder, layout = Builder(), Layout()
+def formulate(scene: PlacementProblem) -> Formulation:
+    """Write the program: minimise Σ p(κ w + R z) + egress + thresholds over all rows.
+
+    Jobs left out cost nothing in it: fix ``u``, or minimise it first.
+    """
+    builder, layout = ProgramBuilder(), Layout()
     for job in scene.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = scene.window(job)
         for candidate in scene.candidates[job.name]:
-            _candidate(builder, layout, scene, job, candidate, scene.slots_for(job, candidate))
-        _steps(builder, layout, scene, job)
-        _one_gang(builder, layout, scene, job, slots)
-        _starts(builder, layout, scene, job)
-        _regions(builder, layout, scene, job, slots)
-    _limits(builder, layout, scene)
+            _add_candidate(builder, layout, scene, job, candidate, scene.slots_for(job, candidate))
+        _add_steps(builder, layout, scene, job)
+        _add_one_gang(builder, layout, scene, job, slots)
+        _add_starts(builder, layout, scene, job)
+        _add_regions(builder, layout, scene, job, slots)
+    _add_limits(builder, layout, scene)
     add_egress(builder, layout.y, scene)
-    _budgets(builder, layout, scene)
+    _add_budgets(builder, layout, scene)
     return Formulation(builder.build(), layout)
 
 
-def _candidate(builder: Builder, layout: Layout, scene: Scene, job: Job, c: Candidate, slots: tuple[Slot, ...]) -> None:
-    """x, z, w of one candidate.
+def _add_candidate(
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, c: Candidate, slots: tuple[Slot, ...]
+) -> None:
+    """Add x, z, w of one candidate.
 
     starts      z_t >= x_t - x_(t-1), x before ``now`` is 1 where the job runs; z_t = 0 where no run may begin
     productive  w + R Σ z_t <= Σ h_t x_t
@@ -100,52 +105,63 @@ def _candidate(builder: Builder, layout: Layout, scene: Scene, job: Job, c: Cand
         builder.row(f"used {job.name} {c.key}", [(w, 1.0), *((z, -most) for z, _ in started)], "<=", 0.0)
 
 
-def _steps(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
-    """Σ g(α) w >= S (1 - u), divided by S."""
+def _add_steps(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
+    """Add Σ g(α) w >= S (1 - u), divided by S."""
     terms = _steps_done(layout, scene, job, scene.candidates[job.name])
     builder.row(f"steps {job.name}", [*terms, (layout.u[job.name], 1.0)], ">=", 1.0)
 
 
-def _steps_done(layout: Layout, scene: Scene, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
-    """Share of the steps done on these; a job that cannot resume and leaves its place does the done steps again."""
+def _steps_done(
+    layout: Layout, scene: PlacementProblem, job: Job, candidates: Iterable[Candidate]
+) -> list[tuple[int, float]]:
+    """Return the share of the steps done on these candidates.
+
+    A job that cannot resume and leaves its place repeats the steps that are done.
+    """
     candidates = tuple(candidates)
-    left = float(job.steps_left if _runs(scene, job) else steps_to_do(job, running=False))
+    left = float(job.steps_left if _is_running(scene, job) else steps_to_do(job, running=False))
     terms = [(layout.w[job.name, c.key], c.on_time_steps_per_hour / left) for c in candidates]
-    if job.checkpoint is None and _runs(scene, job):
+    if job.checkpoint is None and _is_running(scene, job):
         again = (job.steps - job.steps_left) / left
-        terms += [(z, -again) for z, _ in _starts_on(layout, job, candidates)]
+        terms += [(z, -again) for z, _ in _start_terms(layout, job, candidates)]
     return terms
 
 
-def _starts_on(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
-    """Σ z of these candidates."""
+def _start_terms(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
+    """Return Σ z of these candidates."""
     keys = {c.key for c in candidates}
     return [(z, 1.0) for key, z in layout.starts.get(job.name, ()) if key in keys]
 
 
-def _runs(scene: Scene, job: Job) -> bool:
+def _is_running(scene: PlacementProblem, job: Job) -> bool:
+    """Return whether the job runs now."""
     return any(c.running for c in scene.candidates[job.name])
 
 
-def _held(layout: Layout, job: Job, candidates: Iterable[Candidate], slot: Slot) -> list[tuple[int, float]]:
-    """Σ x of these candidates in the slot."""
+def _held_terms(layout: Layout, job: Job, candidates: Iterable[Candidate], slot: Slot) -> list[tuple[int, float]]:
+    """Return Σ x of these candidates in the slot."""
     names = ((job.name, c.key, slot.index) for c in candidates)
     return [(layout.x[name], 1.0) for name in names if name in layout.x]
 
 
-def _one_gang(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
-    """Σ_c x_ct + u <= 1 in every slot."""
+def _add_one_gang(
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+) -> None:
+    """Add Σ_c x_ct + u <= 1 in every slot."""
     for slot in slots:
-        terms = _held(layout, job, scene.candidates[job.name], slot)
+        terms = _held_terms(layout, job, scene.candidates[job.name], slot)
         if terms:
             builder.row(f"one gang {job.name} {slot.index}", [*terms, (layout.u[job.name], 1.0)], "<=", 1.0)
 
 
-def _starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
-    """Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start
-    beyond the first."""
+def _add_starts(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
+    """Add the rows of starts.
+
+    Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
+    first.
+    """
     starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
-    runs = _runs(scene, job)
+    runs = _is_running(scene, job)
     if not runs:
         builder.row(f"at least one start {job.name}", [*starts, (layout.u[job.name], 1.0)], ">=", 1.0)
     if job.checkpoint is None:
@@ -161,16 +177,18 @@ def _starts(builder: Builder, layout: Layout, scene: Scene, job: Job) -> None:
 
 
 def free_starts(job: Job) -> int:
-    """Starts that are no move: the first, unless the job is running now."""
+    """Return the number of starts that are no move: the first, unless the job is running now."""
     return 0 if job.status is not None and job.status.running is not None else 1
 
 
-def _regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tuple[Slot, ...]) -> None:
-    """Σ_(c in r) x_ct <= Σ_(m up to t) y_rm; Σ_m y_rm <= 1; Σ_rm y_rm <= regions (1 - u).
+def _add_regions(
+    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+) -> None:
+    """Add the rows of regions.
 
-    Over several months, y_rm needs a slot held in m: a move belongs to the month of its first use. With several
-    regions, bytes moved stay under the job's egress cap, and a checkpoint that goes from one to another costs at
-    least the cheaper direction.
+    Σ_(c in r) x_ct <= Σ_(m up to t) y_rm; Σ_m y_rm <= 1; Σ_rm y_rm <= regions (1 - u). Over several months, y_rm needs
+    a slot held in m: a move belongs to the month of its first use. With several regions, bytes moved stay under the
+    job's egress cap, and a checkpoint that goes from one to another costs at least the cheaper direction.
     """
     by_region: dict[RegionId, list[Candidate]] = {}
     for c in scene.candidates[job.name]:
@@ -184,34 +202,43 @@ def _regions(builder: Builder, layout: Layout, scene: Scene, job: Job, slots: tu
             name = f"y {job.name} {region} {month}"
             layout.y[job.name, region, month] = builder.binary(name)
         for slot in slots:
-            held = _held(layout, job, members, slot)
+            held = _held_terms(layout, job, members, slot)
             if not held:
                 continue
             upto = [(layout.y[job.name, region, m], -1.0) for m in months if m <= slot.month]
             builder.row(f"region {job.name} {region} {slot.index}", [*held, *upto], "<=", 0.0)
         if len(months) > 1:
             for month in months:
-                inside = [(x, -100.0) for s in slots if s.month == month for x, _ in _held(layout, job, members, s)]
+                inside = [
+                    (x, -100.0) for s in slots if s.month == month for x, _ in _held_terms(layout, job, members, s)
+                ]
                 builder.row(
                     f"used in {job.name} {region} {month}",
-                    [(layout.y[job.name, region, month], 1.0), *inside], "<=", 0.0,
-                )  # fmt: skip
+                    [(layout.y[job.name, region, month], 1.0), *inside],
+                    "<=",
+                    0.0,
+                )
         once = [(layout.y[job.name, region, m], 1.0) for m in months]
         builder.row(f"once {job.name} {region}", once, "<=", 1.0)
         if job.gang.regions == 1:
-            _all_in_one(builder, layout, scene, job, members, once)
+            _add_single_region(builder, layout, scene, job, members, once)
     everywhere = [(y, 1.0) for (name, _, _), y in layout.y.items() if name == job.name]
     builder.row(f"somewhere {job.name}", [*everywhere, (layout.u[job.name], 1.0)], ">=", 1.0)
     count = float(job.gang.regions)
     builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
     if job.gang.regions > 1:
-        _several_regions(builder, layout, scene, job, by_region, months)
+        _add_several_regions(builder, layout, scene, job, by_region, months)
 
 
-def _all_in_one(
-    builder: Builder, layout: Layout, scene: Scene, job: Job, members: list[Candidate], y: list[tuple[int, float]]
+def _add_single_region(
+    builder: ProgramBuilder,
+    layout: Layout,
+    scene: PlacementProblem,
+    job: Job,
+    members: list[Candidate],
+    y: list[tuple[int, float]],
 ) -> None:
-    """With one region a job: all steps are done where it goes, and it starts there (unless it runs there).
+    """Add rows for a job of one region: it does all steps there, and starts there (unless it runs there).
 
     Implied for whole y; in the relaxation it keeps a job from mixing regions that cannot carry it alone.
     """
@@ -219,17 +246,18 @@ def _all_in_one(
     name = f"{job.name} {members[0].region}"
     builder.row(f"steps in {name}", [*_steps_done(layout, scene, job, members), *chosen], ">=", 0.0)
     if not any(c.running for c in members):
-        builder.row(f"start in {name}", [*_starts_on(layout, job, members), *chosen], ">=", 0.0)
+        builder.row(f"start in {name}", [*_start_terms(layout, job, members), *chosen], ">=", 0.0)
 
 
-def _several_regions(
-    builder: Builder,
+def _add_several_regions(
+    builder: ProgramBuilder,
     layout: Layout,
-    scene: Scene,
+    scene: PlacementProblem,
     job: Job,
     by_region: Mapping[RegionId, list[Candidate]],
     months: list[str],
 ) -> None:
+    """Add rows for jobs of several regions: the egress cap, and the checkpoint's moves between two regions."""
     cap = job.data.egress_cap if job.data else None
     for unit in ("gib", "usd"):
         limit = getattr(cap, unit, None)
@@ -257,9 +285,11 @@ def _several_regions(
                 builder.row(f"pair {job.name} {first} {second}", [*used, (pair, -1.0)], "<=", 1.0)
 
 
-def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) -> float | None:
-    """Dollars for the checkpoint at the cheapest tier of the cheaper direction: a lower bound; None when a
-    tariff is unknown."""
+def _least_between(scene: PlacementProblem, job: Job, first: RegionId, second: RegionId) -> float | None:
+    """Return the least dollars for the checkpoint between two regions, a lower bound.
+
+    The cheapest tier of the cheaper direction counts. None when a tariff is unknown.
+    """
     one, two = scene.book.region(first), scene.book.region(second)
     if one is None or two is None or job.checkpoint is None:
         return None
@@ -270,8 +300,8 @@ def _least_between(scene: Scene, job: Job, first: RegionId, second: RegionId) ->
     return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
 
 
-def _limits(builder: Builder, layout: Layout, scene: Scene) -> None:
-    """Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
+def _add_limits(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
+    """Add Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
     terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for (job, key, index), x in layout.x.items():
         for name, amount in scene.use[job, key].items():
@@ -282,12 +312,12 @@ def _limits(builder: Builder, layout: Layout, scene: Scene) -> None:
 
 
 def limit_row(name: str, index: int) -> str:
-    """The row of a limit in a slot."""
+    """Return the name of a limit's row in a slot."""
     return f"limit {name} @{index}"
 
 
-def cost_terms(scene: Scene, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
-    """A job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
+def cost_terms(scene: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+    """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
     works = [layout.w[job.name, c.key] for c in scene.candidates[job.name]]
     terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
     dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in scene.candidates[job.name]}
@@ -296,12 +326,12 @@ def cost_terms(scene: Scene, layout: Layout, program: Program, job: Job) -> list
 
 
 def program_cost(program: Program, index: int) -> float:
-    """The objective coefficient of a variable."""
+    """Return the objective coefficient of a variable."""
     return program.variables[index].cost
 
 
-def _budgets(builder: Builder, layout: Layout, scene: Scene) -> None:
-    """Σ cost <= budget of a job, and of a team (less what it has spent)."""
+def _add_budgets(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
+    """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
     so_far = Program(tuple(builder.variables), ())
     terms = {job.name: cost_terms(scene, layout, so_far, job) for job in scene.jobs}
     for job in scene.jobs:
@@ -313,5 +343,5 @@ def _budgets(builder: Builder, layout: Layout, scene: Scene) -> None:
 
 
 def team_row(team: str) -> str:
-    """The row of a team's budget."""
+    """Return the name of the row of a team's budget."""
     return f"budget of team {team}"

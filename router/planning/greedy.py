@@ -1,7 +1,7 @@
-"""A plan in a moment, without a solver: job by job, each on the cheapest candidate that still fits.
+"""Make a plan quickly without a solver: job by job, each on the cheapest candidate that still fits.
 
-Where the program's answer is late this is the plan, and it is where the program's search begins. Order: priority, then
-jobs that run already, then the least slack between window and fastest run.
+This is the plan where the program's answer is late, and the start of the program's search. Order: priority, then jobs
+that run already, then the least slack between window and fastest run.
 """
 
 from __future__ import annotations
@@ -11,45 +11,46 @@ from collections.abc import Mapping, Sequence
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.compaction import Load, add_load, earliest_run
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
-from router.planning.schedule import Hold
+from router.planning.left_shift import Load, add_load, earliest_run
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import SlotHold
 
 
-def greedy(scene: Scene) -> dict[str, tuple[Hold, ...]]:
-    """Holdings that keep every limit and budget; jobs that find no room are absent."""
+def greedy_holdings(scene: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
+    """Return holdings that keep every limit and budget; jobs that find no room are absent."""
     load: Load = {}
-    left = {team.team: (team.budget - team.spent).dollars() for team in scene.limits.teams}
-    found: dict[str, tuple[Hold, ...]] = {}
+    team_budgets = {team.team: (team.budget - team.spent).dollars() for team in scene.limits.teams}
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
     for job in sorted(scene.jobs, key=lambda j: (-j.priority, not _runs(scene, j), _slack(scene, j), j.name)):
         for cost, candidate in _cheapest_first(scene, job):
-            if cost > left.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
+            if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
                 break
             holds = earliest_run(scene, job, candidate, load)
             if holds is not None:
-                found[job.name] = holds
+                holdings[job.name] = holds
                 add_load(load, scene, job, holds, 1.0)
-                if job.team in left:
-                    left[job.team] -= cost
+                if job.team in team_budgets:
+                    team_budgets[job.team] -= cost
                 break
-    return found
+    return holdings
 
 
-def _runs(scene: Scene, job: Job) -> bool:
+def _runs(scene: PlacementProblem, job: Job) -> bool:
+    """Return whether the job runs now."""
     return any(c.running for c in scene.candidates[job.name])
 
 
-def _slack(scene: Scene, job: Job) -> float:
-    """Hours of the window beyond the fastest run."""
+def _slack(scene: PlacementProblem, job: Job) -> float:
+    """Return the hours of the window beyond the fastest run."""
     held = sum(slot.hours for slot in scene.window(job))
     return held - min(
         (c.reserved_hours(steps_to_do(job, running=c.running)) for c in scene.candidates[job.name]), default=0.0
     )
 
 
-def _cheapest_first(scene: Scene, job: Job) -> list[tuple[float, Candidate]]:
-    """Candidates with their cost as budgets count it, what is running at no more than its own."""
+def _cheapest_first(scene: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
+    """Return candidates with their cost as budgets count it, cheapest first."""
 
     def cost(c: Candidate) -> float:
         steps = steps_to_do(job, running=c.running)
@@ -58,8 +59,10 @@ def _cheapest_first(scene: Scene, job: Job) -> list[tuple[float, Candidate]]:
     return sorted(((cost(c), c) for c in scene.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
 
 
-def start_values(scene: Scene, layout: Layout, holdings: Mapping[str, Sequence[Hold]]) -> dict[int, float]:
-    """The whole-number variables of these holdings, for the solver to begin with; it completes the others."""
+def start_values(
+    scene: PlacementProblem, layout: Layout, holdings: Mapping[str, Sequence[SlotHold]]
+) -> dict[int, float]:
+    """Return the whole-number variables of these holdings as the solver's start; it completes the others."""
     values = {u: float(name not in holdings) for name, u in layout.u.items()}
     held = {(name, h.key, h.slot.index) for name, holds in holdings.items() for h in holds}
     for place, x in layout.x.items():

@@ -1,6 +1,6 @@
-"""The placement plan as a value: frozen, exact, the same bytes for the same inputs.
+"""Define the placement plan as a value: frozen, exact, the same bytes for the same inputs.
 
-A plan never learns addresses or instance ids. Its JSON form is :mod:`router.planning.plan_json`.
+A plan never holds addresses or instance ids. Its JSON form is :mod:`router.planning.plan_json`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
 ReservationCost = Literal["", "amortised", "sunk", "unknown"]
 Capacity = Literal["", "unknown"]
-Status = Literal["optimal", "feasible", "infeasible", "time_limit"]
+PlanStatus = Literal["optimal", "feasible", "infeasible", "time_limit"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What the plan does for a job in one stretch of time on one offer.
+    """One period of a job on one offer.
 
-    ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and
-    ``cost_usd`` = ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of
-    all ``machines`` (zero on a reservation), ``usd_per_step`` the amortised one. A gang with an on-demand
-    core has two lines with the same ``gang``, start and end; steps stand on the first. ``reservation_cost`` says of a
-    reservation what is known of its price: amortised, sunk (its amortised price is zero then), unknown (None then); ""
-    of anything else. ``policy`` is the one that an accepted quote was made for; None where no quote was accepted.
-    ``capacity`` is unknown where nothing says how many machines there are: no stock or cap of the offer, no limit of
-    the file; they are taken as unlimited.
+    ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and ``cost_usd`` =
+    ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of all ``machines`` (zero on a
+    reservation), ``usd_per_step`` the amortised one. A gang with an on-demand core has two lines with the same
+    ``gang``, start and end; steps stand on the first.
+
+    ``reservation_cost`` says what is known of a reservation's price: amortised, sunk (its amortised price is then
+    zero), unknown (None then); "" for any other market. ``policy`` is the one that an accepted quote was made for; None
+    where no quote was accepted. ``capacity`` is unknown where no stock or cap of the offer and no limit of the file
+    says how many machines there are; they are taken as unlimited.
     """
 
     job: str
@@ -69,13 +70,13 @@ class Line:
 
     @property
     def amortised_usd(self) -> Usd | None:
-        """What the line really costs, a reservation at its own price; None where that is not known."""
+        """Return the line's cost with a reservation at its amortised price; None where that is not known."""
         rate = self.amortised_usd_per_hour
         return None if rate is None else rate.over(timedelta(microseconds=int(self.hours * 3_600_000_000)))
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PlannedMove:
     """Bytes moved into a region for a job; ``what`` is data, stream or checkpoint."""
 
     job: str
@@ -90,7 +91,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """The smallest change of one rule that would place a job, and what the job would then cost."""
+    """The smallest change of one rule that would place a job, and the cost of the job after it."""
 
     change: str
     detail: str
@@ -99,7 +100,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A job that the plan leaves out, and why."""
+    """A job that the plan leaves out, and the reason."""
 
     job: str
     team: str
@@ -110,11 +111,11 @@ class Unplaced:
 
 @dataclass(frozen=True, slots=True)
 class ShadowPrice:
-    """What more of a limit would bring over the plan; ``basis`` says how that was found.
+    """The gain from more of a limit over the whole plan; ``basis`` says how it was found.
 
-    ``usd_per_unit`` is what a unit saves, below zero where the bill rises. Where it was resolved: the limit was raised
-    by ``raised_by`` units, which ``machines`` of ``instance_type`` take (the gang that is blocked; 0 of a budget), and
-    the raise places ``places`` more jobs and saves ``saves_usd`` in all, thresholds aside.
+    ``usd_per_unit`` is what a unit saves, below zero where the bill rises. For a resolved one, the limit was raised by
+    ``raised_by`` units, which ``machines`` of ``instance_type`` take (the gang that is blocked; 0 of a budget), and the
+    raise places ``places`` more jobs and saves ``saves_usd`` in all, thresholds excluded.
     """
 
     limit: str
@@ -130,7 +131,7 @@ class ShadowPrice:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another way to run the whole rest of a job, the other jobs held in place; also the fallback order.
+    """Another way to run all remaining steps of a job, the other jobs held in place; also the fallback order.
 
     ``lacks`` says what it lacks against the chosen one ("" when it could be had, only dearer).
     """
@@ -156,7 +157,10 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintCost:
-    """What a rule of the job costs it: its cost now less its cost without the rule, others held in place."""
+    """The cost of a rule to its job, the other jobs held in place.
+
+    It is the job's cost now less its cost without the rule.
+    """
 
     rule: str
     saving_usd: Usd
@@ -197,8 +201,10 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A phase of planning that ended before it was done: by the time limit, or by its count of rounds or nodes
-    (``work``)."""
+    """A phase of planning that ended before it was done.
+
+    ``by`` is the time limit, or the phase's own count of rounds or nodes (``work``).
+    """
 
     phase: str
     by: Literal["time", "work"]
@@ -206,7 +212,10 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where each job runs, what it costs, and how sure that is. Tuples are sorted; see ``docs/schema/plan.json``."""
+    """The placement of each job, its cost, and its probability of being on time.
+
+    Tuples are sorted; see ``docs/schema/plan.json``.
+    """
 
     as_of: datetime
     expires_at: datetime
@@ -214,7 +223,7 @@ class Plan:
     book_as_of: datetime
     horizon_start: datetime
     horizon_end: datetime
-    status: Status
+    status: PlanStatus
     stage_one_proven: bool
     time_limit_hit: bool
     cost_usd: Usd
@@ -225,7 +234,7 @@ class Plan:
     gap_asked: float
     solver: str
     lines: tuple[Line, ...]
-    moves: tuple[Move, ...]
+    moves: tuple[PlannedMove, ...]
     unplaced: tuple[Unplaced, ...]
     shadow_prices: tuple[ShadowPrice, ...]
     jobs: tuple[JobSummary, ...]

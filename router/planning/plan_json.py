@@ -1,7 +1,8 @@
-"""The plan's JSON form: canonical bytes, a digest over them, and back again. Schema: ``docs/schema/plan.json``.
+"""Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
-Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers. ``digest`` is SHA-256 over
-the document without ``digest`` and ``plan_id``; a file whose digest does not fit was edited and is refused.
+Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
+``digest`` is SHA-256 over the document without ``digest`` and ``plan_id``; a file whose digest does not match was
+edited and is refused.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from router.planning.plan import (
     DroppedOffers,
     JobSummary,
     Line,
-    Move,
     Plan,
+    PlannedMove,
     Relaxation,
     ShadowPrice,
     Unplaced,
@@ -34,25 +35,28 @@ from router.planning.plan import (
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
-# Fields that only what is reserved has: other plans keep the bytes that they had without them.
-OF_RESERVATIONS: Mapping[type, tuple[str, ...]] = MappingProxyType(
+# Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
+RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("reservation_cost",), Alternative: ("reservation_cost", "amortised_usd_per_hour")}
 )
-# Fields that are left out where there is nothing to say: earlier plans keep their bytes.
-WHERE_SAID: Mapping[type, tuple[str, ...]] = MappingProxyType(
+# Fields that are left out at their default, so that earlier plans keep their bytes.
+FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
 def plan_to_json(plan: Plan) -> str:
-    """Canonical: sorted keys, two spaces, a newline at the end; equal plans give equal bytes."""
+    """Return the plan as canonical JSON: sorted keys, two spaces, a newline at the end.
+
+    Equal plans give equal bytes.
+    """
     content = plan_content(plan)
     return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def plan_content(plan: Plan) -> dict[str, Any]:
-    """The document as plain data, digest and id included."""
+    """Return the document as plain data, digest and id included."""
     content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": _time(plan.as_of),
@@ -75,20 +79,20 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "shadow_prices": [_plain(price) for price in plan.shadow_prices],
         "jobs": [_plain(job) for job in plan.jobs],
     }
-    if plan.cuts:  # plans of earlier versions have none, and keep their digests
+    if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
     digest = _digest(content)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
 
 def _digest(content: dict[str, Any]) -> str:
-    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
-    return hashlib.sha256(json.dumps(bare, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    unsigned = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
+    return hashlib.sha256(json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def optional_fields(kind: type) -> tuple[str, ...]:
-    """Fields of a part of the plan that its JSON form may leave out."""
-    return OF_RESERVATIONS.get(kind, ()) + WHERE_SAID.get(kind, ())
+    """Return the fields of a part of the plan that its JSON form may leave out."""
+    return RESERVATION_FIELDS.get(kind, ()) + FIELDS_WITH_DEFAULT.get(kind, ())
 
 
 def _time(value: datetime) -> str:
@@ -96,7 +100,7 @@ def _time(value: datetime) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A frozen value as JSON data, field by field."""
+    """Return a frozen value as JSON data, field by field."""
     if isinstance(value, (Usd, UsdPerHour)):
         return str(value)
     if isinstance(value, datetime):
@@ -111,27 +115,30 @@ def _plain(value: Any) -> Any:
 
 
 def _fields(value: Any) -> dict[str, Any]:
-    """The fields of a frozen value, but those that are left out where there is nothing to say."""
-    found = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    """Return the fields of a frozen value without those that are left out at their default."""
+    content = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Line):
-        found["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
+        content["billed_microseconds"] = int(value.hours * _MICROSECONDS_PER_HOUR)
     if isinstance(value, (Line, Alternative)) and not value.reservation_cost:
-        for name in OF_RESERVATIONS[type(value)]:
-            del found[name]
+        for name in RESERVATION_FIELDS[type(value)]:
+            del content[name]
     for field in fields(value):
-        if field.name in WHERE_SAID.get(type(value), ()) and getattr(value, field.name) == field.default:
-            del found[field.name]
-    return found
+        if field.name in FIELDS_WITH_DEFAULT.get(type(value), ()) and getattr(value, field.name) == field.default:
+            del content[field.name]
+    return content
 
 
-def _move(move: Move) -> dict[str, Any]:
-    found: dict[str, Any] = _plain(move)
-    found["from"] = found.pop("source")
-    return found
+def _move(move: PlannedMove) -> dict[str, Any]:
+    content: dict[str, Any] = _plain(move)
+    content["from"] = content.pop("source")
+    return content
 
 
 def plan_from_json(text: str, where: str = "") -> Plan:
-    """The plan again. InvalidInputError when it is no plan, of a later schema, or not what its digest says."""
+    """Return the plan that the text holds.
+
+    Raises InvalidInputError when it is no plan, of a later schema, or not what its digest says.
+    """
     try:
         content = json.loads(text)
     except json.JSONDecodeError as error:
@@ -147,9 +154,11 @@ def plan_from_json(text: str, where: str = "") -> Plan:
         )
     if content.get("digest") != _digest(content):
         raise InvalidInputError.single(
-            "was changed after it was made: its digest does not fit", where=where, field="digest",
+            "was changed after it was made: its digest does not fit",
+            where=where,
+            field="digest",
             remedy="make the plan again with stepfare plan --out",
-        )  # fmt: skip
+        )
     try:
         return _plan(content)
     except (KeyError, TypeError, ValueError) as error:
@@ -175,7 +184,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         gap_asked=c["gap_asked"],
         solver=c["solver"],
         lines=tuple(_read_line(x) for x in c["lines"]),
-        moves=tuple(_read(Move, {**m, "source": m["from"]}) for m in c["moves"]),
+        moves=tuple(_read(PlannedMove, {**m, "source": m["from"]}) for m in c["moves"]),
         unplaced=tuple(
             _read(Unplaced, {**u, "relaxations": _many(Relaxation, u["relaxations"])}) for u in c["unplaced"]
         ),
@@ -214,7 +223,10 @@ def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
 
 
 def _read(kind: type[T], content: dict[str, Any]) -> T:
-    """Fields by the naming rule that the whole document keeps: ``usd_per_hour`` rates, ``usd`` amounts, four times."""
+    """Return the value of this class, its fields read by their names.
+
+    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, four names of times.
+    """
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]
         optional = field.name in optional_fields(kind)

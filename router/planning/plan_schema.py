@@ -1,6 +1,6 @@
-"""The JSON Schema of what :mod:`router.planning.plan_json` writes, for other programs: ``docs/schema/plan.json``.
+"""Build the JSON Schema of what :mod:`router.planning.plan_json` writes: ``docs/schema/plan.json``.
 
-Types are read off the frozen values, so that a field cannot be added to a plan without a line about it here (KeyError).
+Types are read off the frozen values, so that a field cannot be added to a plan without a description (KeyError).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
 from router.planning import plan
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
-from router.planning.plan_schema_words import PLAN, WORDS
+from router.planning.plan_schema_words import FIELD_DESCRIPTIONS, PLAN_DESCRIPTIONS
 
 Schema = dict[str, Any]
 
@@ -36,20 +36,21 @@ _TIME: Schema = {
 }
 _DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 _DEFINITIONS = {"usd": _MONEY, "time": _TIME}
-_PARTS: tuple[type, ...] = (
-    plan.Line,
-    plan.Move,
-    plan.Unplaced,
-    plan.Relaxation,
-    plan.ShadowPrice,
-    plan.JobSummary,
-    plan.Alternative,
-    plan.ConstraintCost,
-    plan.DroppedOffers,
-    plan.Cut,
-)
-# As plan_json writes them: a move says `from`; book and horizon are objects.
-_RENAMED: dict[tuple[type, str], str] = {(plan.Move, "source"): "from"}
+# The classes with their names under `$defs`, which are published and stay when a class is renamed.
+_PARTS: dict[type, str] = {
+    plan.Line: "line",
+    plan.PlannedMove: "move",
+    plan.Unplaced: "unplaced",
+    plan.Relaxation: "relaxation",
+    plan.ShadowPrice: "shadow_price",
+    plan.JobSummary: "job_summary",
+    plan.Alternative: "alternative",
+    plan.ConstraintCost: "constraint_cost",
+    plan.DroppedOffers: "dropped_offers",
+    plan.Cut: "cut",
+}
+# Fields are named as plan_json writes them: a move has `from`; book and horizon are objects.
+_RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 _OPTIONAL = frozenset({"cuts"})
 _BOUNDS: dict[str, Schema] = {
@@ -71,80 +72,86 @@ _BOUNDS: dict[str, Schema] = {
 
 
 def plan_schema() -> Schema:
-    """The schema (draft 2020-12) of one plan; equal on every call."""
+    """Return the schema (draft 2020-12) of one plan; equal on every call."""
     own = _properties(plan.Plan)
     properties: Schema = {
-        "schema_version": {"const": SCHEMA_VERSION, "description": PLAN["schema_version"]},
-        "plan_id": {"type": "string", "pattern": "^plan-[0-9a-f]{12}$", "description": PLAN["plan_id"]},
-        "digest": {**_DIGEST, "description": PLAN["digest"]},
-        "book": _object({"digest": {**_DIGEST, "description": PLAN["book_digest"]}, "as_of": _at("book_as_of")})
-        | {"description": PLAN["book"]},
+        "schema_version": {"const": SCHEMA_VERSION, "description": PLAN_DESCRIPTIONS["schema_version"]},
+        "plan_id": {"type": "string", "pattern": "^plan-[0-9a-f]{12}$", "description": PLAN_DESCRIPTIONS["plan_id"]},
+        "digest": {**_DIGEST, "description": PLAN_DESCRIPTIONS["digest"]},
+        "book": _object(
+            {"digest": {**_DIGEST, "description": PLAN_DESCRIPTIONS["book_digest"]}, "as_of": _at("book_as_of")}
+        )
+        | {"description": PLAN_DESCRIPTIONS["book"]},
         "horizon": _object({"start": _at("horizon_start"), "end": _at("horizon_end")})
-        | {"description": PLAN["horizon"]},
+        | {"description": PLAN_DESCRIPTIONS["horizon"]},
         **own,
     }
     return {
         "$schema": _DIALECT,
         "title": "A stepfare plan",
-        "description": PLAN["plan"],
+        "description": PLAN_DESCRIPTIONS["plan"],
         **_object(properties),
-        "$defs": {**_DEFINITIONS, **{_name(part): _part(part) for part in _PARTS}},
+        "$defs": {**_DEFINITIONS, **{name: _part(part) for part, name in _PARTS.items()}},
     }
 
 
 def plan_schema_text() -> str:
-    """The schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
+    """Return the schema as it lies in ``docs/schema``: the same bytes every time, with a newline at the end."""
     return json.dumps(plan_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _object(properties: Schema) -> Schema:
-    """Every field but the optional ones always there, and no other."""
+    """Return an object schema with every field required but the optional ones, and no other field."""
     required = [name for name in properties if name not in _OPTIONAL]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _at(name: str) -> Schema:
-    return {"$ref": "#/$defs/time", "description": PLAN[name]}
+    return {"$ref": "#/$defs/time", "description": PLAN_DESCRIPTIONS[name]}
 
 
 def _part(kind: type) -> Schema:
     properties = _properties(kind)
     if kind is plan.Line:
-        words = WORDS[kind]["billed_microseconds"]
+        words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
     optional = optional_fields(kind)
-    whole = _object(properties)
-    whole["required"] = [name for name in whole["required"] if name not in optional]
+    schema = _object(properties)
+    schema["required"] = [name for name in schema["required"] if name not in optional]
     if kind is plan.Line:
-        whole["properties"]["policy"] = run_policy_schema(WORDS[kind]["policy"])  # absent where no quote was accepted
-    return {"description": WORDS[kind][""], **whole}
+        # The field is absent where no quote was accepted.
+        schema["properties"]["policy"] = run_policy_schema(FIELD_DESCRIPTIONS[kind]["policy"])
+    return {"description": FIELD_DESCRIPTIONS[kind][""], **schema}
 
 
 def _properties(kind: type) -> Schema:
-    """By JSON name, in the order of the fields."""
-    words = PLAN if kind is plan.Plan else WORDS[kind]
+    """Return the schemas of the fields by JSON name, in the order of the fields."""
+    words = PLAN_DESCRIPTIONS if kind is plan.Plan else FIELD_DESCRIPTIONS[kind]
     hints = typing.get_type_hints(kind)
-    found: Schema = {}
+    properties: Schema = {}
     for field in fields(kind):
         if (kind is plan.Plan and field.name in _NESTED) or (kind is plan.Line and field.name == "policy"):
             continue
         name = _RENAMED.get((kind, field.name), field.name)
-        found[name] = {**_type(hints[field.name], _BOUNDS.get(field.name, {})), "description": words[field.name]}
-    return found
+        properties[name] = {**_type(hints[field.name], _BOUNDS.get(field.name, {})), "description": words[field.name]}
+    return properties
 
 
 _PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number", Fraction: "number"}
 
 
 def _type(hint: Any, bounds: Schema) -> Schema:
-    """A Python type as JSON Schema. TypeError for one that a plan does not use."""
+    """Return a Python type as JSON Schema.
+
+    Raises TypeError for one that a plan does not use.
+    """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint in (Usd, UsdPerHour):
         return {"$ref": "#/$defs/usd"}
     if hint is datetime:
         return {"$ref": "#/$defs/time"}
     if hint in _PARTS:
-        return {"$ref": f"#/$defs/{_name(hint)}"}
+        return {"$ref": f"#/$defs/{_PARTS[hint]}"}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint], **bounds}
     if origin is Literal:
@@ -155,7 +162,3 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         known = next(kind for kind in inner if kind is not type(None))
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")
-
-
-def _name(kind: type) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")

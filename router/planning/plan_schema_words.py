@@ -1,4 +1,4 @@
-"""What each field of a plan means, with its unit: the descriptions of ``docs/schema/plan.json``."""
+"""Describe each field of a plan, with its unit: the descriptions of ``docs/schema/plan.json``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLACE = {
     "accelerator": "Accelerator model, such as H100.",
 }
 
-PLAN: Mapping[str, str] = {
+PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
     "plan_id": "`plan-` and the first 12 digits of the digest.",
@@ -53,7 +53,7 @@ PLAN: Mapping[str, str] = {
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
 }
 
-WORDS: Mapping[type, Mapping[str, str]] = {
+FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
     plan.Line: {
         "": "One stretch of a job on one offer. A gang with an on-demand core has two lines of the same gang and time.",
         **_PLACE,
@@ -89,7 +89,7 @@ WORDS: Mapping[type, Mapping[str, str]] = {
             "as unlimited. Left out otherwise."
         ),
     },
-    plan.Move: {
+    plan.PlannedMove: {
         "": "Bytes moved into a region for a job.",
         "job": "Job name.",
         "what": "Training data copied, training data streamed, or a checkpoint.",

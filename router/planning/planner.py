@@ -1,4 +1,7 @@
-"""The pipeline: gather, sieve, prune, formulate, solve in stages, schedule, price exactly, explain."""
+"""Run the planning pipeline.
+
+Its phases: find candidates and check them, prune, formulate, solve in stages, schedule, price exactly, explain.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +17,44 @@ from pricing.money import Usd
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, CandidateFinder, Dropped, steps_to_do
+from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.column_generation import (
+    MAX_FULL_SHARES,
+    MAX_WIDE_SHARES,
+    Shortlist,
+    build_shortlist,
+    count_slot_shares,
+)
 from router.planning.costing import lines_of, moves_of
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
-from router.planning.plan import VALID_FOR, Line, Move, Plan, Status
-from router.planning.polish import polished
-from router.planning.scene import Scene, last_use, window
-from router.planning.schedule import Run
-from router.planning.shared import amounts, binding, use_of
-from router.planning.shortlist import LARGE, WIDEST, Shortlist, shortlisted, size
+from router.planning.local_search import improve_places
+from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
+from router.planning.problem import PlacementProblem, last_use, window
+from router.planning.schedule import ScheduledRun
+from router.planning.shadow_prices import shadow_prices
+from router.planning.shared_limits import binding_limits, limit_amounts, use_of
 from router.planning.slots import make_slots
+from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
-from router.planning.stages import Answer, over_all_candidates, solve_in_stages, widened
-from router.planning.steadiness import keep_places
-from router.planning.summary import Findings, on_time_of, summarise
-from router.planning.worth import shadow_prices
+from router.planning.stay_put import keep_places
+from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 
-_SEARCHING = 0.85  # of the time limit: the rest is for pricing and explaining
+_SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _WIDER, _CONFIDENCE = "wider search", "confidence"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """Everything a plan depends on. ``now`` aware; ``gap`` relative; ``time_limit`` the longest it may take, from which
-    the searches have their counts of nodes; ``resolve_limits`` how many shadow prices to re-solve;
-    ``confidence_rounds`` how often to re-solve when a job split over offers falls short of its confidence."""
+    """Everything that a plan depends on.
+
+    ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have their
+    counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
+    to re-solve when a job split over offers falls short of its confidence.
+    """
 
     jobs: tuple[Job, ...]
     book: PriceBook
@@ -62,7 +74,7 @@ class PlanRequest:
 class Timings:
     """Wall seconds by phase, for benchmarks and progress; never part of a plan."""
 
-    sieve: float = 0.0
+    feasibility: float = 0.0
     build: float = 0.0
     solve: float = 0.0
     price: float = 0.0
@@ -75,6 +87,20 @@ def _silent(_: str) -> None:
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class PlanningRun:
+    """The values that all phases of one call of :func:`make_plan` share.
+
+    ``budget`` is the whole effort, of which ``search`` is the part for the searches.
+    """
+
+    request: PlanRequest
+    budget: Effort
+    search: Effort
+    progress: Progress
+    timings: Timings
+
+
 def make_plan(
     request: PlanRequest,
     *,
@@ -84,22 +110,24 @@ def make_plan(
     clock: Clock = time.monotonic,
     began: float | None = None,
 ) -> Plan:
-    """The plan. Same request, same plan, unless the time limit cut in (then the plan says where).
+    """Return the plan of a request.
 
-    The time limit runs from ``began`` on ``clock`` (now, where that is None) and covers everything done here.
-    Raises InvalidInputError for a solver that is not there or a reservation that the book does not know.
+    The same request gives the same plan, unless the time limit cut in (then the plan says where). The time limit runs
+    from ``began`` on ``clock`` (now, where that is None) and covers everything done here. Raises InvalidInputError for
+    a solver that is not available or a reservation that the book does not know.
     """
-    spent = timings if timings is not None else Timings()
+    timings = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
-    whole = Effort(engine, request.time_limit, clock=clock, began=began)
-    search = whole.within(_SEARCHING, _SEARCHING)
+    budget = Effort(engine, request.time_limit, clock=clock, began=began)
+    search = budget.within(_SEARCHING, _SEARCHING)
+    run = PlanningRun(request, budget, search, progress, timings)
     jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
-    surer: dict[str, float] = {}
+    tightened_confidence: dict[str, float] = {}
     rounds = 0
     while True:
-        progress(f"sieving {len(request.book.offers):,} offers for {len(jobs)} jobs")
-        gathered = _gather(request, jobs, surer, spent)
-        answer = _answer(request, gathered, search, progress, spent)
+        progress(f"checking {len(request.book.offers):,} offers for {len(jobs)} jobs")
+        planning_input = _build_problem(run, jobs, tightened_confidence)
+        answer = _search(run, planning_input)
         short = _short_of_confidence(jobs, answer.runs)
         if not short or search.late(_CONFIDENCE):
             break
@@ -107,49 +135,61 @@ def make_plan(
             search.stopped(_CONFIDENCE)
             break
         rounds += 1
-        surer.update({job.name: 1 - (1 - surer.get(job.name, job.confidence)) / 2 for job in short})
-    return _finish(request, gathered, answer, whole, search, progress, spent)
+        tightened_confidence.update(
+            {job.name: 1 - (1 - tightened_confidence.get(job.name, job.confidence)) / 2 for job in short}
+        )
+    return _assemble_plan(run, planning_input, answer)
 
 
 @dataclass(frozen=True)
-class _Gathered:
+class _PlanningInput:
+    """The candidates of all jobs and the placement problem made from them; ``infeasible`` has reasons by job."""
+
     jobs: tuple[Job, ...]
     finder: CandidateFinder
-    scene: Scene
+    scene: PlacementProblem
     advisory: Mapping[str, tuple[Candidate, ...]]
-    dropped: Mapping[str, tuple[Dropped, ...]]
-    hopeless: Mapping[str, str]
+    dropped: Mapping[str, tuple[DroppedListing, ...]]
+    infeasible: Mapping[str, str]
 
 
-def _gather(request: PlanRequest, jobs: tuple[Job, ...], surer: Mapping[str, float], clock: Timings) -> _Gathered:
-    """Candidates of every job; jobs that no candidate could ever serve are set aside with the reason."""
-    began = time.perf_counter()
+def _build_problem(
+    run: PlanningRun, jobs: tuple[Job, ...], tightened_confidence: Mapping[str, float]
+) -> _PlanningInput:
+    """Find the candidates of every job and build the placement problem.
+
+    Jobs that no candidate could ever serve are set aside with the reason.
+    """
+    began, request = time.perf_counter(), run.request
     finder = CandidateFinder(request.book, request.limits, request.now, advisory=True)
-    kept: dict[str, tuple[Candidate, ...]] = {}
+    usable: dict[str, tuple[Candidate, ...]] = {}
     advisory: dict[str, tuple[Candidate, ...]] = {}
-    dropped: dict[str, tuple[Dropped, ...]] = {}
-    hopeless: dict[str, str] = {}
+    dropped: dict[str, tuple[DroppedListing, ...]] = {}
+    infeasible: dict[str, str] = {}
     for job in jobs:
-        sought = job.model_copy(update={"confidence": surer[job.name]}) if job.name in surer else job
-        found, gone = finder.find(sought)
-        kept[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
+        confidence = tightened_confidence.get(job.name)
+        wanted = job if confidence is None else job.model_copy(update={"confidence": confidence})
+        found, dropped[job.name] = finder.find(wanted)
+        usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
-        dropped[job.name] = gone
-        reason = _hopeless(job, kept[job.name], request.now)
+        reason = _infeasible_reason(job, usable[job.name], request.now)
         if reason is not None:
-            hopeless[job.name] = reason
-    placeable = tuple(job for job in jobs if job.name not in hopeless)
-    scene = _scene(request, jobs, placeable, kept)
-    clock.sieve += time.perf_counter() - began
-    return _Gathered(jobs, finder, scene, advisory, dropped, hopeless)
+            infeasible[job.name] = reason
+    placeable = tuple(job for job in jobs if job.name not in infeasible)
+    scene = _placement_problem(request, jobs, placeable, usable)
+    run.timings.feasibility += time.perf_counter() - began
+    return _PlanningInput(jobs, finder, scene, advisory, dropped, infeasible)
 
 
-def _hopeless(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Why the job cannot be placed whatever the others do: no candidate, or none fast enough for the whole window."""
+def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
+    """Return why the job cannot be placed whatever the other jobs do; None where it could be.
+
+    Either there is no candidate, or none is fast enough for the whole window.
+    """
     if not candidates:
         return "no offer passes the job's rules"
     if all(c.dates[1] is not None for c in candidates):
-        return _reserved_too_briefly(job, candidates, now)
+        return _short_reservations_reason(job, candidates, now)
     first, last = window(job, now)
     if last is None:
         return None
@@ -161,8 +201,11 @@ def _hopeless(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str
     return f"the deadline is too near: {least:.1f} h needed on the fastest offer ({fastest.key}), {hours:.1f} h left"
 
 
-def _reserved_too_briefly(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Why reservations alone cannot carry the job: at the fastest that is there at each moment, too few steps."""
+def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
+    """Return why reservations alone cannot carry the job; None where they can.
+
+    At each moment the fastest available one counts; the steps that they can do are too few.
+    """
     first, last = window(job, now)
     edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
     times = sorted(edge for edge in edges if last is None or edge < last)
@@ -176,26 +219,27 @@ def _reserved_too_briefly(job: Job, candidates: tuple[Candidate, ...], now: date
     return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
 
 
-def _scene(
-    request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], kept: Mapping[str, tuple[Candidate, ...]]
-) -> Scene:
-    everything = {job.name: kept[job.name] for job in jobs}
+def _placement_problem(
+    request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
+) -> PlacementProblem:
+    """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
+    everything = {job.name: usable[job.name] for job in jobs}
     use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
-    shared = amounts((c for found in everything.values() for c in found), request.limits)
-    tight = binding({job.name: kept[job.name] for job in placeable}, use, shared)
-    ends = [last_use(job, kept[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
+    shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
+    tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
+    ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
     edges += [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
-    # Jobs kept by another version may be due later than a file may say today; they are planned this far.
+    # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
-    return Scene(
+    return PlacementProblem(
         jobs=placeable,
         now=request.now,
         book=request.book,
         limits=request.limits,
         slots=slots,
-        candidates={job.name: undominated(job, kept[job.name], use, tight) for job in placeable},
+        candidates={job.name: drop_dominated(job, usable[job.name], use, tight) for job in placeable},
         all_candidates=everything,
         use=use,
         shared=shared,
@@ -203,86 +247,83 @@ def _scene(
     )
 
 
-def _answer(request: PlanRequest, gathered: _Gathered, effort: Effort, progress: Progress, clock: Timings) -> Answer:
-    scene, shortlist = gathered.scene, None
-    whole = size(scene)
-    if whole > LARGE:
-        progress(f"{whole:,} shares of slots: choosing a shortlist by the prices of the limits")
+def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSolution:
+    """Return the best answer found, repaired and started early.
+
+    A large program is first solved over a shortlist.
+    """
+    request, effort, timings = run.request, run.search, run.timings
+    scene, shortlist = planning_input.scene, None
+    shares = count_slot_shares(scene)
+    if shares > MAX_FULL_SHARES:
+        run.progress(f"{shares:,} shares of slots: choosing a shortlist by the prices of the limits")
         began = time.perf_counter()
-        shortlist = shortlisted(scene, effort.within(1 / 2, 1 / 2), request.gap)
+        shortlist = build_shortlist(scene, effort.within(1 / 2, 1 / 2), request.gap)
         scene = shortlist.scene
-        clock.solve += time.perf_counter() - began
+        timings.solve += time.perf_counter() - began
     began = time.perf_counter()
     formulation = formulate(scene)
-    clock.build += time.perf_counter() - began
-    progress(f"solving {len(formulation.program.variables):,} variables, {len(formulation.program.rows):,} rows")
+    timings.build += time.perf_counter() - began
+    run.progress(f"solving {len(formulation.program.variables):,} variables, {len(formulation.program.rows):,} rows")
     began = time.perf_counter()
-    # Part of the gap is the shortlist's own: what is left of it is for the search.
-    inner = request.gap if shortlist is None else request.gap / 2
-    answer = solve_in_stages(scene, formulation, effort, inner)
+    # The shortlist uses up half of the gap; the other half is for the search.
+    search_gap = request.gap if shortlist is None else request.gap / 2
+    answer = solve_in_stages(scene, formulation, effort, search_gap)
     if shortlist is not None:
-        answer = over_all_candidates(answer, shortlist)
-        answer, formulation = _over_more(request, gathered.scene, shortlist, effort, progress, answer, formulation)
-    answer = polished(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
+        answer = with_full_bound(answer, shortlist)
+        answer, formulation = _search_wider(run, planning_input.scene, shortlist, answer, formulation)
+    answer = improve_places(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
     answer = start_early(answer, effort)
-    clock.solve += time.perf_counter() - began
+    timings.solve += time.perf_counter() - began
     return answer
 
 
-def _over_more(
-    request: PlanRequest,
-    whole: Scene,
-    shortlist: Shortlist,
-    effort: Effort,
-    progress: Progress,
-    answer: Answer,
-    formulation: Formulation,
-) -> tuple[Answer, Formulation]:
-    """The answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
+def _search_wider(
+    run: PlanningRun, whole: PlacementProblem, shortlist: Shortlist, answer: PlacementSolution, formulation: Formulation
+) -> tuple[PlacementSolution, Formulation]:
+    """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
+    effort, gap = run.search, run.request.gap
     slack = (answer.spent - answer.bound_usd).dollars()
-    everyone = len(answer.runs) == len(answer.scene.jobs)
-    if everyone and slack <= request.gap * answer.spent.dollars():
+    all_placed = len(answer.runs) == len(answer.scene.jobs)
+    if all_placed and slack <= gap * answer.spent.dollars():
         return answer, formulation
     if not effort.affords(_WIDER, formulation.program):
         return replace(answer, hit_time_limit=True), formulation
-    progress("the shortlist leaves a gap: solving again over everything that could close it")
-    reach = slack * (1 + 1e-9) if everyone else math.inf
-    wide, complete = shortlist.within(whole, reach, WIDEST)
+    run.progress("the shortlist leaves a gap: solving again over everything that could close it")
+    reach = slack * (1 + 1e-9) if all_placed else math.inf
+    wide, complete = shortlist.within(whole, reach, MAX_WIDE_SHARES)
     again = formulate(wide)
-    better = widened(answer, solve_in_stages(wide, again, effort, request.gap, _WIDER), complete=complete)
+    better = better_answer(answer, solve_in_stages(wide, again, effort, gap, _WIDER), complete=complete)
     return better, again if better.scene is wide else formulation
 
 
-def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[Run, ...]]) -> tuple[Job, ...]:
+def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
+    """Return the jobs whose probability of being on time is below their confidence."""
     short = []
     for job in jobs:
-        probability = on_time_of(job, runs.get(job.name, ()))
+        probability = on_time_probability_of(job, runs.get(job.name, ()))
         if probability is not None and probability < job.confidence - 0.005:
             short.append(job)
     return tuple(short)
 
 
-def _finish(
-    request: PlanRequest,
-    gathered: _Gathered,
-    answer: Answer,
-    whole: Effort,
-    search: Effort,
-    progress: Progress,
-    clock: Timings,
-) -> Plan:
+def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: PlacementSolution) -> Plan:
+    """Price and explain the answer, and assemble the plan."""
+    request, budget, timings = run.request, run.budget, run.timings
     began = time.perf_counter()
-    progress("pricing and explaining")
-    scene = gathered.scene
+    run.progress("pricing and explaining")
+    scene = planning_input.scene
     lines = tuple(line for name in sorted(answer.runs) for line in lines_of(scene, answer.runs[name]))
     moves = moves_of(scene, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
-    findings = Findings(gathered.advisory, gathered.dropped, gathered.hopeless, gathered.finder)
-    summaries, unplaced = summarise(gathered.jobs, scene, answer, lines, moves, findings, whole)
-    clock.price += time.perf_counter() - began
+    findings = CandidateFindings(
+        planning_input.advisory, planning_input.dropped, planning_input.infeasible, planning_input.finder
+    )
+    summaries, unplaced = summarise(planning_input.jobs, scene, answer, lines, moves, findings, budget)
+    timings.price += time.perf_counter() - began
     began = time.perf_counter()
-    shadow = shadow_prices(answer, scene, search, request.resolve_limits)
-    clock.solve += time.perf_counter() - began
+    shadow = shadow_prices(answer, scene, run.search, request.resolve_limits)
+    timings.solve += time.perf_counter() - began
     objective = cost + answer.threshold
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
@@ -296,32 +337,32 @@ def _finish(
         horizon_end=request.now + request.horizon,
         status=status,
         stage_one_proven=answer.stage_one_proven,
-        time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in whole.cuts),
+        time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in budget.cuts),
         cost_usd=cost,
         orders_usd=_orders(lines, moves),
         threshold_usd=answer.threshold,
         bound_usd=bound,
         gap=gap,
         gap_asked=request.gap,
-        solver=whole.solver.name,
+        solver=budget.solver.name,
         lines=lines,
         moves=moves,
         unplaced=unplaced,
         shadow_prices=shadow,
         jobs=summaries,
-        cuts=whole.cuts,
+        cuts=budget.cuts,
     )
 
 
-def _orders(lines: Sequence[Line], moves: Sequence[Move]) -> Usd:
-    """What the orders cost: their lines, and the moves into regions that a job's orders use."""
+def _orders(lines: Sequence[Line], moves: Sequence[PlannedMove]) -> Usd:
+    """Return the cost of the orders: their lines, and the moves into regions that a job's orders use."""
     orders = [line for line in lines if line.kind == "order"]
     used = {(line.job, f"{line.cloud}/{line.region}") for line in orders}
     return Usd.total([*(x.cost_usd for x in orders), *(m.cost_usd for m in moves if (m.job, m.to) in used)])
 
 
-def _status(answer: Answer, gap: float, request: PlanRequest) -> Status:
-    """Optimal only with stage one proven and the gap kept; infeasible when nothing at all could be placed."""
+def _status(answer: PlacementSolution, gap: float, request: PlanRequest) -> PlanStatus:
+    """Return optimal only with stage one proven and the gap reached, infeasible when no job at all could be placed."""
     if not answer.runs and (answer.stage_one_proven or answer.hit_time_limit):
         return "infeasible" if answer.stage_one_proven else "time_limit"
     tolerance = max(request.gap, 1e-6)

@@ -1,4 +1,4 @@
-"""A mixed-integer program as data: named variables and rows, floats, no solver."""
+"""Represent a mixed-integer program as data: named variables and rows, floats, no solver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Sense = Literal["<=", ">=", "=="]
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """``cost`` is its objective coefficient in dollars."""
+    """A variable with its bounds; ``cost`` is its objective coefficient in dollars."""
 
     name: str
     low: float
@@ -21,8 +21,8 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """``sum(coefficient x variable) sense rhs``; ``terms`` are (variable index, coefficient)."""
+class ConstraintRow:
+    """A constraint ``sum(coefficient x variable) sense rhs``; ``terms`` are (variable index, coefficient)."""
 
     name: str
     terms: tuple[tuple[int, float], ...]
@@ -32,21 +32,24 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Minimise cost over rows. Order of variables and rows is part of the value: same order, same answer."""
+    """A program that minimises cost over rows.
+
+    The order of variables and rows is part of the value: same order, same answer.
+    """
 
     variables: tuple[Variable, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[ConstraintRow, ...]
 
     def minimising(self, costs: Mapping[int, float]) -> Program:
-        """With another objective: these coefficients, zero elsewhere."""
+        """Return the program with another objective: these coefficients, zero elsewhere."""
         return replace(self, variables=tuple(replace(v, cost=costs.get(i, 0.0)) for i, v in enumerate(self.variables)))
 
-    def with_rows(self, rows: Sequence[Row]) -> Program:
-        """With more rows at the end."""
+    def with_rows(self, rows: Sequence[ConstraintRow]) -> Program:
+        """Return the program with more rows at the end."""
         return replace(self, rows=(*self.rows, *rows))
 
     def fixed(self, values: Mapping[int, float]) -> Program:
-        """With these variables fixed."""
+        """Return the program with these variables fixed."""
         return replace(
             self,
             variables=tuple(
@@ -56,36 +59,39 @@ class Program:
 
     @property
     def integers(self) -> int:
-        """How many variables are integer and not fixed."""
+        """Return the number of variables that are integer and not fixed."""
         return sum(v.integer and v.low != v.high for v in self.variables)
 
 
 @dataclass(slots=True)
-class Builder:
+class ProgramBuilder:
     """Collects variables and rows, then freezes them."""
 
     variables: list[Variable] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ConstraintRow] = field(default_factory=list)
 
     def variable(
         self, name: str, *, low: float = 0.0, high: float | None = None, integer: bool = False, cost: float = 0.0
     ) -> int:
-        """Add one; its index."""
+        """Add a variable and return its index."""
         self.variables.append(Variable(name, low, high, integer, cost))
         return len(self.variables) - 1
 
     def binary(self, name: str, *, cost: float = 0.0) -> int:
-        """Add a 0/1 variable; its index."""
+        """Add a 0/1 variable and return its index."""
         return self.variable(name, high=1.0, integer=True, cost=cost)
 
     def row(self, name: str, terms: Sequence[tuple[int, float]], sense: Sense, rhs: float) -> None:
-        """Add a row; terms of one variable add up; a row without terms is left out (it says nothing)."""
+        """Add a row; terms of one variable add up.
+
+        A row without terms constrains nothing and is left out.
+        """
         merged: dict[int, float] = {}
         for variable, coefficient in terms:
             merged[variable] = merged.get(variable, 0.0) + coefficient
         if merged:
-            self.rows.append(Row(name, tuple(merged.items()), sense, rhs))
+            self.rows.append(ConstraintRow(name, tuple(merged.items()), sense, rhs))
 
     def build(self) -> Program:
-        """The finished value."""
+        """Return the finished program."""
         return Program(tuple(self.variables), tuple(self.rows))

@@ -1,4 +1,4 @@
-"""The smallest change of one rule that would place a job, and what a rule costs a job that is placed."""
+"""Find the smallest change of one rule that would place a job, and the cost of rules to placed jobs."""
 
 from __future__ import annotations
 
@@ -11,39 +11,44 @@ from pricing.money import Usd
 from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import Alone, Around, alone, best_alone, fitting
+from router.planning.alternatives import JobContext, SingleRun, best_single_run, evaluate_single_run, fitting_runs
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
-from router.planning.compaction import earliest_run, may_begin, run_from
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
+from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.scene import window
-from router.planning.shared import use_of
+from router.planning.problem import window
+from router.planning.shared_limits import use_of
 from router.planning.slots import Slot, make_slots
 
 _FARTHEST = timedelta(days=60)
 
 
 def without_residency(job: Job) -> Job:
-    """The job allowed anywhere."""
+    """Return the job without residency rules."""
     return job.model_copy(update={"residency": Residency()})
 
 
 def without_egress_cap(job: Job) -> Job:
-    """The job free to move any volume."""
+    """Return the job without an egress cap."""
     return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
 
 
-def relaxations_of(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Relaxation, ...]:
-    """One for each rule that is enough on its own, the others held in place: later deadline, more budget,
-    wider rules."""
-    found: list[Relaxation | None] = [_later(here, candidates), *_richer(here, candidates)]
-    for change, words in _wider(here.job):
-        found.append(_with_rules(here, change, words, candidates, finder))
-    found.append(_roomier(here, candidates, finder))
-    return tuple(r for r in found if r is not None)
+def relaxations_of(
+    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+) -> tuple[Relaxation, ...]:
+    """Return a relaxation for each rule whose change is enough on its own, the others held in place.
+
+    Rules are the deadline, budgets, the job's own rules and the limits.
+    """
+    relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
+    for change, words in _wider_rules(here.job):
+        relaxations.append(_with_rules(here, change, words, candidates, finder))
+    relaxations.append(_more_room(here, candidates, finder))
+    return tuple(r for r in relaxations if r is not None)
 
 
-def _wider(job: Job) -> list[tuple[Job, str]]:
+def _wider_rules(job: Job) -> list[tuple[Job, str]]:
+    """Return the job with one of its own rules dropped, for each such rule, with the change in words."""
     changes: list[tuple[Job, str]] = []
     if job.residency.allow or job.residency.deny:
         changes.append((without_residency(job), "allow {region}"))
@@ -60,11 +65,12 @@ def _wider(job: Job) -> list[tuple[Job, str]]:
 
 
 def _with_rules(
-    here: Around, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, changed: Job, words: str, before: Sequence[Candidate], finder: CandidateFinder
 ) -> Relaxation | None:
+    """Return the relaxation that the changed job brings: its best run on candidates that it did not have before."""
     known = {c.key for c in before}
     fresh = [c for c in finder.find(changed)[0] if c.key not in known and c.provisionable]
-    best = best_alone(here, fresh)
+    best = best_single_run(here, fresh)
     if best is None:
         return None
     c = best.candidate
@@ -72,67 +78,73 @@ def _with_rules(
     return Relaxation(text, f"then {c.key}", best.cost)
 
 
-def _later(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
-    """Fewest whole hours more until some candidate finishes; of a job without a deadline, until some may begin."""
+def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the fewest whole hours more until some candidate finishes.
+
+    For a job without a deadline: until some candidate may begin.
+    """
     job, scene = here.job, here.scene
     first, last = window(job, scene.now)
     if last is None:
-        return _waiting(here, candidates)
-    slots = _beyond(here, first)
-    best = _soonest(here, candidates, slots)
+        return _longer_wait(here, candidates)
+    slots = _slots_past_deadline(here, first)
+    best = _soonest_run(here, candidates, slots)
     if best is None or best.finish is None or best.finish <= last:
         return None
     more = max(1, math.ceil((best.finish - last) / timedelta(hours=1) - 1e-9))
     return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
 
 
-def _soonest(here: Around, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> Alone | None:
-    """The candidate that finishes first; None where each lacks more than time.
+def _soonest_run(here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> SingleRun | None:
+    """Return the candidate that finishes first; None where each lacks more than time.
 
-    The fastest come first, and the search ends where one could not finish sooner even if nobody else were there.
+    The fastest come first, and the search ends where one could not finish sooner even without the other jobs.
     """
     local, steps = here.with_candidates(candidates), steps_to_do(here.job, running=True)
-    best: Alone | None = None
+    best: SingleRun | None = None
     for c in sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key)):
         least = slots[0].start + timedelta(hours=steps / c.on_time_steps_per_hour)
         if best is not None and best.finish is not None and least > best.finish:
             break
-        found = alone(local, c, slots)
-        if found.finish is not None and not found.lacks and (best is None or _sooner(found, best)):
-            best = found
+        run = evaluate_single_run(local, c, slots)
+        if run.finish is not None and not run.lacks and (best is None or _finishes_sooner(run, best)):
+            best = run
     return best
 
 
-def _sooner(one: Alone, other: Alone) -> bool:
+def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
     if one.finish is None or other.finish is None:
         return one.finish is not None
     return (one.finish, one.cost, one.candidate.key) < (other.finish, other.cost, other.candidate.key)
 
 
-def _waiting(here: Around, candidates: Sequence[Candidate]) -> Relaxation | None:
-    """The least longer ``max_wait``, in whole hours, with which some candidate may begin."""
+def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
     job, first = here.job, window(here.job, here.scene.now)[0]
     if not here.load and all(c.dates[0] is None for c in candidates):
         return None
-    patient = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
-    local = patient.with_candidates(candidates)
-    slots = _beyond(here, first)
+    without_max_wait = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
+    local = without_max_wait.with_candidates(candidates)
+    slots = _slots_past_deadline(here, first)
     best: tuple[datetime, Usd, Candidate] | None = None
     for c in candidates:
         holds = earliest_run(local.scene, local.job, c, local.load, slots)
         if holds is None or (best is not None and holds[0].slot.start > best[0]):
             continue
-        found = alone(local, c, slots)
-        if not found.lacks and (best is None or (holds[0].slot.start, found.cost, c.key) < (*best[:2], best[2].key)):
-            best = (holds[0].slot.start, found.cost, c)
+        run = evaluate_single_run(local, c, slots)
+        if not run.lacks and (best is None or (holds[0].slot.start, run.cost, c.key) < (*best[:2], best[2].key)):
+            best = (holds[0].slot.start, run.cost, c)
     if best is None or best[0] < first + job.max_wait or best[0] == first:
         return None
     wait = job.max_wait + timedelta(hours=math.floor((best[0] - first - job.max_wait) / timedelta(hours=1) + 1e-9) + 1)
     return Relaxation(f"max_wait {format_duration(wait)}", f"then {best[2].key} from {best[0]:%d %H:%M}Z", best[1])
 
 
-def _beyond(here: Around, first: datetime) -> tuple[Slot, ...]:
-    """Hours from the job's first instant to well past its deadline; limits count where the plan's slots reach."""
+def _slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
+    """Return hours from the job's first instant to well past its deadline.
+
+    Limits count as far as the plan's slots reach.
+    """
     scene = here.scene
     known = [s for s in scene.slots if s.start >= first]
     end = scene.slots[-1].end
@@ -141,54 +153,55 @@ def _beyond(here: Around, first: datetime) -> tuple[Slot, ...]:
     return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
 
 
-def _richer(here: Around, candidates: Sequence[Candidate]) -> list[Relaxation]:
-    """The least more of the job's own budget, and of its team's, that is enough while the other one stays."""
+def _more_budget(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """Return the least increase of the job's own budget, and of its team's, that is enough alone."""
     job, found = here.job, []
     if job.budget is not None:
         free = replace(here, job=job.model_copy(update={"budget": None}))
-        found.append(_raised(free, candidates, job.budget, "budget of the job"))
+        found.append(_budget_increase(free, candidates, job.budget, "budget of the job"))
     if here.team_left is not None:
         free = replace(here, team_left=None)
-        found.append(_raised(free, candidates, here.team_left, f"budget of team {job.team}"))
+        found.append(_budget_increase(free, candidates, here.team_left, f"budget of team {job.team}"))
     return [r for r in found if r is not None]
 
 
-def _raised(free: Around, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
-    """What is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
-    best = min(fitting(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
+def _budget_increase(free: JobContext, candidates: Sequence[Candidate], budget: Usd, words: str) -> Relaxation | None:
+    """Return what is missing of ``budget`` where budgets count the job least; ``free`` is without that budget."""
+    best = min(fitting_runs(free, candidates), key=lambda a: (a.counted, a.cost, a.candidate.key), default=None)
     if best is None or best.counted <= budget:
         return None
     return Relaxation(f"+{_dollars(best.counted - budget)}", f"{words}, then {best.candidate.key}", best.cost)
 
 
 def _dollars(amount: Usd) -> str:
-    """Rounded up to the cent: less would not be enough."""
+    """Format dollars rounded up to the cent: less would not be enough."""
     return f"${math.ceil(amount.nanos / 10_000_000) / 100:,.2f}"
 
 
-def _roomier(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
-    """The least more of a limit that makes room beside the others: one limit rather than several, then the cheapest.
+def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder) -> Relaxation | None:
+    """Return the least increase of a limit that makes room beside the other jobs.
 
-    Gangs that are larger than a limit of the file count, too: they are no candidates before it is raised.
+    One limit is preferred to several, then the cheapest. Gangs that are larger than a limit of the file count, too:
+    they are no candidates before it is raised.
     """
-    larger = _larger(here, candidates, finder)
+    larger = _larger_candidates(here, candidates, finder)
     known = {c.key for c in candidates}
     kept = here.scene.candidates.get(here.job.name, ()) if here.load else ()
     wide = here.with_candidates([*here.scene.all_candidates.get(here.job.name, ()), *larger])
-    freed = {name: replace(limit, amount=ENOUGH) for name, limit in wide.scene.shared.items()}
-    empty = replace(wide, load={}, scene=replace(wide.scene, shared=freed))
+    unlimited = {name: replace(limit, amount=ENOUGH) for name, limit in wide.scene.shared.items()}
+    empty = replace(wide, load={}, scene=replace(wide.scene, shared=unlimited))
     least: dict[tuple[str, ...], tuple[list[int], Usd, str]] = {}
     for c in (*(c for c in kept if c.key in known), *larger):
-        short = _missing(wide, empty, c)
+        short = _run_shortage(wide, empty, c)
         if not short:
             continue
-        found = alone(empty, c)
-        if found.finish is None or found.lacks:
+        run = evaluate_single_run(empty, c)
+        if run.finish is None or run.lacks:
             continue
         names = tuple(sorted(short))
-        this = ([short[name] for name in names], found.cost, c.key)
+        this = ([short[name] for name in names], run.cost, c.key)
         if len(names) == 1:
-            this = _in_pieces(wide, found, names[0], short[names[0]]) or this
+            this = _increase_in_pieces(wide, run, names[0], short[names[0]]) or this
         least[names] = min(least.get(names, this), this)
     if not least:
         return None
@@ -199,16 +212,17 @@ def _roomier(here: Around, candidates: Sequence[Candidate], finder: CandidateFin
     return Relaxation(text, f"then {key}", cost)
 
 
-def _in_pieces(here: Around, found: Alone, name: str, most: int) -> tuple[list[int], Usd, str] | None:
-    """Less than ``most`` of one limit for a job that resumes: several runs in what the others leave, each with a start.
+def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int) -> tuple[list[int], Usd, str] | None:
+    """Return an increase of less than ``most`` of one limit, for a job that resumes and runs in several pieces.
 
-    None where nothing less is enough, or where the budgets do not carry the further starts.
+    The runs lie in what the other jobs leave, and each pays a start. None where nothing less is enough, or where the
+    budgets do not carry the further starts.
     """
     scene, job, c = here.scene, here.job, found.candidate
     if job.checkpoint is None:
         return None
     need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
-    lacking = [(slot, _lacking(here, c, slot)) for slot in scene.slots_for(job, c)]
+    lacking = [(slot, _slot_shortage(here, c, slot)) for slot in scene.slots_for(job, c)]
     alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
     for more in sorted({short for _, short in alone_short if 0 < short < most}):
         pieces: list[list[Slot]] = []
@@ -227,8 +241,8 @@ def _in_pieces(here: Around, found: Alone, name: str, most: int) -> tuple[list[i
     return None
 
 
-def _lacking(here: Around, candidate: Candidate, slot: Slot) -> dict[str, int]:
-    """By limit what the candidate lacks in one slot that it would hold whole."""
+def _slot_shortage(here: JobContext, candidate: Candidate, slot: Slot) -> dict[str, int]:
+    """Return by limit what the candidate lacks in one slot that it would hold whole."""
     scene, short = here.scene, {}
     for name, amount in scene.use[here.job.name, candidate.key].items():
         more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - scene.shared[name].amount - 1e-6)
@@ -237,21 +251,24 @@ def _lacking(here: Around, candidate: Candidate, slot: Slot) -> dict[str, int]:
     return short
 
 
-def _larger(here: Around, candidates: Sequence[Candidate], finder: CandidateFinder) -> tuple[Candidate, ...]:
-    """Candidates that only the limits of the file keep away, without those that others of them make needless."""
+def _larger_candidates(
+    here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
+) -> tuple[Candidate, ...]:
+    """Return candidates that only the limits of the file exclude, without those that others of them dominate."""
     job, limits = here.job, here.scene.limits
     if not limits.limits:
         return ()
     known = {c.key for c in candidates}
-    found = [c for c in finder.without_amounts.find(job)[0] if c.key not in known and c.provisionable]
-    use = {(job.name, c.key): use_of(c, limits) for c in found}
-    return undominated(job, found, use, frozenset(name for taken in use.values() for name in taken))
+    excluded = [c for c in finder.without_amounts.find(job)[0] if c.key not in known and c.provisionable]
+    use = {(job.name, c.key): use_of(c, limits) for c in excluded}
+    return drop_dominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
 
 
-def _missing(here: Around, empty: Around, candidate: Candidate) -> dict[str, int] | None:
-    """By limit what one unbroken run of the candidate lacks beside the others, at the start that lacks least.
+def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> dict[str, int] | None:
+    """Return by limit what one unbroken run of the candidate lacks beside the other jobs.
 
-    None where no run fits the window at all; ``empty`` is the same with enough of everything and nobody else there.
+    The start that lacks least counts. None where no run fits the window at all; ``empty`` is the same with enough of
+    everything and without the other jobs.
     """
     scene, job = here.scene, here.job
     window = scene.slots_for(job, candidate)
@@ -273,22 +290,23 @@ def _missing(here: Around, empty: Around, candidate: Candidate) -> dict[str, int
 
 
 def constraint_costs(
-    here: Around, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
+    here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
-    """What residency, deadline and egress cap cost the job: its cost less that of its best single run without the rule.
+    """Return the cost to the job of residency, deadline and egress cap.
 
-    The others are held in place; a rule whose absence saves nothing costs zero and says so.
+    Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
+    absence saves nothing costs zero and says so.
     """
-    found: list[ConstraintCost] = []
+    costs: list[ConstraintCost] = []
     job = here.job
     if job.residency.allow or job.residency.deny:
-        found.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
+        costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
-        found.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+        costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
     if job.deadline is not None:
-        slots = _beyond(here, window(job, here.scene.now)[0])
-        found.append(_cost_of(here, "deadline", cost, candidates, slots))
-    return tuple(found)
+        slots = _slots_past_deadline(here, window(job, here.scene.now)[0])
+        costs.append(_cost_of(here, "deadline", cost, candidates, slots))
+    return tuple(costs)
 
 
 def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
@@ -296,9 +314,9 @@ def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
 
 
 def _cost_of(
-    here: Around, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
+    here: JobContext, rule: str, cost: Usd, candidates: Sequence[Candidate], slots: Sequence[Slot] | None
 ) -> ConstraintCost:
-    best: Alone | None = best_alone(here, candidates, slots)
+    best: SingleRun | None = best_single_run(here, candidates, slots)
     if best is None or best.cost >= cost:
         return ConstraintCost(rule, Usd(0), "")
     finish = f", done {best.finish:%Y-%m-%d %H:%M}Z" if best.finish else ""
@@ -306,5 +324,5 @@ def _cost_of(
 
 
 def least_hours(job: Job, candidates: Sequence[Candidate]) -> float:
-    """Hours of the fastest candidate, start-up included, with the job's confidence."""
+    """Return the hours of the fastest candidate, start-up included, with the job's confidence."""
     return min((c.reserved_hours(steps_to_do(job, running=c.running)) for c in candidates), default=math.inf)

@@ -1,4 +1,4 @@
-"""From the program's answer to whole runs: exact times in microseconds, what is not needed given back."""
+"""Turn the program's answer into whole runs with exact times in microseconds; return time that is not needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
+from router.planning.problem import PlacementProblem
 from router.planning.slots import Slot
 
 _NOTHING = 1e-6
@@ -19,23 +19,23 @@ _HOUR = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
-    """A job holds a share of a slot on a candidate (1.0 inside the horizon)."""
+class SlotHold:
+    """A share of a slot that a job holds on a candidate (1.0 inside the horizon)."""
 
     slot: Slot
     key: str
     share: float
 
 
-Holdings = Mapping[str, tuple[Hold, ...]]
-"""By job, in time order; a job that is left out is absent."""
+Holdings = Mapping[str, tuple[SlotHold, ...]]
+"""Holds by job, in time order; a job that is left out is absent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One stretch of a job on one candidate, inside the horizon or beyond it.
+class ScheduledRun:
+    """One period of a job on one candidate, inside the horizon or beyond it.
 
-    ``startups`` start-ups are paid in it (0 when it goes on from before), then ``productive`` hours of work;
+    ``startups`` start-ups are paid in it (0 when it continues an earlier run), then ``productive`` hours of work;
     ``end`` is when the reserved time is used up; ``share`` of ``start``..``end`` is held (1 for orders).
     """
 
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def billed(self) -> timedelta:
-        """Time expected to be billed, in whole microseconds."""
+        """Return the time expected to be billed, in whole microseconds."""
         working = round(self.productive / _MICRO * self.candidate.billed_per_reserved)
         return timedelta(microseconds=working + round(self.candidate.startup / _MICRO * self.startups))
 
@@ -72,7 +72,7 @@ class _Piece:
 
     @property
     def room_for_starts(self) -> float:
-        """How many start-ups more the time held is enough for."""
+        """Return the number of further start-ups that the time held is enough for."""
         return max(0.0, self.held / self.candidate.startup_hours - self.startups)
 
     @property
@@ -80,10 +80,10 @@ class _Piece:
         return max(0.0, self.held - (self.startups + self.extra) * self.candidate.startup_hours)
 
 
-def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[str, tuple[Hold, ...]]:
-    """What each placed job holds, as the program answered."""
+def holdings_of(scene: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
+    """Return what each placed job holds in the program's answer."""
     slots = {slot.index: slot for slot in scene.slots}
-    found: dict[str, list[Hold]] = {}
+    holdings: dict[str, list[SlotHold]] = {}
     for (job, key, index), x in layout.x.items():
         value = values[x]
         slot = slots[index]
@@ -91,12 +91,12 @@ def holdings_of(scene: Scene, layout: Layout, values: Sequence[float]) -> dict[s
         if whole:
             value = float(round(value))
         if value > _NOTHING and values[layout.u[job]] < 0.5:
-            found.setdefault(job, []).append(Hold(slot, key, min(value, 1.0)))
-    return {job: tuple(sorted(holds, key=lambda h: (h.slot.index, h.key))) for job, holds in found.items()}
+            holdings.setdefault(job, []).append(SlotHold(slot, key, min(value, 1.0)))
+    return {job: tuple(sorted(holds, key=lambda h: (h.slot.index, h.key))) for job, holds in holdings.items()}
 
 
-def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
-    """The job's runs in time order, the cheapest step first filled, surplus time dropped from the end.
+def runs_of(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> tuple[ScheduledRun, ...]:
+    """Return the job's runs in time order: the cheapest step is filled first, surplus time is dropped from the end.
 
     RuntimeError if the holds cannot carry the steps (a bug, not an input).
     """
@@ -105,7 +105,7 @@ def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
     need = float(steps_to_do(job, running=stays))
     missing = _fill(pieces, need)
     used = [p for p in pieces if p.productive > _IDLE]
-    while len(used) < len(pieces):  # a start in what is given back has to be made elsewhere
+    while len(used) < len(pieces):  # a start in a dropped piece has to be made in another one
         pieces = used
         missing = _fill(pieces, need)
         used = [p for p in pieces if p.productive > _IDLE]
@@ -116,7 +116,7 @@ def runs_of(scene: Scene, job: Job, holds: Sequence[Hold]) -> tuple[Run, ...]:
 
 
 def _fill(pieces: list[_Piece], whole: float) -> float:
-    """Productive hours of every piece, the cheapest step first; the steps that find no room."""
+    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room."""
     need = whole
     ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
     for candidate in ranked:
@@ -133,7 +133,7 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     """
     rate, startup = candidate.on_time_steps_per_hour, candidate.startup_hours
     held, rises = sum(p.held for p in own), sum(p.startups for p in own)
-    part = 0.0 if candidate.running else rate / whole  # of a start, for an hour of work
+    part = 0.0 if candidate.running else rate / whole  # share of a start for each hour of work
     hours = max(0.0, min(need / rate, held / (1 + startup * part)))
     more = max(0.0, hours * part - rises)
     left = hours
@@ -145,9 +145,9 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     return hours - left
 
 
-def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
+def _pieces(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:
     pieces: list[_Piece] = []
-    by_key: dict[str, list[Hold]] = {}
+    by_key: dict[str, list[SlotHold]] = {}
     for hold in holds:
         by_key.setdefault(hold.key, []).append(hold)
     for key, found in by_key.items():
@@ -172,14 +172,16 @@ def _pieces(scene: Scene, job: Job, holds: Sequence[Hold]) -> list[_Piece]:
 
 
 def _at_least_one_start(pieces: list[_Piece]) -> None:
-    """A job that does not run yet starts once in all: what rounding leaves of that is made up for."""
+    """Make up for what rounding leaves of the one start of a job that does not run yet."""
     if pieces and not any(p.candidate.running for p in pieces):
         pieces[0].extra += max(0.0, 1.0 - sum(p.startups + p.extra for p in pieces))
 
 
 def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
-    """What rounding left over goes to the last piece beyond the horizon, or, if it is tiny, to the last piece
-    at all."""
+    """Add the steps left over by rounding to the last piece beyond the horizon.
+
+    If they are few, add them to the last piece of all when no piece lies beyond the horizon.
+    """
     loose = [p for p in pieces if not p.order]
     if not loose and need > 1e-5 * whole:
         raise RuntimeError(f"{job.name}: {need} of {whole} steps are not carried by what it holds")
@@ -187,8 +189,8 @@ def _stretch(job: Job, pieces: list[_Piece], need: float, whole: float) -> None:
     piece.productive += need / piece.candidate.on_time_steps_per_hour
 
 
-def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
-    runs: list[Run] = []
+def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[ScheduledRun, ...]:
+    runs: list[ScheduledRun] = []
     done, counted = 0.0, 0
     for index, piece in enumerate(pieces):
         c = piece.candidate
@@ -201,11 +203,11 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[Run, ...]:
         full = min(piece.shares) > 1 - _NOTHING
         end = start + held if full else piece.slots[-1].end
         share = 1.0 if full else min(max(piece.shares), held / (end - start))
-        runs.append(Run(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
+        runs.append(ScheduledRun(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
         counted = upto
     return tuple(runs)
 
 
-def starts_of(runs: Sequence[Run]) -> float:
-    """How many start-ups the runs pay."""
+def starts_of(runs: Sequence[ScheduledRun]) -> float:
+    """Return the number of start-ups that the runs pay."""
     return sum(run.startups for run in runs)

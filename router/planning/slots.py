@@ -1,4 +1,4 @@
-"""The time grid: hours up to the horizon, then six hours, then days, with an edge at every instant that matters."""
+"""Divide time into slots: hours up to the horizon, then six hours, then days, with edges at given instants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _FINE_OUTLOOK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Slot:
-    """Half-open ``[start, end)``; ``order`` inside the horizon (held whole), else outlook (a share)."""
+    """A half-open period ``[start, end)``.
+
+    With ``order`` it is inside the horizon and held whole; else it belongs to the outlook and is held by a share.
+    """
 
     index: int
     start: datetime
@@ -24,37 +27,37 @@ class Slot:
 
     @property
     def length(self) -> timedelta:
-        """End less start."""
+        """Return end less start."""
         return self.end - self.start
 
     @cached_property
     def hours(self) -> float:
-        """Length in hours."""
+        """Return the length in hours."""
         return self.length / timedelta(hours=1)
 
     @cached_property
     def month(self) -> str:
-        """Calendar month (UTC) of the start, ``2026-11``: egress accumulates by it."""
+        """Return the calendar month (UTC) of the start, ``2026-11``: egress accumulates by it."""
         return self.start.strftime("%Y-%m")
 
 
 def make_slots(
     now: datetime, slot: timedelta, horizon: timedelta, edges: Iterable[datetime], last: datetime
 ) -> tuple[Slot, ...]:
-    """Slots from ``now`` to ``last`` (UTC): every ``slot`` up to ``now + horizon``, every 6 h (UTC) up to
-    seven days, then midnights.
+    """Return slots from ``now`` to ``last`` (UTC).
 
-    ``edges`` (deadlines, earliest starts) are edges too, and so is each start of a month. Every slot lies
-    wholly inside or outside the horizon.
+    Slots are ``slot`` long up to ``now + horizon``, then end every 6 h (UTC) up to seven days, then at midnights.
+    ``edges`` (deadlines, earliest starts) are edges too, and so is each start of a month. Every slot lies wholly inside
+    or outside the horizon.
     """
     end_of_orders = now + horizon
-    marks = {now, min(end_of_orders, last), last}
-    marks.update(edge for edge in edges if now < edge < last)
-    marks.update(_steps(now, slot, min(end_of_orders, last)))
+    edge_times = {now, min(end_of_orders, last), last}
+    edge_times.update(edge for edge in edges if now < edge < last)
+    edge_times.update(_steps(now, slot, min(end_of_orders, last)))
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    marks.update(m for m in _steps(midnight, _SIX_HOURS, min(now + _FINE_OUTLOOK, last)) if m > end_of_orders)
-    marks.update(m for m in _steps(midnight, _DAY, last) if m > end_of_orders or m.day == 1)
-    ordered = sorted(m for m in marks if now <= m <= last)
+    edge_times.update(m for m in _steps(midnight, _SIX_HOURS, min(now + _FINE_OUTLOOK, last)) if m > end_of_orders)
+    edge_times.update(m for m in _steps(midnight, _DAY, last) if m > end_of_orders or m.day == 1)
+    ordered = sorted(m for m in edge_times if now <= m <= last)
     return tuple(Slot(index, start, end, end <= end_of_orders) for index, (start, end) in enumerate(pairwise(ordered)))
 
 

@@ -1,8 +1,8 @@
-"""Solving a :class:`Program` with PuLP: the one module that imports it.
+"""Solve a :class:`Program` with PuLP: the one module that imports it.
 
-HiGHS by default (one thread, fixed seed: the same program gives the same answer unless the time limit cuts in);
-any other PuLP solver by name, for which the bound is that of HiGHS's LP relaxation. PuLP 3.3 and 4: what differs
-between them is in ``_expression``, ``_columns`` and ``_rows``.
+HiGHS by default (one thread, fixed seed: the same program gives the same answer unless the time limit cuts in); any
+other PuLP solver by name, for which the bound is that of HiGHS's LP relaxation. Works with PuLP 3.3 and 4: their
+differences are in ``_expression``, ``_columns`` and ``_rows``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pricing.money import NANOS, Usd
 from pricing.problems import InvalidInputError
 from router.planning.program import Program
 
-Outcome = Literal["optimal", "feasible", "infeasible", "unknown"]
+SolveOutcome = Literal["optimal", "feasible", "infeasible", "unknown"]
 _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpConstraintEQ}
-# Constraints are made by comparing from PuLP 4 on.
+# From PuLP 4 on, constraints are made by comparison.
 _PULP_4 = hasattr(pulp.LpAffineExpression, "from_list")
 _LEAST_SECONDS = 0.1  # HiGHS is never begun with less
 _WHOLE = int(highspy.HighsVarType.kInteger)
@@ -34,10 +34,13 @@ _WHOLE = int(highspy.HighsVarType.kInteger)
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """``values`` by variable index (empty unless optimal or feasible); ``bound`` is a proven lower bound (-inf
-    if none). ``hit_time_limit`` says that the clock stopped the search, ``nodes`` how many it had opened."""
+    """The result of a search: ``values`` by variable index (empty unless optimal or feasible), and a proven ``bound``.
 
-    outcome: Outcome
+    ``bound`` is a lower bound (-inf if none). ``hit_time_limit`` says that the clock stopped the search, ``nodes`` how
+    many it had opened.
+    """
+
+    outcome: SolveOutcome
     values: tuple[float, ...]
     objective: float
     bound: float
@@ -47,21 +50,21 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True)
-class Relaxed:
+class LpRelaxation:
     """An LP relaxation: objective, and dual values (dollars a unit) of the rows asked for, by row name."""
 
-    outcome: Outcome
+    outcome: SolveOutcome
     objective: float
     duals: dict[str, float]
     hit_time_limit: bool = False
 
 
 class Solver(Protocol):
-    """What the planner needs of a solver."""
+    """The interface that the planner needs of a solver."""
 
     @property
     def name(self) -> str:
-        """As given on the command line, lower case."""
+        """Return the name as given on the command line, lower case."""
         ...
 
     def solve(
@@ -72,25 +75,30 @@ class Solver(Protocol):
         start: Mapping[int, float] | None = None,
         nodes: int | None = None,
     ) -> Solution:
-        """Minimise to a relative ``gap`` within ``seconds`` and ``nodes``, from ``start`` (values of whole-number
-        variables)."""
+        """Minimise to a relative ``gap`` within ``seconds`` and ``nodes``.
+
+        The search begins from ``start`` (values of whole-number variables).
+        """
         ...
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
-        """Solve without integrality; duals of all ``<=`` rows, as what one more unit would save (>= 0)."""
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
+        """Solve without integrality; return duals of all ``<=`` rows, as what one more unit would save (>= 0)."""
         ...
 
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """PuLP 3.3 announces what 4 changes, on every call."""
+    """Ignore the warnings that PuLP 3.3 gives on every call about changes in PuLP 4."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
 
 
 class PulpSolver:
-    """A PuLP solver by name, case ignored. InvalidInputError when PuLP has none of that name or it is not installed."""
+    """A PuLP solver by name, case ignored.
+
+    Raises InvalidInputError when PuLP has none of that name or it is not installed.
+    """
 
     @_quietly()
     def __init__(self, name: str = "highs") -> None:
@@ -109,7 +117,7 @@ class PulpSolver:
 
     @property
     def name(self) -> str:
-        """As given, lower case."""
+        """Return the name as given, lower case."""
         return self._name
 
     @_quietly()
@@ -121,7 +129,10 @@ class PulpSolver:
         start: Mapping[int, float] | None = None,
         nodes: int | None = None,
     ) -> Solution:
-        """See :class:`Solver`; HiGHS alone takes start and nodes, and its time includes writing the program down."""
+        """Solve as :class:`Solver` says.
+
+        HiGHS alone takes start and nodes, and its time includes writing the program down.
+        """
         began = time.monotonic()
         problem, variables = _to_pulp(program, relaxed=False)
         if self._full == "HiGHS":
@@ -142,29 +153,32 @@ class PulpSolver:
         return Solution(ended.outcome, values, objective, bound, ended.hit_time_limit, took, ended.nodes)
 
     @_quietly()
-    def relax(self, program: Program, seconds: float) -> Relaxed:
-        """See :class:`Solver`; always by HiGHS."""
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
+        """Solve the relaxation as :class:`Solver` says, always by HiGHS."""
         began = time.monotonic()
         problem, _ = _to_pulp(program, relaxed=True)
         ended = _run_highs(problem, 0.0, began + seconds)
         if ended.outcome != "optimal":
-            return Relaxed(ended.outcome, -math.inf, {}, ended.hit_time_limit)
+            return LpRelaxation(ended.outcome, -math.inf, {}, ended.hit_time_limit)
         rows = _rows(problem)
         duals = {
             row.name: max(0.0, -float(rows[i].pi or 0.0)) for i, row in enumerate(program.rows) if row.sense == "<="
         }
-        return Relaxed(ended.outcome, float(pulp.value(problem.objective) or 0.0), duals)
+        return LpRelaxation(ended.outcome, float(pulp.value(problem.objective) or 0.0), duals)
 
 
 def usd_below(dollars: float) -> Usd:
-    """A bound in whole nano-dollars, below the solver's figure by a billionth for its arithmetic; never below zero."""
+    """Return a bound in whole nano-dollars, a billionth below the solver's figure for its arithmetic.
+
+    It is never below zero.
+    """
     if not math.isfinite(dollars) or dollars <= 0:
         return Usd(0)
     return Usd(int((Decimal(dollars * (1 - 1e-9)) * NANOS).to_integral_value(ROUND_FLOOR)))
 
 
 def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
-    """Write the program down under short names (x0, r0): the solver's own limits on names then never matter."""
+    """Write the program under short names (x0, r0), so that the solver's own limits on names never matter."""
     problem = pulp.LpProblem("plan", pulp.LpMinimize)
     variables = [
         problem.add_variable(f"x{i}", v.low, v.high, pulp.LpInteger if v.integer and not relaxed else pulp.LpContinuous)
@@ -179,13 +193,13 @@ def _to_pulp(program: Program, *, relaxed: bool) -> tuple[Any, list[Any]]:
 
 
 def _expression(terms: list[tuple[Any, float]]) -> Any:
-    """A linear expression; PuLP 4 makes it by a class method."""
+    """Return a linear expression; PuLP 4 makes it by a class method."""
     make = getattr(pulp.LpAffineExpression, "from_list", pulp.LpAffineExpression)
     return make(terms)
 
 
 def _constraint(terms: Any, sense: str, name: str, rhs: float) -> Any:
-    """A named row; PuLP 4 makes it by comparison, which PuLP 3 does slowly."""
+    """Return a named row; PuLP 4 makes it by comparison, which PuLP 3 does slowly."""
     if not _PULP_4:
         return pulp.LpConstraint(terms, _SENSE[sense], name, rhs)
     row = terms <= rhs if sense == "<=" else terms >= rhs if sense == ">=" else terms == rhs
@@ -194,26 +208,29 @@ def _constraint(terms: Any, sense: str, name: str, rhs: float) -> Any:
 
 
 def _columns(problem: Any) -> dict[str, int]:
-    """The solver's column of each variable, by name, once PuLP has built the model."""
+    """Return the solver's column of each variable, by name, once PuLP has built the model."""
     if _PULP_4:
         return {variable.name: column for column, variable in enumerate(problem.exported_variables())}
     return {variable.name: variable.index for variable in problem.variables()}
 
 
 def _rows(problem: Any) -> list[Any]:
-    """The rows in the order in which they were added."""
+    """Return the rows in the order in which they were added."""
     return list(problem.constraints() if _PULP_4 else problem.constraints.values())
 
 
 class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
-    """PuLP's HiGHS, begun from known values: its own interface has no way to say them."""
+    """PuLP's HiGHS, begun from known values, which PuLP's own interface cannot pass."""
 
     known: Sequence[tuple[str, float]] = ()
     until: float = math.inf  # on the monotonic clock
     mip: bool
 
     def buildSolverModel(self, lp: Any) -> None:  # noqa: N802  PuLP's name
-        """As PuLP does, but that whole numbers are said all at once: one by one that takes longer than all the rest."""
+        """Build the model as PuLP does, but declare all whole numbers at once.
+
+        Declaring them one by one takes longer than all the rest.
+        """
         mip, self.mip = self.mip, False
         try:
             super().buildSolverModel(lp)
@@ -225,18 +242,18 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
             lp.solverModel.changeColsIntegrality(whole.size, whole, np.full(whole.size, _WHOLE, dtype=np.uint8))
 
     def callSolver(self, lp: Any) -> None:  # noqa: N802  PuLP's name
-        """Between building the model and reading the answer."""
+        """Run HiGHS with the start values and the time that building the model has left."""
         if self.known:
             columns = _columns(lp)
             places = np.array([columns[name] for name, _ in self.known], dtype=np.int32)
             values = np.array([value for _, value in self.known], dtype=np.float64)
             lp.solverModel.setSolution(len(self.known), places, values)
-        # Building the model takes time as well: what is left is known only now.
+        # Building the model takes time as well, so the time left is known only now.
         lp.solverModel.setOptionValue("time_limit", max(self.until - time.monotonic(), _LEAST_SECONDS))
         lp.solverModel.run()
 
     def findSolutionValues(self, lp: Any) -> tuple[int, int]:  # noqa: N802  PuLP's name
-        """As PuLP does, which knows no search that its nodes ended."""
+        """Read the solution as PuLP does, also for a search ended by its nodes, which PuLP does not know."""
         try:
             found: tuple[int, int] = super().findSolutionValues(lp)
         except KeyError:
@@ -246,7 +263,7 @@ class _StartedHighs(pulp.HiGHS):  # type: ignore[misc]  # PuLP has no types
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    outcome: Outcome
+    outcome: SolveOutcome
     bound: float
     hit_time_limit: bool
     nodes: int
@@ -259,7 +276,7 @@ def _run_highs(
     known: Sequence[tuple[str, float]] = (),
     nodes: int | None = None,
 ) -> _Ended:
-    """Solve up to ``until`` (monotonic clock) or so many nodes."""
+    """Solve up to ``until`` (monotonic clock) or up to the number of ``nodes``."""
     solver = _StartedHighs(
         msg=False,
         gapRel=gap,
@@ -288,8 +305,8 @@ def _run_highs(
     )
 
 
-def _outcome(status: int, solution: int) -> Outcome:
-    """PuLP reports a time-limited run as Optimal; only ``sol_status`` tells."""
+def _outcome(status: int, solution: int) -> SolveOutcome:
+    """Return the outcome of PuLP's status; PuLP reports a time-limited run as Optimal, only ``sol_status`` differs."""
     if solution == pulp.LpSolutionOptimal:
         return "optimal"
     if solution == pulp.LpSolutionIntegerFeasible:

@@ -1,4 +1,4 @@
-"""Per job: result, probability of being on time, alternatives, what was dropped; and the jobs that were left out."""
+"""Summarise each job: result, probability of being on time, alternatives, dropped offers; and list unplaced jobs."""
 
 from __future__ import annotations
 
@@ -6,39 +6,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pricing.money import Usd
-from pricing.places import MADE_UP_CLOUDS, mixes_made_up
+from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
 from router.jobs import goodput
-from router.jobs.goodput import Risk
+from router.jobs.goodput import GangRunRisk
 from router.jobs.spec import Job
-from router.planning.alternatives import Around, alternatives_of, around, dearest_moves, runner_up
-from router.planning.candidates import Candidate, CandidateFinder, Dropped
+from router.planning.alternatives import JobContext, alternatives_of, dearest_moves, job_context, runner_up
+from router.planning.candidates import Candidate, CandidateFinder, DroppedListing
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
-from router.planning.plan import DroppedOffers, JobSummary, Line, Move, Unplaced
+from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
+from router.planning.problem import PlacementProblem
 from router.planning.relaxations import constraint_costs, relaxations_of
-from router.planning.scene import Scene
-from router.planning.schedule import Run
-from router.planning.stages import Answer
+from router.planning.schedule import ScheduledRun
+from router.planning.solve import PlacementSolution
 
 _PHASE = "explanations"
 
 
 @dataclass(frozen=True)
-class Findings:
-    """What the sieve found beside the scene: offers nobody here can order, dropped ones, jobs without hope."""
+class CandidateFindings:
+    """Results of the feasibility check beside the problem: offers for advice only, dropped ones, infeasible jobs."""
 
     advisory: Mapping[str, tuple[Candidate, ...]]
-    dropped: Mapping[str, tuple[Dropped, ...]]
-    hopeless: Mapping[str, str]
+    dropped: Mapping[str, tuple[DroppedListing, ...]]
+    infeasible: Mapping[str, str]
     finder: CandidateFinder
 
 
-def on_time_of(job: Job, runs: Sequence[Run]) -> float | None:
-    """Probability that the job is done within the time it has reserved; None without a deadline or when left out."""
+def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun]) -> float | None:
+    """Return the probability that the job is done within its reserved time.
+
+    None without a deadline or when the job is left out.
+    """
     if job.deadline is None or not runs:
         return None
     steps: dict[str, float] = {}
-    risks: dict[str, Risk] = {}
+    risks: dict[str, GangRunRisk] = {}
     for run in runs:
         key = run.candidate.key
         steps[key] = steps.get(key, 0.0) + run.steps
@@ -50,22 +53,22 @@ def on_time_of(job: Job, runs: Sequence[Run]) -> float | None:
 
 def summarise(
     jobs: Sequence[Job],
-    scene: Scene,
-    answer: Answer,
+    scene: PlacementProblem,
+    answer: PlacementSolution,
     lines: Sequence[Line],
-    moves: Sequence[Move],
-    findings: Findings,
+    moves: Sequence[PlannedMove],
+    findings: CandidateFindings,
     effort: Effort,
 ) -> tuple[tuple[JobSummary, ...], tuple[Unplaced, ...]]:
-    """Summaries of all jobs and the unplaced ones, both by name.
+    """Return summaries of all jobs and the unplaced ones, both by name.
 
-    What rules cost and what would place a job is left out from where the time of ``effort`` is over.
+    Costs of rules, and relaxations, are left out from where the time of ``effort`` is over.
     """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
     counted = {name: _counted(runs, [x for x in lines if x.job == name]) for name, runs in answer.runs.items()}
     for job in sorted(jobs, key=lambda j: j.name):
-        here = around(scene, job, answer.holdings, _team_left(job, scene, counted))
+        here = job_context(scene, job, answer.holdings, _team_left(job, scene, counted))
         late = effort.late(_PHASE)
         summaries.append(_summary(here, answer, lines, moves, findings, late=late))
         if job.name not in answer.runs:
@@ -73,14 +76,14 @@ def summarise(
     return tuple(summaries), tuple(unplaced)
 
 
-def _counted(runs: Sequence[Run], lines: Sequence[Line]) -> Usd:
-    """A placed job as budgets count it: its lines, and at their dearest the moves into each region it uses."""
+def _counted(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Usd:
+    """Return a placed job's cost as budgets count it: its lines, and moves into each region at their dearest tier."""
     regions = {run.candidate.region: run.candidate for run in runs}
     return Usd.total([*(x.cost_usd for x in lines), *(dearest_moves(c) for c in regions.values())])
 
 
-def _team_left(job: Job, scene: Scene, counted: Mapping[str, Usd]) -> Usd | None:
-    """What the team's other placed jobs leave of its budget; None when it has none."""
+def _team_left(job: Job, scene: PlacementProblem, counted: Mapping[str, Usd]) -> Usd | None:
+    """Return what the team's other placed jobs leave of its budget; None when it has none."""
     team = next((t for t in scene.limits.teams if t.team == job.team), None)
     if team is None:
         return None
@@ -89,7 +92,13 @@ def _team_left(job: Job, scene: Scene, counted: Mapping[str, Usd]) -> Usd | None
 
 
 def _summary(
-    here: Around, answer: Answer, lines: Sequence[Line], moves: Sequence[Move], findings: Findings, *, late: bool
+    here: JobContext,
+    answer: PlacementSolution,
+    lines: Sequence[Line],
+    moves: Sequence[PlannedMove],
+    findings: CandidateFindings,
+    *,
+    late: bool,
 ) -> JobSummary:
     scene, job = here.scene, here.job
     runs = answer.runs.get(job.name, ())
@@ -110,7 +119,7 @@ def _summary(
         finish=max(run.end for run in runs) if runs else None,
         deadline=job.deadline.at(scene.now) if job.deadline else None,
         confidence=job.confidence,
-        on_time_probability=on_time_of(job, runs),
+        on_time_probability=on_time_probability_of(job, runs),
         runner_up=runner_up(found, cost) if runs else None,
         alternatives=found,
         constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs and not late else (),
@@ -119,9 +128,9 @@ def _summary(
     )
 
 
-def _dropped(dropped: Sequence[Dropped]) -> tuple[DroppedOffers, ...]:
-    """One row a reason, most offers first."""
-    groups: dict[str, list[Dropped]] = {}
+def _dropped(dropped: Sequence[DroppedListing]) -> tuple[DroppedOffers, ...]:
+    """Return one row for each reason, most offers first."""
+    groups: dict[str, list[DroppedListing]] = {}
     for drop in dropped:
         groups.setdefault(drop.code, []).append(drop)
     rows = []
@@ -134,8 +143,8 @@ def _dropped(dropped: Sequence[Dropped]) -> tuple[DroppedOffers, ...]:
     return tuple(sorted(rows, key=lambda r: (-r.offers, r.reason)))
 
 
-def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
-    """What the reader must know to trust the figures: estimates and weak prices."""
+def _notes(job: Job, runs: Sequence[ScheduledRun]) -> tuple[str, ...]:
+    """Return what the reader must know to trust the figures: estimates and weak prices."""
     notes = []
     for run in runs:
         c = run.candidate
@@ -149,18 +158,18 @@ def _notes(job: Job, runs: Sequence[Run]) -> tuple[str, ...]:
 
 
 def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
-    """Say that a job is on a made-up cloud while others of the same plan are on real ones."""
-    clouds = sorted({line.cloud for line in lines if line.job == job.name} & MADE_UP_CLOUDS)
-    if not clouds or not mixes_made_up(line.cloud for line in lines):
+    """Return a note where a job is on a made-up cloud while others of its plan are on real ones."""
+    clouds = sorted({line.cloud for line in lines if line.job == job.name} & SIMULATED_CLOUDS)
+    if not clouds or not mixes_simulated_and_real(line.cloud for line in lines):
         return ()
     return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
 
 
-def _unplaced(here: Around, findings: Findings, *, late: bool) -> Unplaced:
+def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> Unplaced:
     job = here.job
     candidates = here.scene.all_candidates[job.name]
     relaxations = () if late else relaxations_of(here, candidates, findings.finder)
-    reason = findings.hopeless.get(job.name)
+    reason = findings.infeasible.get(job.name)
     if reason is None:
         reason = "together with the other jobs it fits no limit, budget or deadline"
         alone = next((r for r in relaxations if r.change.startswith("+$")), None)

@@ -1,4 +1,4 @@
-"""Which bytes must move for a job to use a region, on which tariff."""
+"""Determine which bytes must move for a job to use a region, and on which tariff."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class Transfer:
 
     @property
     def free(self) -> bool:
-        """Whether no tier of the tariff has a price."""
+        """Return whether no tier of the tariff has a price."""
         return self.tariff.top_price.nanos == 0
 
     @property
     def dearest(self) -> Usd:
-        """Cost at the tariff's dearest tier: what budgets and dollar caps count."""
+        """Return the cost at the tariff's dearest tier, which budgets and dollar caps count."""
         return Usd(divide_half_even(self.volume_bytes * self.tariff.top_price.nanos, BYTES_PER_GB))
 
     @property
     def gib(self) -> float:
-        """Volume in GiB."""
+        """Return the volume in GiB."""
         return self.volume_bytes / BYTES_PER_GIB
 
 
 def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer, ...] | str:
-    """What has to be moved into ``region`` (nothing with no bytes), or why its cost is unknown.
+    """Return what has to be moved into ``region`` (nothing with no bytes), or why its cost is unknown.
 
-    Data that are copied move once unless they are there already; streamed data are read in full for what is left
-    of the job; a checkpoint moves where the job has steps done. Only what crosses a region's border is listed.
+    Data that are copied move once unless they are there already; streamed data are read in full for what is left of the
+    job; a checkpoint moves where the job has steps done. Only what crosses a region's border is listed.
     """
     wanted: list[tuple[str, RegionId, int]] = []
     data, status = job.data, job.status
@@ -68,7 +68,7 @@ def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer,
 
 
 def checkpoint_home(job: Job) -> RegionId | None:
-    """Where the job's checkpoint lies: as stated, else where the job runs; None when neither is known."""
+    """Return the region of the job's checkpoint: as stated, else where the job runs; None when neither is known."""
     status = job.status
     if status is None:
         return None
@@ -78,8 +78,10 @@ def checkpoint_home(job: Job) -> RegionId | None:
 
 
 def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBook) -> Transfer | None:
-    """The checkpoint from one region to another; None where there is none to move. LookupError if no tariff is
-    known."""
+    """Return the transfer of the checkpoint from one region to another; None where there is none to move.
+
+    Raises LookupError if no tariff is known.
+    """
     if job.checkpoint is None:
         return None
     tariff = tariff_of(source, to, book)
@@ -89,7 +91,7 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
 
 
 def tariff_of(source: RegionId, to: RegionId, book: PriceBook) -> Tariff | None:
-    """What moving bytes from one region to another costs; None where nobody knows."""
+    """Return the tariff of moving bytes from one region to another; None where it is unknown."""
     region = book.region(to)
     return _tariff(source, region, book) if region else None
 
@@ -102,7 +104,7 @@ def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:
 
 
 def cap_exceeded(job: Job, transfers: tuple[Transfer, ...]) -> str | None:
-    """Why these transfers break the job's egress cap; None when they do not."""
+    """Return why these transfers break the job's egress cap; None when they do not."""
     cap = job.data.egress_cap if job.data else None
     if cap is None:
         return None

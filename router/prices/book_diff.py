@@ -1,4 +1,4 @@
-"""What changed from one price book to another, offer by offer. Pure."""
+"""Differences between two price books, offer by offer. Pure."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ class PriceChange:
 
     @property
     def ratio(self) -> Fraction:
-        """New price over old, exact."""
+        """Return the new price over the old one, exact."""
         return Fraction(self.after.usd_per_hour.nanos, self.before.usd_per_hour.nanos)
 
 
 @dataclass(frozen=True)
 class BookDiff:
-    """``changed`` with the largest move first (up or down alike), the others by key."""
+    """The differences of two books.
+
+    ``changed`` has the largest change first (up or down alike), the others go by key.
+    """
 
     before: PriceBook
     after: PriceBook
@@ -36,7 +39,7 @@ class BookDiff:
 
 
 def diff_books(before: PriceBook, after: PriceBook, clouds: Iterable[str] = ()) -> BookDiff:
-    """From ``before`` to ``after``; only these clouds, where any are named."""
+    """Return the differences from ``before`` to ``after``; only of these clouds, where any are named."""
     wanted = frozenset(clouds)
     old, new = _by_key(before, wanted), _by_key(after, wanted)
     both = [(old[key], offer) for key, offer in new.items() if key in old]

@@ -1,4 +1,4 @@
-"""Which price book a command works with."""
+"""Choice of the price book that a command works with."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, read_book
-from pricing.places import MADE_UP_CLOUDS
+from pricing.book_file import embedded_book, read_book
+from pricing.places import SIMULATED_CLOUDS
 from pricing.problems import InvalidInputError
 from router.prices.bookstore import BookStore, StoredBook
-from router.prices.home import books_folder
+from router.prices.data_folders import books_folder
 
 LATEST = "latest"
 EMBEDDED = "embedded"
@@ -21,16 +21,18 @@ _DIGEST = re.compile(r"[0-9a-fA-F]{8,64}")
 
 @dataclass(slots=True)
 class CurrentBook:
-    """The book of a name (as for :func:`load_book`) whenever it is asked for; read again only where ``latest`` or
-    ``sandbox`` is another one than before."""
+    """Provide the current book of a name (as for :func:`load_book`) at each call.
+
+    It is read again only where ``latest`` or ``sandbox`` points to another book than before.
+    """
 
     name: str
     _digest: str | None = None
     _book: PriceBook | None = None
 
     def __call__(self) -> PriceBook:
-        """InvalidInputError, as :func:`load_book`."""
-        stored = _pointed_to(self.name)
+        """Return the current book. InvalidInputError as :func:`load_book`."""
+        stored = _find_current(self.name)
         digest = "" if stored is None else stored.digest
         if self._book is None or digest != self._digest:
             self._book, self._digest = load_book(self.name), digest
@@ -38,14 +40,16 @@ class CurrentBook:
 
 
 def load_book(name: str) -> PriceBook:
-    """Return the book called ``name``: ``latest`` (the last one fetched of real clouds, else the embedded one),
-    ``sandbox`` (the last one fetched of the made-up cloud), ``embedded``, the digest of a stored book (eight digits or
-    more), or a .parquet or .csv file. Offers that no cloud sells are left out, wherever they come from.
-    InvalidInputError when it is none of these, or was damaged."""
-    return _as_stored(name).sold_only()
+    """Return the book called ``name``, without offers that no cloud sells.
+
+    ``name`` is ``latest`` (the last one fetched of real clouds, else the embedded one), ``sandbox`` (the last one
+    fetched of the simulated cloud), ``embedded``, the digest of a stored book (eight digits or more), or a .parquet or
+    .csv file. InvalidInputError when it is none of these, or was damaged.
+    """
+    return _load_unfiltered(name).sold_only()
 
 
-def _as_stored(name: str) -> PriceBook:
+def _load_unfiltered(name: str) -> PriceBook:
     if name == EMBEDDED:
         return embedded_book()
     store = BookStore(books_folder())
@@ -53,27 +57,29 @@ def _as_stored(name: str) -> PriceBook:
         return _sandbox_book(store.sandbox)
     if name == LATEST:
         stored = store.latest()
-        return embedded_book() if stored is None else _of_real_clouds(store.load(stored))
+        return embedded_book() if stored is None else _remove_simulated_clouds(store.load(stored))
     if _DIGEST.fullmatch(name) and not Path(name).exists():
         return load_by_digest(store, name)
     return read_book(Path(name))
 
 
 def load_by_digest(store: BookStore, digest: str) -> PriceBook:
-    """Return the stored book whose digest begins so, of real or made-up clouds. InvalidInputError as
-    :meth:`BookStore.find`."""
+    """Return the stored book whose digest begins so, of real or simulated clouds.
+
+    InvalidInputError as :meth:`BookStore.find`.
+    """
     sandbox = store.sandbox
     if any(stored.digest.startswith(digest.lower()) for stored in sandbox.all()):
         return sandbox.load(sandbox.find(digest))
     return store.load(store.find(digest))
 
 
-def _of_real_clouds(book: PriceBook) -> PriceBook:
-    """Leave out what an earlier version fetched of the sandbox into the same book."""
-    return book.without(MADE_UP_CLOUDS)
+def _remove_simulated_clouds(book: PriceBook) -> PriceBook:
+    """Remove what an earlier version fetched of the sandbox into the same book."""
+    return book.without(SIMULATED_CLOUDS)
 
 
-def _pointed_to(name: str) -> StoredBook | None:
+def _find_current(name: str) -> StoredBook | None:
     store = BookStore(books_folder())
     if name == SANDBOX:
         return store.sandbox.latest()

@@ -1,14 +1,12 @@
-"""Fetched price books on disk: whole files named by moment and digest, and a pointer to the latest.
+"""Store of fetched price books on disk: whole files named by moment and digest, and a pointer to the latest.
 
-The pointer is replaced in one step after the book is complete, so that a process killed at any moment leaves
-either the old book or the new one. Books are never changed once written.
+The pointer is replaced in one step after the book is complete, so that a process killed at any moment leaves either the
+old book or the new one. Books are never changed once written.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -16,12 +14,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pricing.atomic_file import write_atomic
 from pricing.book import PriceBook
-from pricing.bookfile import file_hash, read_trusted_book, write_book
+from pricing.book_file import file_hash, read_trusted_book, write_book
 from pricing.problems import InvalidInputError
 
-# Plans name the book they were made on by digest: so many stay to be looked at again.
-KEPT_BOOKS = 90
+# Plans name the book they were made on by digest. This is the number of books that stay available for that.
+BOOK_LIMIT = 90
 _LOCK_WAIT_S = 120.0
 _POINTER = "latest.json"
 
@@ -38,18 +37,21 @@ class StoredBook:
 
 
 class BookStore:
-    """The books under ``folder``; made on the first write."""
+    """The books under ``folder``, which is made on the first write."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def sandbox(self) -> BookStore:
-        """The books of made-up clouds, which are kept apart from those of real ones."""
+        """Return the store of simulated clouds' books, which are separate from those of real ones."""
         return BookStore(self.folder / "sandbox")
 
     def latest(self) -> StoredBook | None:
-        """What the pointer names; None when nothing was ever stored. InvalidInputError when it cannot be read."""
+        """Return the book that the pointer names; None when nothing was ever stored.
+
+        InvalidInputError when it cannot be read.
+        """
         path = self.folder / _POINTER
         try:
             return StoredBook(**json.loads(path.read_text(encoding="utf-8")))
@@ -59,7 +61,7 @@ class BookStore:
             raise _damaged(path, f"cannot be read: {error}") from None
 
     def load(self, stored: StoredBook) -> PriceBook:
-        """The book, which must be the very file that was written. InvalidInputError otherwise."""
+        """Return the book, which must be the very file that was written. InvalidInputError otherwise."""
         path = self.folder / stored.file
         try:
             return read_trusted_book(path, stored.sha256)
@@ -67,7 +69,7 @@ class BookStore:
             raise _damaged(path, str(error.problems[0].what)) from None
 
     def newest_sound(self) -> tuple[PriceBook | None, tuple[str, ...]]:
-        """The latest book, or where it is damaged the newest sound one (None without), and what was passed over."""
+        """Return the latest undamaged book (None without one), and warnings about damaged ones."""
         warnings: list[str] = []
         candidates: list[StoredBook] = []
         try:
@@ -85,7 +87,7 @@ class BookStore:
         return None, tuple(warnings)
 
     def all(self) -> tuple[StoredBook, ...]:
-        """Every stored book, newest first; unreadable descriptions are left out."""
+        """Return every stored book, newest first; unreadable descriptions are left out."""
         return tuple(
             stored
             for path in sorted(self.folder.glob("*.book.json"), reverse=True)
@@ -93,7 +95,10 @@ class BookStore:
         )
 
     def find(self, digest: str, field: str = "--book") -> StoredBook:
-        """The stored book whose digest begins so. InvalidInputError, about ``field``, for none or more than one."""
+        """Return the stored book whose digest begins so.
+
+        InvalidInputError, about ``field``, for none or more than one.
+        """
         found = {stored.digest: stored for stored in self.all() if stored.digest.startswith(digest.lower())}
         if len(found) == 1:
             return next(iter(found.values()))
@@ -119,7 +124,7 @@ class BookStore:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """One writer at a time, across processes; the lock of a killed process is free at once."""
+        """Allow one writer at a time, across processes; the lock of a killed process is free at once."""
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S)
         try:
@@ -133,10 +138,11 @@ class BookStore:
             ) from None
 
     def _prune(self) -> None:
-        for old in self.all()[KEPT_BOOKS:]:
+        for old in self.all()[BOOK_LIMIT:]:
             (self.folder / old.file).unlink(missing_ok=True)
             (self.folder / old.file).with_suffix(".book.json").unlink(missing_ok=True)
-        for part in self.folder.glob(".*.part"):  # of writers that were killed: we hold the lock
+        # Temporary files come from writers that were killed, because this process holds the lock.
+        for part in self.folder.glob(".*.part"):
             part.unlink(missing_ok=True)
 
 
@@ -149,16 +155,7 @@ def _description(path: Path) -> StoredBook | None:
 
 
 def _replace(path: Path, stored: StoredBook) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(asdict(stored), stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomic(path, json.dumps(asdict(stored), indent=1), mode=0o600)
 
 
 def _damaged(path: Path, what: str) -> InvalidInputError:

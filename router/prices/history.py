@@ -1,7 +1,7 @@
-"""Price, stock and score over time: append-only Parquet by month in one folder, asked through DuckDB.
+"""Price, stock and score over time: append-only Parquet by month in one folder, queried through DuckDB.
 
-docs/design/008-price-history.md says why it is cut like this. Reading takes no lock and changes nothing; a folder
-that is not there is an empty history. InvalidInputError names a file that cannot be read and what to do.
+docs/design/008-price-history.md gives the reasons for this layout. Reading takes no lock and changes nothing; a folder
+that does not exist is an empty history. InvalidInputError names a file that cannot be read and what to do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING
 
 from pricing.places import RegionId
 from router.prices.history_parts import list_parts
-from router.prices.history_sql import CONTENT, EVERYTHING, IT_COUNTS, PLACE, VALUES, Selection, ask, moment
+from router.prices.history_sql import (
+    CONTENT,
+    EVERYTHING,
+    IS_CURRENT_ROW,
+    PLACE,
+    VALUES,
+    Selection,
+    from_microseconds,
+    query_parts,
+)
 from router.prices.history_write import Appended, Compacted, append, compact
 
 if TYPE_CHECKING:
@@ -22,19 +31,20 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = [
-    "EVERYTHING", "Appended", "Compacted", "Names", "Selection", "Summary", "append", "compact", "latest", "latest_at",
-    "latest_by_region", "names", "series", "summary",
-]  # fmt: skip
+# The names that this module passes on from others.
+__all__ = ["EVERYTHING", "Appended", "Compacted", "Selection", "append", "compact"]
 
 _COLUMNS = ", ".join(CONTENT)
 _ORDER = 'cloud, region, instance_type, market, zone, "at", source'
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """What there is: rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments
-    of the first and the last point (None without any), parts and their bytes."""
+class HistorySummary:
+    """The extent of a history.
+
+    Rows as stored (a point that was corrected counts twice), months as ``2026-11``, the moments of the first and the
+    last point (None without any), parts and their bytes.
+    """
 
     rows: int
     months: tuple[str, ...]
@@ -45,23 +55,26 @@ class Summary:
     size: int
 
 
-def series(
+def read_series(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
-    """The points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
+    """Return the points of the selection with ``since`` <= at < ``until``, each once, sorted by series and time.
 
     Columns: at (UTC, microseconds), cloud, region, zone, instance_type, market, usd_nanos_per_hour (Int64, exact),
     available, score, source; unknown is NA. Only months and row groups that can matter are read.
     """
     where, values = which.where(since, until)
-    sql = f"SELECT {_COLUMNS} FROM stored WHERE {where} QUALIFY {IT_COUNTS} ORDER BY {_ORDER}"
-    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+    sql = f"SELECT {_COLUMNS} FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW} ORDER BY {_ORDER}"
+    return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
 
 
-def latest(
+def read_latest(
     folder: Path, which: Selection = EVERYTHING, since: datetime | None = None, until: datetime | None = None
 ) -> pd.DataFrame:
-    """Of each series and source the last point before ``until`` that has a price; columns as :func:`series`."""
+    """Return, of each series and source, the last point before ``until`` that has a price.
+
+    Columns are those of :func:`read_series`.
+    """
     where, values = which.where(since, until)
     series, values_of = ", ".join((*PLACE, "source")), ", ".join(f"{name}: {name}" for name in VALUES)
     sql = f"""
@@ -69,31 +82,32 @@ def latest(
             SELECT {series}, unnest(max({{"at": "at", batch: batch, {values_of}}}))
             FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {where} GROUP BY {series}
         ) ORDER BY {_ORDER}"""
-    return _frame(ask(folder, lambda connection: _table(connection, sql, values), since, until))
+    return _frame(query_parts(folder, lambda connection: _table(connection, sql, values), since, until))
 
 
 def latest_by_region(folder: Path, which: Selection = EVERYTHING) -> Mapping[RegionId, datetime]:
-    """Of each region the moment of its last point in the selection; regions without points are not in it."""
+    """Return, by region, the moment of its last point in the selection; regions without points are left out."""
     where, values = which.where()
     sql = f'SELECT cloud, region, epoch_us(max("at")) FROM stored WHERE {where} GROUP BY cloud, region ORDER BY ALL'
-    rows = ask(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
-    return {RegionId(cloud, region): moment(at) for cloud, region, at in rows}
+    rows = query_parts(folder, lambda connection: connection.execute(sql, values).fetchall()) or []
+    return {RegionId(cloud, region): from_microseconds(at) for cloud, region, at in rows}
 
 
-def latest_at(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
-    """Of each cloud the moment of its last point in the selection: ``latest_at(folder).get(cloud)`` is None without.
+def latest_by_cloud(folder: Path, which: Selection = EVERYTHING) -> Mapping[str, datetime]:
+    """Return, by cloud, the moment of its last point in the selection; clouds without points are left out.
 
-    A region that failed last time is behind its cloud: to ask each only for what is missing, :func:`latest_by_region`.
+    A region that failed last time is behind its cloud: to fetch only what is missing of each, use
+    :func:`latest_by_region`.
     """
-    found: dict[str, datetime] = {}
+    by_cloud: dict[str, datetime] = {}
     for region, at in latest_by_region(folder, which).items():
-        found[region.cloud] = max(at, found.get(region.cloud, at))
-    return found
+        by_cloud[region.cloud] = max(at, by_cloud.get(region.cloud, at))
+    return by_cloud
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
-    """What occurs in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
+class HistoryNames:
+    """The names that occur in a history; regions both as ``us-east-1`` and as ``aws/us-east-1``."""
 
     clouds: frozenset[str]
     regions: frozenset[str]
@@ -101,12 +115,12 @@ class Names:
     instance_types: frozenset[str]
 
 
-def names(folder: Path) -> Names:
-    """Every name there is, for telling a typing mistake from an empty answer."""
+def list_names(folder: Path) -> HistoryNames:
+    """Return every name in the history, to tell a typing mistake from an empty answer."""
     sql = "SELECT DISTINCT cloud, region, zone, instance_type FROM stored"
-    rows = ask(folder, lambda connection: connection.execute(sql).fetchall()) or []
+    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall()) or []
     regions = {name for cloud, region, _, _ in rows for name in (region, f"{cloud}/{region}")}
-    return Names(
+    return HistoryNames(
         clouds=frozenset(row[0] for row in rows),
         regions=frozenset(regions),
         zones=frozenset(row[2] for row in rows if row[2] is not None),
@@ -114,18 +128,18 @@ def names(folder: Path) -> Names:
     )
 
 
-def summary(folder: Path) -> Summary:
-    """How much there is, from when to when."""
+def summarize(folder: Path) -> HistorySummary:
+    """Return how much the history holds, from when to when."""
     sql = """SELECT count(*), epoch_us(min("at")), epoch_us(max("at")), list(DISTINCT cloud) FROM stored"""
-    rows = ask(folder, lambda connection: connection.execute(sql).fetchall())
+    rows = query_parts(folder, lambda connection: connection.execute(sql).fetchall())
     count, first, last, clouds = rows[0] if rows else (0, None, None, None)
     parts = list_parts(folder)
-    return Summary(
+    return HistorySummary(
         rows=count,
         months=tuple(sorted({part.month for part in parts})),
         clouds=tuple(sorted(clouds or ())),
-        first=None if first is None else moment(first),
-        last=None if last is None else moment(last),
+        first=None if first is None else from_microseconds(first),
+        last=None if last is None else from_microseconds(last),
         parts=len(parts),
         size=sum(part.size for part in parts),
     )
@@ -136,7 +150,7 @@ def _table(connection: duckdb.DuckDBPyConnection, sql: str, values: list[object]
 
 
 def _frame(table: pa.Table | None) -> pd.DataFrame:
-    """As pandas, whole numbers as such even where some are missing."""
+    """Return the table as a pandas frame, with whole numbers as such even where some are missing."""
     import pandas as pd
     import pyarrow as pa
 

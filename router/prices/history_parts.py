@@ -1,9 +1,8 @@
-"""Where price history lies: ``HISTORY/month=2026-11/part-000000012-1f2e3d4c.parquet``, and how a part comes and goes.
+"""Parts of the price history on disk: ``HISTORY/month=2026-11/part-000000012-1f2e3d4c.parquet``.
 
-A part is never changed. It is written as ``*.part`` beside its place, flushed and renamed, so that a process killed
-at any moment leaves the whole part or none. The number in its name is that of the latest write it holds; among
-points with the same key the one with the highest number counts (column ``batch``). Writers hold one lock; readers
-hold none.
+A part is never changed. It is written as ``*.part`` beside its place, flushed and renamed, so that a process killed at
+any moment leaves the whole part or none. The number in its name is that of the latest write it holds; among points with
+the same key the one with the highest number counts (column ``batch``). Writers hold one lock; readers hold none.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _PART = re.compile(r"part-(\d{9,})-[0-9a-f]{8}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Part:
+class HistoryPart:
     """One file: its month (``2026-11``, UTC), the number of the latest write in it, its size in bytes."""
 
     month: str
@@ -38,25 +37,26 @@ class Part:
 
 
 def month_of(at: datetime) -> str:
-    """The month a point belongs to, in UTC: ``2026-11``."""
+    """Return the month a point belongs to, in UTC: ``2026-11``."""
     at = at.astimezone(UTC)
     return f"{at.year:04d}-{at.month:02d}"
 
 
-def list_parts(folder: Path, since: datetime | None = None, until: datetime | None = None) -> tuple[Part, ...]:
-    """The parts of the months that touch ``since`` <= at < ``until``, sorted; none where there is no folder.
+def list_parts(folder: Path, since: datetime | None = None, until: datetime | None = None) -> tuple[HistoryPart, ...]:
+    """Return the parts of the months that touch ``since`` <= at < ``until``, sorted; none where there is no folder.
 
-    Listed until two listings agree: one that runs while parts are merged might see neither the old nor the new.
+    The folder is listed until two listings agree: one that runs while parts are merged might see neither the old nor
+    the new.
     """
     first = "" if since is None else month_of(since)
     last = "9999-99" if until is None else month_of(until)
-    found = _scan(folder, first, last)
-    while (again := _scan(folder, first, last)) != found:
-        found = again
-    return found
+    parts = _scan(folder, first, last)
+    while (again := _scan(folder, first, last)) != parts:
+        parts = again
+    return parts
 
 
-def _scan(folder: Path, first: str, last: str) -> tuple[Part, ...]:
+def _scan(folder: Path, first: str, last: str) -> tuple[HistoryPart, ...]:
     parts = []
     for month, place in _months(folder):
         if not first <= month <= last:
@@ -64,8 +64,8 @@ def _scan(folder: Path, first: str, last: str) -> tuple[Part, ...]:
         for entry in os.scandir(place):
             name = _PART.fullmatch(entry.name)
             if name is not None:
-                with contextlib.suppress(FileNotFoundError):  # merged into another since it was listed
-                    parts.append(Part(month, int(name[1]), Path(entry.path), entry.stat().st_size))
+                with contextlib.suppress(FileNotFoundError):  # The part was merged into another since it was listed.
+                    parts.append(HistoryPart(month, int(name[1]), Path(entry.path), entry.stat().st_size))
     return tuple(sorted(parts))
 
 
@@ -81,10 +81,11 @@ def _months(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 @contextmanager
-def writing(folder: Path) -> Iterator[None]:
-    """Held while anything in the folder changes, and made if missing; TimeoutError when another writer keeps it.
+def lock_for_writing(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock while anything in it changes; the folder is made if missing.
 
-    What a killed writer left unfinished is removed first: nobody else can be writing it.
+    TimeoutError when another writer holds the lock. Files that a killed writer left unfinished are removed first: no
+    other process can be writing them.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / _LOCK)
@@ -95,15 +96,18 @@ def writing(folder: Path) -> Iterator[None]:
         raise TimeoutError(errno.ETIMEDOUT, what, str(folder)) from None
     try:
         for _, place in _months(folder):
-            for left in place.glob(".*.part"):
-                left.unlink(missing_ok=True)
+            for leftover in place.glob(".*.part"):
+                leftover.unlink(missing_ok=True)
         yield
     finally:
         lock.release()
 
 
-def publish(folder: Path, month: str, number: int, write: Callable[[Path], None]) -> Path:
-    """Has ``write`` fill a temporary file and puts it in its place, flushed to the disk. Nothing stays if it fails."""
+def publish_part(folder: Path, month: str, number: int, write: Callable[[Path], None]) -> Path:
+    """Have ``write`` fill a temporary file and move it to its place, flushed to the disk.
+
+    Nothing stays if it fails.
+    """
     place = folder / f"month={month}"
     place.mkdir(exist_ok=True)
     path = place / f"part-{number:09d}-{uuid.uuid4().hex[:8]}.parquet"
@@ -121,15 +125,15 @@ def publish(folder: Path, month: str, number: int, write: Callable[[Path], None]
     return path
 
 
-def remove(parts: tuple[Part, ...]) -> None:
-    """Takes away parts whose content lies in another one now. One that a reader holds open may stay (Windows)."""
+def remove_parts(parts: tuple[HistoryPart, ...]) -> None:
+    """Delete parts whose content lies in another one now. One that a reader holds open may stay (Windows)."""
     for part in parts:
         with contextlib.suppress(PermissionError):
             part.path.unlink(missing_ok=True)
 
 
 def _flush_names(place: Path) -> None:
-    """Makes a rename last through a power cut, where folders can be flushed."""
+    """Make a rename survive a power cut, where folders can be flushed."""
     with contextlib.suppress(OSError):
         handle = os.open(place, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""Interruption rates of spot offers from the price history: where a pool was watched closely and for long enough."""
+"""Interruption rates of spot offers from the price history, where a pool was observed closely and for long enough."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.book import PriceBook
-from pricing.observed_risk import Exposure, observe, shrunken_rate
+from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
 from pricing.offers import Offer, OfferKey
 from pricing.places import Market
 from pricing.risk import BAND_UPPER_EDGES, band_rate
-from router.prices.history_sql import IT_COUNTS, PLACE, Selection, ask, moment
+from router.prices.history_sql import IS_CURRENT_ROW, PLACE, Selection, from_microseconds, query_parts
 
 if TYPE_CHECKING:
     import duckdb
 
-# Outages of contested pools last about an hour and a half (docs/design/005-interruption-priors.md): whoever looks less
-# often than this sees neither their beginning nor many of them at all.
+# Outages of contested pools last about an hour and a half (docs/design/005-interruption-priors.md): less frequent
+# observation misses their beginning, and many of them altogether.
 LONGEST_GAP = timedelta(minutes=30)
 LEAST_HOURS = 24.0
 PRIOR_HOURS = 24.0
@@ -28,47 +28,47 @@ _AT_A_TIME = 100_000
 _SPOT = Selection(markets=(Market.SPOT,))
 
 
-def observed_rates(
+def estimate_interruption_rates(
     folder: Path, book: PriceBook, now: datetime, window: timedelta, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, float]:
-    """Interruptions per machine-hour of the spot offers whose pool the history watched for at least ``LEAST_HOURS``
-    (time in which a machine could be had) in the ``window`` before ``now``.
+    """Return interruptions per machine-hour of the spot offers whose pool was observed for at least ``LEAST_HOURS``.
 
-    Pool and offer are of the same cloud, region, zone and type; the share of machines that could be had says "yes"
-    above zero. Shrunk towards what the book would assume without (the band, else the prior; never the rate that the
-    offer states, which may have come from here), weighing ``PRIOR_HOURS``. Of several sources the one that watched
-    longest counts, since they may have watched the same hours. InvalidInputError for a file that cannot be read.
+    The hours are those in which a machine could be obtained, in the ``window`` before ``now``. Pool and offer are of
+    the same cloud, region, zone and type; a share of obtainable machines above zero counts as available. The rate is
+    shrunk towards what the book would assume without observations (the band, else the prior; never the rate that the
+    offer states, which may come from here), weighing ``PRIOR_HOURS``. Of several sources the one with the longest
+    observation counts, since they may have observed the same hours. InvalidInputError for a file that cannot be read.
     """
     offers = {offer.key: offer for offer in book.offers if offer.market is Market.SPOT}
     rates = {}
-    for key, seen in exposures(folder, now - window, now, longest_gap).items():
+    for key, seen in read_exposures(folder, now - window, now, longest_gap).items():
         offer = offers.get(key)
-        prior = None if offer is None else _assumed(book, offer)
+        prior = None if offer is None else _rate_without_history(book, offer)
         if prior is not None and seen.hours >= LEAST_HOURS:
-            rates[key] = shrunken_rate(seen, prior, PRIOR_HOURS)
+            rates[key] = estimate_loss_rate(seen, prior, PRIOR_HOURS)
     return rates
 
 
-def exposures(
+def read_exposures(
     folder: Path, since: datetime, until: datetime, longest_gap: timedelta = LONGEST_GAP
 ) -> Mapping[OfferKey, Exposure]:
-    """What the history saw of each spot pool between the two moments, by the source that watched it longest."""
+    """Return the exposure of each spot pool between the two moments, by the source that observed it longest."""
     where, values = _SPOT.where(since, until)
     sql = f"""
         SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, epoch_us("at"), available > 0
-        FROM (SELECT * FROM stored WHERE {where} QUALIFY {IT_COUNTS}) WHERE available IS NOT NULL
+        FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL
         ORDER BY {", ".join(PLACE)}, source, "at" """
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[OfferKey, Exposure]:
         longest: dict[OfferKey, Exposure] = {}
         for series, rows in groupby(_rows(connection.execute(sql, values)), key=itemgetter(0, 1, 2, 3, 4, 5)):
             key: OfferKey = series[:5]
-            seen = observe(((moment(at), available) for *_, at, available in rows), longest_gap)
+            seen = measure_exposure(((from_microseconds(at), available) for *_, at, available in rows), longest_gap)
             if key not in longest or seen.hours > longest[key].hours:
                 longest[key] = seen
         return longest
 
-    return ask(folder, read, since, until) or {}
+    return query_parts(folder, read, since, until) or {}
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, str, str, str, int, bool]]:
@@ -76,8 +76,8 @@ def _rows(cursor: duckdb.DuckDBPyConnection) -> Iterator[tuple[str, str, str, st
         yield from rows
 
 
-def _assumed(book: PriceBook, offer: Offer) -> float | None:
-    """Interruptions per machine-hour without any history; None for a machine or place that no prior covers."""
+def _rate_without_history(book: PriceBook, offer: Offer) -> float | None:
+    """Return interruptions per machine-hour without any history; None where no prior covers the machine or place."""
     if offer.interruption_band in BAND_UPPER_EDGES:
         return band_rate(offer.interruption_band)
     machine = book.machine(offer.cloud, offer.instance_type)

@@ -1,7 +1,7 @@
-"""How DuckDB reads parts: columns, filters, which of several points with one key counts, and what is wrong with a file.
+"""DuckDB access to history parts: columns, filters, the choice among points with one key, and diagnosis of bad files.
 
-Points with the same key (moment, place, machine type, market, source) but other values are all kept on disk; the one
-written last counts. Queries see to that over the rows they have filtered, so parts may overlap.
+Points with the same key (moment, place, machine type, market, source) but other values are all stored on disk; the one
+written last counts. Queries apply this rule to the rows they have filtered, so parts may overlap.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
-from router.files import duck
-from router.prices.history_parts import Part, list_parts
+from router.files import duckdb_session
+from router.prices.history_parts import HistoryPart, list_parts
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,14 +25,16 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 VERSION_KEY = "stepfare_price_history"
 MEMORY = "384MB"
-# "at" is a word of DuckDB's own SQL, hence the quotes.
+# "at" is quoted, because it is a keyword of DuckDB's SQL.
 PLACE = ("cloud", "region", "zone", "instance_type", "market")
 KEY = ('"at"', *PLACE, "source")
 VALUES = ("usd_nanos_per_hour", "available", "score")
 CONTENT = ('"at"', *PLACE, *VALUES, "source")
 _SERIES = ", ".join((*PLACE, "source"))
-# The row that counts has no other of its key after it. Values last, so that ties do not depend on file order.
-IT_COUNTS = f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
+# The row that counts has no other of its key after it. The values come last, so that ties do not depend on file order.
+IS_CURRENT_ROW = (
+    f'lead("at") OVER (PARTITION BY {_SERIES} ORDER BY "at", batch, {", ".join(VALUES)}) IS DISTINCT FROM "at"'
+)
 _TRIES = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 T = TypeVar("T")
@@ -40,7 +42,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which series: an empty tuple lets all pass. A region is ``us-east-1`` or ``aws/us-east-1``."""
+    """The selected series: an empty tuple lets all pass. A region is ``us-east-1`` or ``aws/us-east-1``."""
 
     clouds: tuple[str, ...] = ()
     regions: tuple[str, ...] = ()
@@ -50,7 +52,7 @@ class Selection:
     sources: tuple[str, ...] = ()
 
     def where(self, since: datetime | None = None, until: datetime | None = None) -> tuple[str, list[object]]:
-        """The condition, its parameters; ``since`` <= at < ``until``."""
+        """Return the SQL condition and its parameters, for ``since`` <= at < ``until``."""
         terms, values = ["true"], list[object]()
         markets = tuple(market.value for market in self.markets)
         names = {"cloud": self.clouds, "zone": self.zones, "instance_type": self.instance_types, "market": markets}
@@ -59,7 +61,7 @@ class Selection:
                 terms.append(f"{column} IN ({_marks(wanted)})")
                 values += wanted
         if self.regions:
-            # The names once more by themselves: whole row groups are skipped by them, not by the alternatives.
+            # The plain names are a condition of their own, because only that lets DuckDB skip whole row groups.
             names_only = [region.rpartition("/")[2] for region in self.regions]
             either = ["(cloud || '/' || region) = ?" if "/" in region else "region = ?" for region in self.regions]
             terms.append(f"region IN ({_marks(names_only)}) AND ({' OR '.join(either)})")
@@ -67,20 +69,20 @@ class Selection:
         for moment, sign in ((since, ">="), (until, "<")):
             if moment is not None:
                 terms.append(f'"at" {sign} make_timestamptz(?)')
-                values.append(microseconds(moment))
+                values.append(to_microseconds(moment))
         return " AND ".join(terms), values
 
 
 EVERYTHING = Selection()
 
 
-def microseconds(moment: datetime) -> int:
-    """Since 1970, as DuckDB counts them."""
+def to_microseconds(moment: datetime) -> int:
+    """Return the microseconds since 1970, as DuckDB counts them."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def moment(microseconds: int) -> datetime:
-    """The other way round."""
+def from_microseconds(microseconds: int) -> datetime:
+    """Return the moment (UTC) of ``microseconds`` since 1970."""
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
@@ -89,13 +91,17 @@ def _marks(values: Sequence[object]) -> str:
 
 
 def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """In memory, within ``MEMORY``, spilling to the system's folder for temporary files; loads nothing from a net."""
-    return duck.connect(MEMORY, ordered=True)
+    """Connect to a database in memory, within ``MEMORY``, spilling to the system's temporary folder.
+
+    It loads nothing from a network.
+    """
+    return duckdb_session.connect(MEMORY, ordered=True)
 
 
-def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> None:
-    """Makes ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
-    files = ", ".join(duck.text(glob.escape(str(part.path))) for part in parts)  # as themselves, not as patterns
+def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[HistoryPart]) -> None:
+    """Make ``stored`` the rows of the parts (at least one); InvalidInputError where one is of another version."""
+    # The names are escaped, so that they are not read as patterns.
+    files = ", ".join(duckdb_session.sql_text(glob.escape(str(part.path))) for part in parts)
     sql = f"SELECT file_name, decode(value) FROM parquet_kv_metadata([{files}]) WHERE decode(key) = ?"
     versions: dict[str, str] = dict(connection.execute(sql, [VERSION_KEY]).fetchall())
     problems = [_version_problem(part, versions.get(str(part.path))) for part in parts]
@@ -104,7 +110,7 @@ def open_parts(connection: duckdb.DuckDBPyConnection, parts: Sequence[Part]) -> 
     connection.execute(f"CREATE OR REPLACE TEMP VIEW stored AS FROM read_parquet([{files}], hive_partitioning = false)")
 
 
-def _version_problem(part: Part, version: str | None) -> Problem | None:
+def _version_problem(part: HistoryPart, version: str | None) -> Problem | None:
     if version is None:
         return Problem(str(part.path), "", "is no part of a price history", "remove it from the folder")
     if version != str(SCHEMA_VERSION):
@@ -113,16 +119,16 @@ def _version_problem(part: Part, version: str | None) -> Problem | None:
     return None
 
 
-def ask(
+def query_parts(
     folder: Path,
     read: Callable[[duckdb.DuckDBPyConnection], T],
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> T | None:
-    """What ``read`` makes of ``stored``, the parts of the months from ``since`` to ``until``; None without any.
+    """Return what ``read`` makes of ``stored``, the parts of the months from ``since`` to ``until``.
 
-    Once more with the parts as they are then, where one was merged away meanwhile. InvalidInputError names the
-    files that cannot be read.
+    None without parts. The query is repeated with the current parts where one was merged away meanwhile.
+    InvalidInputError names the files that cannot be read.
     """
     import duckdb
 
@@ -136,14 +142,14 @@ def ask(
                 return read(connection)
             except duckdb.Error as error:
                 if all(part.path.exists() for part in parts):
-                    raise refusal(connection, parts, error) from None
+                    raise find_bad_parts(connection, parts, error) from None
     raise InvalidInputError.single("is being rewritten all the time", where=str(folder), remedy="try again later")
 
 
-def refusal(
-    connection: duckdb.DuckDBPyConnection, parts: Sequence[Part], error: duckdb.Error
+def find_bad_parts(
+    connection: duckdb.DuckDBPyConnection, parts: Sequence[HistoryPart], error: duckdb.Error
 ) -> InvalidInputError | OSError:
-    """What to raise when reading the parts failed: the files that are to blame, each read through by itself."""
+    """Return the error to raise when reading failed; it names the bad files, each of which is read by itself."""
     import duckdb
 
     problems = []

@@ -1,4 +1,4 @@
-"""Figures of each series over a stretch of time, worked out inside DuckDB: fifty million rows never come to Python."""
+"""Statistics of each series over a period, computed inside DuckDB: fifty million rows never reach Python."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Any
 
 from pricing.money import UsdPerHour, divide_half_even
 from pricing.places import Market
-from router.prices.history_sql import IT_COUNTS, Selection, ask, microseconds, moment
+from router.prices.history_sql import IS_CURRENT_ROW, Selection, from_microseconds, query_parts, to_microseconds
 
 if TYPE_CHECKING:
     import duckdb
 
-# A price from before the stretch holds at its beginning if it was said at most this long before.
+# A price from before the period holds at its beginning if it was stated at most this long before.
 LOOK_BACK = timedelta(days=92)
-_ONE = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)
 _PLACE = "cloud, region, zone, instance_type, market"
 SeriesName = tuple[str, str, str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesStats:
-    """One place, machine type and market, and one source of prices ("" where no source says a price).
+    """The statistics of one place, machine type, market and price source ("" where no source states a price).
 
     ``mean`` is weighted by time: a price holds until the next, the last one until the end, the one before the first
-    point from the beginning. ``changes`` counts prices said that differ from the one before. ``available`` is the
-    mean of what was observed there, by whatever source, ``observations`` times; ``score`` the last one. None: nobody
-    looked.
+    point from the beginning. ``changes`` counts stated prices that differ from the one before. ``available`` is the
+    mean of what was observed there, by whatever source, ``observations`` times; ``score`` is the last one. None: not
+    observed.
     """
 
     cloud: str
@@ -51,13 +51,13 @@ class SeriesStats:
 
     @property
     def name(self) -> SeriesName:
-        """What tells it from all others."""
+        """Return the key that tells the series from all others."""
         return (self.cloud, self.region, self.zone or "", self.instance_type, self.market.value, self.source)
 
 
-def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
-    """Every series that has a point with ``since`` <= at <= ``now``, cheapest last price first, then by name."""
-    sql, values = _with(which, since, now)
+def compute_statistics(folder: Path, which: Selection, since: datetime, now: datetime) -> tuple[SeriesStats, ...]:
+    """Return every series that has a point with ``since`` <= at <= ``now``, lowest last price first, then by name."""
+    sql, values = _common_tables(which, since, now)
     sql += f"""
         SELECT {_PLACE}, coalesce(source, ''), last, last_at, least, most, weight, hours, coalesce(changes, 0),
             coalesce(points, 0), available, coalesce(observations, 0), score
@@ -76,26 +76,29 @@ def statistics(folder: Path, which: Selection, since: datetime, now: datetime) -
     def read(connection: duckdb.DuckDBPyConnection) -> list[Any]:
         return connection.execute(sql, values).fetchall()
 
-    return tuple(_stats(*row) for row in ask(folder, read, since - LOOK_BACK, now + _ONE) or ())
+    return tuple(_stats(*row) for row in query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or ())
 
 
-def _with(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
-    """``within``: the points that count; ``steps``: prices with how long each held (``length``, microseconds)."""
-    where, values = which.where(since, now + _ONE)
+def _common_tables(which: Selection, since: datetime, now: datetime) -> tuple[str, list[object]]:
+    """Return the SQL of two tables, and its parameters.
+
+    ``within``: the points that count; ``steps``: prices with how long each held (``length``, microseconds).
+    """
+    where, values = which.where(since, now + _MICROSECOND)
     earlier, earlier_values = which.where(since - LOOK_BACK, since)
     sql = f"""
         WITH within AS (
-            SELECT * REPLACE (coalesce(zone, '') AS zone) FROM stored WHERE {where} QUALIFY {IT_COUNTS}
+            SELECT * REPLACE (coalesce(zone, '') AS zone) FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}
         ), prices AS (
             SELECT {_PLACE}, source, epoch_us("at") AS at_us, usd_nanos_per_hour AS nanos, false AS carried
             FROM within WHERE usd_nanos_per_hour IS NOT NULL
             UNION ALL
-            SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, {microseconds(since)},
+            SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, {to_microseconds(since)},
                 max({{"at": "at", batch: batch, nanos: usd_nanos_per_hour}}).nanos, true
             FROM stored WHERE usd_nanos_per_hour IS NOT NULL AND {earlier}
             GROUP BY cloud, region, coalesce(zone, ''), instance_type, market, source
         ), steps AS (
-            SELECT *, coalesce(lead(at_us) OVER in_time, {microseconds(now)}) - at_us AS length,
+            SELECT *, coalesce(lead(at_us) OVER in_time, {to_microseconds(now)}) - at_us AS length,
                 lag(nanos) OVER in_time AS before
             FROM prices WINDOW in_time AS (PARTITION BY {_PLACE}, source ORDER BY at_us, carried DESC)
             QUALIFY NOT carried OR length > 0
@@ -104,36 +107,63 @@ def _with(which: Selection, since: datetime, now: datetime) -> tuple[str, list[o
 
 
 def _stats(
-    cloud: str, region: str, zone: str, instance_type: str, market: str, source: str, last: int | None,
-    last_at: int | None, least: int | None, most: int | None, weight: int | None, length: int | None, changes: int,
-    points: int, available: float | None, observations: int, score: float | None,
-) -> SeriesStats:  # fmt: skip
+    cloud: str,
+    region: str,
+    zone: str,
+    instance_type: str,
+    market: str,
+    source: str,
+    last: int | None,
+    last_at: int | None,
+    least: int | None,
+    most: int | None,
+    weight: int | None,
+    length: int | None,
+    changes: int,
+    points: int,
+    available: float | None,
+    observations: int,
+    score: float | None,
+) -> SeriesStats:
     mean = last if not length or weight is None else divide_half_even(weight, length)
     last_price, least_price, most_price, mean_price = (
         None if nanos is None else UsdPerHour(nanos) for nanos in (last, least, most, mean)
     )
     return SeriesStats(
-        cloud, region, zone or None, instance_type, Market(market), source,
-        last_price, None if last_at is None else moment(last_at), least_price, most_price, mean_price,
-        changes, points, available, observations, score,
-    )  # fmt: skip
+        cloud,
+        region,
+        zone or None,
+        instance_type,
+        Market(market),
+        source,
+        last_price,
+        None if last_at is None else from_microseconds(last_at),
+        least_price,
+        most_price,
+        mean_price,
+        changes,
+        points,
+        available,
+        observations,
+        score,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Bucketed:
-    """A series in equal stretches of time: the price at the end of each, and the mean of what was observed in it."""
+class BucketedSeries:
+    """A series in equal intervals: the price at the end of each, and the mean observation in it."""
 
     prices: tuple[UsdPerHour | None, ...]
     available: tuple[float | None, ...]
 
 
-def bucketed(
+def read_buckets(
     folder: Path, which: Selection, since: datetime, now: datetime, count: int
-) -> Mapping[SeriesName, Bucketed]:
-    """Every series of :func:`statistics` in ``count`` stretches. A price holds until the next."""
-    sql, values = _with(which, since, now)
-    begin, width = microseconds(since), max(1, -(-((now - since) // _ONE) // count))
-    # ``now`` itself belongs to the last one.
+) -> Mapping[SeriesName, BucketedSeries]:
+    """Return every series of :func:`statistics` in ``count`` intervals. A price holds until the next."""
+    sql, values = _common_tables(which, since, now)
+    begin, width = to_microseconds(since), max(1, -(-((now - since) // _MICROSECOND) // count))
+    # ``now`` itself belongs to the last bucket.
     bucket = f"least(({{}} - {begin}) // {width}, {count - 1})"
     prices = f"""{sql}
         SELECT {_PLACE}, source, {bucket.format("at_us")} AS bucket, arg_max(nanos, at_us)
@@ -142,44 +172,49 @@ def bucketed(
         SELECT {_PLACE}, {bucket.format('epoch_us("at")')} AS bucket, avg(available)
         FROM within WHERE available IS NOT NULL GROUP BY ALL"""
 
-    def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, Bucketed]:
-        looked: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
+    def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, BucketedSeries]:
+        shares: dict[tuple[str, str, str, str, str], dict[int, float]] = {}
         for c, r, z, kind, market, bucket, available in connection.execute(stock, values).fetchall():
-            looked.setdefault((c, r, z, kind, market), {})[bucket] = available
-        said: dict[SeriesName, dict[int, int]] = {}
+            shares.setdefault((c, r, z, kind, market), {})[bucket] = available
+        stated: dict[SeriesName, dict[int, int]] = {}
         for c, r, z, kind, market, source, bucket, nanos in connection.execute(prices, values).fetchall():
-            said.setdefault((c, r, z, kind, market, source), {})[bucket] = nanos
-        for c, r, z, kind, market in sorted(looked.keys() - {name[:5] for name in said}):
-            said[c, r, z, kind, market, ""] = {}
+            stated.setdefault((c, r, z, kind, market, source), {})[bucket] = nanos
+        for c, r, z, kind, market in sorted(shares.keys() - {name[:5] for name in stated}):
+            stated[c, r, z, kind, market, ""] = {}
         return {
-            name: Bucketed(_held(buckets, count), tuple(looked.get(name[:5], {}).get(i) for i in range(count)))
-            for name, buckets in said.items()
+            name: BucketedSeries(
+                _prices_at_bucket_ends(buckets, count), tuple(shares.get(name[:5], {}).get(i) for i in range(count))
+            )
+            for name, buckets in stated.items()
         }
 
-    return ask(folder, read, since - LOOK_BACK, now + _ONE) or {}
+    return query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
 
 
-def price_steps(
+def read_price_steps(
     folder: Path, which: Selection, since: datetime, now: datetime
 ) -> Mapping[SeriesName, tuple[tuple[datetime, UsdPerHour], ...]]:
-    """Every price of every series of :func:`statistics`, from when on it held (never before ``since``), in time."""
-    sql, values = _with(which, since, now)
+    """Return every price of every series of :func:`statistics`, with the moment it began to hold, in order of time.
+
+    No moment is before ``since``.
+    """
+    sql, values = _common_tables(which, since, now)
     sql += f"SELECT {_PLACE}, source, at_us, nanos FROM steps ORDER BY {_PLACE}, source, at_us"
 
     def read(connection: duckdb.DuckDBPyConnection) -> dict[SeriesName, list[tuple[datetime, UsdPerHour]]]:
         steps: dict[SeriesName, list[tuple[datetime, UsdPerHour]]] = {}
         for c, r, z, kind, market, source, at, nanos in connection.execute(sql, values).fetchall():
-            steps.setdefault((c, r, z, kind, market, source), []).append((moment(at), UsdPerHour(nanos)))
+            steps.setdefault((c, r, z, kind, market, source), []).append((from_microseconds(at), UsdPerHour(nanos)))
         return steps
 
-    found = ask(folder, read, since - LOOK_BACK, now + _ONE) or {}
+    found = query_parts(folder, read, since - LOOK_BACK, now + _MICROSECOND) or {}
     return {name: tuple(steps) for name, steps in found.items()}
 
 
-def _held(said: Mapping[int, int], count: int) -> tuple[UsdPerHour | None, ...]:
-    """The price at the end of each bucket: the last one said in it or before it."""
+def _prices_at_bucket_ends(stated: Mapping[int, int], count: int) -> tuple[UsdPerHour | None, ...]:
+    """Return the price at the end of each bucket: the last one stated in it or before it."""
     prices: list[UsdPerHour | None] = []
     for bucket in range(count):
         before = prices[-1] if prices else None
-        prices.append(UsdPerHour(said[bucket]) if bucket in said else before)
+        prices.append(UsdPerHour(stated[bucket]) if bucket in stated else before)
     return tuple(prices)

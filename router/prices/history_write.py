@@ -1,4 +1,4 @@
-"""Adding points to a price history, and merging its parts. Everything here holds the folder's lock while it writes."""
+"""Writing of the price history: adding points and merging parts, each under the folder's lock."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.history import PricePoint
-from router.files import duck
-from router.prices.history_parts import Part, list_parts, month_of, publish, remove, writing
+from router.files import duckdb_session
+from router.prices.history_parts import HistoryPart, list_parts, lock_for_writing, month_of, publish_part, remove_parts
 from router.prices.history_sql import (
     CONTENT,
-    IT_COUNTS,
+    IS_CURRENT_ROW,
     KEY,
     SCHEMA_VERSION,
     VALUES,
     VERSION_KEY,
     connect,
+    find_bad_parts,
     open_parts,
-    refusal,
 )
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _MOST_NANOS = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """How many points were written, and how many were there already (or twice among those given)."""
+    """The number of points that were written, and of those that were there already (or twice among those given)."""
 
     written: int
     already_there: int
@@ -46,20 +46,20 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """How many months had several parts, and how many parts they had in all; each has one now."""
+    """The number of months that had several parts, and of these parts in all; each month has one now."""
 
     months: int
     parts: int
 
 
 def append(folder: Path, points: Iterable[PricePoint]) -> Appended:
-    """Adds the points to the history in ``folder``, which is made if missing. Two processes may do so at once.
+    """Add the points to the history in ``folder``, which is made if missing. Two processes may do so at once.
 
     A point that is stored with the same content is not stored again. One with the same key and other values is, and
-    counts from then on; among the points given, a later one counts. Each month is written whole or not at all,
-    oldest first: after a failure (OSError: disk full, no permission; TimeoutError: locked for two minutes) the same
-    points can be given again. ValueError for a point that means nothing (naive time, no value at all, a price that is
-    not above 0, a share outside 0..1), InvalidInputError for a stored part that cannot be read: nothing is written.
+    counts from then on; among the points given, a later one counts. Each month is written whole or not at all, oldest
+    first: after a failure (OSError: disk full, no permission; TimeoutError: locked for two minutes) the same points can
+    be given again. ValueError for a point that means nothing (naive time, no value at all, a price that is not above 0,
+    a share outside 0..1), InvalidInputError for a stored part that cannot be read: nothing is written.
     """
     by_month: dict[str, list[PricePoint]] = {}
     for point in points:
@@ -69,21 +69,21 @@ def append(folder: Path, points: Iterable[PricePoint]) -> Appended:
         return Appended(0, 0)
     given = sum(map(len, by_month.values()))
     written = 0
-    with writing(folder):
+    with lock_for_writing(folder):
         for month in sorted(by_month):
             written += _append_month(folder, month, by_month.pop(month))
     return Appended(written, given - written)
 
 
 def compact(folder: Path) -> Compacted:
-    """Merges every month that has several parts into one, sorted by series and time, each point once.
+    """Merge every month that has several parts into one part, sorted by series and time, each point once.
 
     Queries give the same before, during and after, and after a kill at any moment. OSError and TimeoutError as
     :func:`append`; InvalidInputError for a part that cannot be read.
     """
     months = parts_before = 0
     for month in sorted({part.month for part in list_parts(folder)}):
-        with writing(folder):
+        with lock_for_writing(folder):
             parts = _parts_of(folder, month)
             if len(parts) > 1:
                 _merge(folder, month, parts)
@@ -91,7 +91,7 @@ def compact(folder: Path) -> Compacted:
     return Compacted(months, parts_before)
 
 
-def _parts_of(folder: Path, month: str) -> tuple[Part, ...]:
+def _parts_of(folder: Path, month: str) -> tuple[HistoryPart, ...]:
     return tuple(part for part in list_parts(folder) if part.month == month)
 
 
@@ -122,20 +122,20 @@ def _append_month(folder: Path, month: str, points: Sequence[PricePoint]) -> int
             if rows:
                 write_part(folder, month, last, connection, f"FROM new ORDER BY {_ORDER}")
         except duckdb.Error as error:
-            raise refusal(connection, parts, error) from None
-    small = _small_ones(_parts_of(folder, month))
+            raise find_bad_parts(connection, parts, error) from None
+    small = _parts_to_merge(_parts_of(folder, month))
     if small:
-        # Only for speed: the points are safe, and the next append tries again.
+        # Merging is only for speed: the points are safe, and the next append tries again.
         with contextlib.suppress(OSError):
             _merge(folder, month, small)
     return rows
 
 
 def _find_new(connection: duckdb.DuckDBPyConnection, number: int, *, compare: bool) -> int:
-    """Makes the table ``new``: what of ``given`` is to be written, numbered from ``number`` on; the highest number.
+    """Make the table ``new`` of the ``given`` points to be written; return its highest number.
 
-    Points of one key are numbered one after the other, so that the last of them counts. If that one says what counts
-    already, none of them is needed; the others are only for the record, once.
+    Points are numbered from ``number`` on, those of one key one after the other, so that the last of them counts. If
+    that one equals the point that counts already, none of them is needed; the others are only for the record, once.
     """
     content, key = ", ".join(CONTENT), ", ".join(KEY)
     connection.execute(f"""
@@ -147,7 +147,7 @@ def _find_new(connection: duckdb.DuckDBPyConnection, number: int, *, compare: bo
         same_point = _equal((*KEY, *VALUES), "new", "old")
         connection.execute(f"""
             CREATE OR REPLACE TEMP TABLE old AS
-            SELECT {content}, {IT_COUNTS} AS counts FROM stored SEMI JOIN new AS k ON {_equal(KEY, "stored", "k")}
+            SELECT {content}, {IS_CURRENT_ROW} AS counts FROM stored SEMI JOIN new AS k ON {_equal(KEY, "stored", "k")}
             WHERE stored."at" BETWEEN (SELECT min("at") FROM new) AND (SELECT max("at") FROM new)""")
         connection.execute(f"""
             DELETE FROM new USING (SELECT old.* FROM old JOIN new ON counts AND is_last AND {same_point}) AS said
@@ -184,14 +184,15 @@ def _as_table(points: Sequence[PricePoint]) -> pa.Table:
     )
 
 
-def _small_ones(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """What to merge when a month has many parts: the smallest, up to one that outweighs the rest twice over.
+def _parts_to_merge(parts: tuple[HistoryPart, ...]) -> tuple[HistoryPart, ...]:
+    """Return the parts to merge when a month has many.
 
-    So a large part is rewritten only when much has come together, and each point a few times in all.
+    They are the smallest, up to one that outweighs the rest twice over. A large part is thus rewritten only when much
+    has accumulated, and each point only a few times in all.
     """
     if len(parts) <= MOST_PARTS:
         return ()
-    chosen: list[Part] = []
+    chosen: list[HistoryPart] = []
     weight = 0
     for part in sorted(parts, key=lambda part: part.size):
         if len(chosen) > MOST_PARTS // 2 and part.size > 2 * weight:
@@ -201,8 +202,11 @@ def _small_ones(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(chosen)
 
 
-def _merge(folder: Path, month: str, parts: tuple[Part, ...]) -> None:
-    """One part in the place of several. Equal points become one with the highest number; of others all stay."""
+def _merge(folder: Path, month: str, parts: tuple[HistoryPart, ...]) -> None:
+    """Write one part in the place of several.
+
+    Equal points become one with the highest number; of other points all stay.
+    """
     import duckdb
 
     content = ", ".join(CONTENT)
@@ -212,18 +216,18 @@ def _merge(folder: Path, month: str, parts: tuple[Part, ...]) -> None:
             merged = f"SELECT {content}, max(batch) AS batch FROM stored GROUP BY {content} ORDER BY {_ORDER}"
             write_part(folder, month, max(part.number for part in parts), connection, merged)
         except duckdb.Error as error:
-            raise refusal(connection, parts, error) from None
-    remove(parts)
+            raise find_bad_parts(connection, parts, error) from None
+    remove_parts(parts)
 
 
 def write_part(folder: Path, month: str, number: int, connection: duckdb.DuckDBPyConnection, rows: str) -> None:
-    """One part of what the query ``rows`` gives on the connection: the columns of ``CONTENT``, then ``batch``."""
+    """Write one part with the rows that the query ``rows`` gives: the columns of ``CONTENT``, then ``batch``."""
     options = (
         f"FORMAT parquet, PARQUET_VERSION V2, COMPRESSION zstd, ROW_GROUP_SIZE {ROWS_IN_GROUP}, USE_TMP_FILE false, "
         f"KV_METADATA {{{VERSION_KEY}: '{SCHEMA_VERSION}'}}"
     )
 
     def fill(path: Path) -> None:
-        connection.execute(f"COPY ({rows}) TO {duck.text(str(path))} ({options})")
+        connection.execute(f"COPY ({rows}) TO {duckdb_session.sql_text(str(path))} ({options})")
 
-    publish(folder, month, number, fill)
+    publish_part(folder, month, number, fill)

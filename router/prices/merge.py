@@ -1,7 +1,7 @@
-"""What was fetched and what was known become the next price book. Pure.
+"""Merge of fetched offers and the older book into the next price book. Pure.
 
-Where a source saw a region's market whole, its offers replace the older ones; elsewhere the older ones stay,
-marked. What looks wrong is held back and named (:mod:`router.prices.gates`), and the older row stays.
+Where a source saw a region's market whole, its offers replace the older ones; elsewhere the older ones stay, marked.
+What looks wrong is held back and named (:mod:`router.prices.quality_gates`), and the older row stays.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from itertools import chain
 from typing import TypeVar
 
 from pricing.book import PriceBook
-from pricing.offers import Offer, OfferKey, is_sound, marked_stale, within_rounding
+from pricing.offers import Offer, OfferKey, is_sound, mark_stale, remove_rounding_excess
 from pricing.places import Market
-from pricing.sold import unsold
-from providers.protocol import Dropped, Harvest
-from router.prices.gates import GateLimits, Held, hold_back
+from pricing.sale_rules import explain_unsold
+from providers.protocol import DroppedRow, FetchResult
+from router.prices.quality_gates import GateLimits, GateRejection, hold_back
 
 T = TypeVar("T")
 Cover = tuple[str, str, Market]  # cloud, region, market
@@ -25,7 +25,7 @@ Cover = tuple[str, str, Market]  # cloud, region, market
 
 @dataclass(frozen=True, slots=True)
 class CloudCounts:
-    """What became of one cloud's offers. ``kept`` were not seen this time and stay from the older book."""
+    """The changes to one cloud's offers. ``kept`` were not fetched this time and stay from the older book."""
 
     fresh: int = 0
     added: int = 0
@@ -35,77 +35,83 @@ class CloudCounts:
 
 
 @dataclass(frozen=True)
-class Merged:
-    """The next book, what changed by cloud, and what was held back. Of ``passed_over`` offers the book knew better:
-    with a later date, or from a better source."""
+class MergedBook:
+    """The next book, the changes by cloud, and what was held back.
+
+    ``passed_over`` counts offers that the book knew better: with a later date, or from a better source.
+    """
 
     book: PriceBook
     counts: Mapping[str, CloudCounts]
-    held: tuple[Held, ...]
+    held: tuple[GateRejection, ...]
     passed_over: int = 0
 
 
-def merge(
+def merge_books(
     base: PriceBook,
     tables: PriceBook,
-    harvests: Mapping[str, Sequence[Harvest]],
+    results: Mapping[str, Sequence[FetchResult]],
     now: datetime,
     limits: GateLimits,
     *,
     asked: Iterable[str],
     mark_kept: bool = True,
-) -> Merged:
-    """The book as of ``now``: older offers from ``base``, words from ``tables`` first; ``harvests`` is by cloud.
+) -> MergedBook:
+    """Merge the book as of ``now``: older offers from ``base``, other tables from ``tables`` first.
 
-    Of the clouds ``asked``, offers that were not seen are marked stale (unless ``mark_kept`` is off); those of
-    other clouds stay as they are. The book holds no offer that its own check would refuse.
+    ``results`` are fetch results by cloud. Of the clouds ``asked``, offers that were not fetched are marked stale
+    (unless ``mark_kept`` is off); those of other clouds stay as they are. The book holds no offer that its own check
+    would refuse.
     """
-    covered = {(cloud, *pair) for cloud, parts in harvests.items() for part in parts for pair in part.covered}
-    given = _by_key(harvests)
-    fetched, better = _without_worse(given, covered, base.offers, now, limits)
+    covered = {(cloud, *pair) for cloud, parts in results.items() for part in parts for pair in part.covered}
+    given = _by_key(results)
+    fetched, better = _drop_worse(given, covered, base.offers, now, limits)
     old = {offer.key: offer for offer in base.offers}
     empty = covered - {(offer.cloud, offer.region, offer.market) for offer in given.values()}
     fresh, held = hold_back(fetched, empty, old, now, limits)
     asked = frozenset(asked)
-    still: dict[OfferKey, Offer] = {}
-    replaced = _other_grain(fresh)
-    kept_back = {h.key for h in held if h.key is not None}
-    back_regions = {(h.cloud, h.region, h.market) for h in held if h.key is None}
+    older: dict[OfferKey, Offer] = {}
+    replaced = _other_granularity(fresh)
+    held_keys = {h.key for h in held if h.key is not None}
+    held_markets = {(h.cloud, h.region, h.market) for h in held if h.key is None}
     for key, offer in old.items():
         place = (offer.cloud, offer.region, offer.market)
         if key in fresh or (*key[:2], *key[3:], offer.zone is None) in replaced:
             continue
-        if key not in better and place in covered and key not in kept_back and place not in back_regions:
+        if key not in better and place in covered and key not in held_keys and place not in held_markets:
             continue
         stale = mark_kept and offer.cloud in asked
-        still[key] = marked_stale(offer, base.as_of.date()) if stale else offer
-    offers, dearer = _without_dear_spot({**still, **fresh}, frozenset(fresh))
-    parts = [part for found in harvests.values() for part in found]
-    found = Harvest(
+        older[key] = mark_stale(offer, base.as_of.date()) if stale else offer
+    offers, dear_spot = _drop_dear_spot({**older, **fresh}, frozenset(fresh))
+    parts = [part for found in results.values() for part in found]
+    found = FetchResult(
         machines=tuple(m for p in parts for m in p.machines),
         regions=tuple(r for p in parts for r in p.regions),
         tariffs=tuple(t for p in parts for t in p.tariffs),
     )
-    book = replace(with_words(tables, found, base), as_of=now, offers=tuple(offers.values()))
-    return Merged(book, _count(old, offers, fresh), (*held, *dearer), len(given) - len(fetched))
+    book = replace(extend_tables(tables, found, base), as_of=now, offers=tuple(offers.values()))
+    return MergedBook(book, _count(old, offers, fresh), (*held, *dear_spot), len(given) - len(fetched))
 
 
-def _by_key(harvests: Mapping[str, Sequence[Harvest]]) -> dict[OfferKey, Offer]:
-    return {offer.key: offer for parts in harvests.values() for part in parts for offer in part.offers}
+def _by_key(results: Mapping[str, Sequence[FetchResult]]) -> dict[OfferKey, Offer]:
+    return {offer.key: offer for parts in results.values() for part in parts for offer in part.offers}
 
 
-def _without_worse(
+def _drop_worse(
     given: Mapping[OfferKey, Offer], covered: Set[Cover], old: Iterable[Offer], now: datetime, limits: GateLimits
 ) -> tuple[dict[OfferKey, Offer], frozenset[OfferKey]]:
-    """What is known less well does not replace a sound price that is still recent: a rounded saving of a public
-    file, a price for a whole region in place of its zones when the source did not see them, yesterday's catalogue
-    after a price of today. Also the keys of those sound ones."""
+    """Return the fetched offers that may replace older ones, and the keys of the older ones that are better.
+
+    A less certain price does not replace a sound one that is still recent: a rounded saving of a public file, a price
+    for a whole region in place of its zones when the source did not see them, yesterday's catalogue after a price of
+    today.
+    """
     recent = [o for o in old if is_sound(o) and o.as_of is not None and now.date() - o.as_of <= limits.recent]
     by_key = {o.key: o for o in recent}
     by_grain: dict[tuple[tuple[str, str, str, str], bool], list[Offer]] = {}
     for o in recent:
         by_grain.setdefault((_kind(o.key), o.zone is None), []).append(o)
-    kept: dict[OfferKey, Offer] = {}
+    accepted: dict[OfferKey, Offer] = {}
     doubted: dict[OfferKey, list[Offer]] = {}
     for key, offer in given.items():
         coarser_or_finer = by_grain.get((_kind(key), offer.zone is not None), [])
@@ -116,15 +122,15 @@ def _without_worse(
         if rivals and (unseen or older or not is_sound(offer)):
             doubted[key] = rivals
         else:
-            kept[key] = offer
-    replaced = _other_grain(kept)
+            accepted[key] = offer
+    replaced = _other_granularity(accepted)
     better: set[OfferKey] = set()
     for key, rivals in doubted.items():
         standing = {rival.key for rival in rivals if (*_kind(rival.key), rival.zone is None) not in replaced}
         better |= standing
         if not standing:
-            kept[key] = given[key]
-    return kept, frozenset(better)
+            accepted[key] = given[key]
+    return accepted, frozenset(better)
 
 
 def _kind(key: OfferKey) -> tuple[str, str, str, str]:
@@ -132,37 +138,42 @@ def _kind(key: OfferKey) -> tuple[str, str, str, str]:
     return cloud, region, instance_type, market
 
 
-def _other_grain(fresh: Iterable[OfferKey]) -> frozenset[tuple[str, str, str, str, bool]]:
-    """A price for a whole region makes way for prices of its zones, and the other way round."""
+def _other_granularity(fresh: Iterable[OfferKey]) -> frozenset[tuple[str, str, str, str, bool]]:
+    """Return the offers to replace.
+
+    A price for a whole region gives way to prices of its zones, and the reverse.
+    """
     return frozenset((cloud, region, kind, market, bool(zone)) for cloud, region, zone, kind, market in fresh)
 
 
-def _without_dear_spot(
+def _drop_dear_spot(
     offers: Mapping[OfferKey, Offer], fresh: frozenset[OfferKey]
-) -> tuple[dict[OfferKey, Offer], tuple[Held, ...]]:
-    """No spot price above the on-demand price of the same machine and place. Of a fresh and a kept price the
-    kept one goes; of two of the same age the spot price."""
-    kept = dict(offers)
-    held: list[Held] = []
+) -> tuple[dict[OfferKey, Offer], tuple[GateRejection, ...]]:
+    """Remove spot prices above the on-demand price of the same machine and place.
+
+    Of a fresh and an older price the older one is removed; of two of the same age the spot price.
+    """
+    remaining = dict(offers)
+    held: list[GateRejection] = []
     for key, offer in offers.items():
         if offer.market is not Market.SPOT:
             continue
-        listed_key = _listed(key, kept)
+        listed_key = _listed(key, remaining)
         if listed_key is None:
             continue
-        listed = kept[listed_key]
-        price = within_rounding(offer.usd_per_hour, listed.usd_per_hour)
+        listed = remaining[listed_key]
+        price = remove_rounding_excess(offer.usd_per_hour, listed.usd_per_hour)
         if price <= listed.usd_per_hour:
-            kept[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
+            remaining[key] = replace(offer, usd_per_hour=price) if price != offer.usd_per_hour else offer
             continue
         spot_wins = key in fresh and listed_key not in fresh
         loser = listed if spot_wins else offer
         what = f"spot {offer.usd_per_hour} is above on demand {listed.usd_per_hour}"
         if spot_wins:
             what += " of an older book, which is left out"
-        del kept[loser.key]
-        held.append(Held.of(loser, "spot above on demand", what))
-    return kept, tuple(held)
+        del remaining[loser.key]
+        held.append(GateRejection.of(loser, "spot above on demand", what))
+    return remaining, tuple(held)
 
 
 def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
@@ -174,34 +185,38 @@ def _listed(key: OfferKey, offers: Mapping[OfferKey, Offer]) -> OfferKey | None:
     return None
 
 
-def without_unsold(harvest: Harvest, tables: PriceBook) -> Harvest:
-    """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sold`)."""
-    own = {(m.cloud, m.instance_type): m for m in harvest.machines}
-    kept, dropped = [], []
-    for offer in harvest.offers:
+def drop_unsold(result: FetchResult, tables: PriceBook) -> FetchResult:
+    """Drop, with the reason, offers that the cloud names a price for and does not sell (:mod:`pricing.sale_rules`)."""
+    own = {(m.cloud, m.instance_type): m for m in result.machines}
+    sold, dropped = [], []
+    for offer in result.offers:
         machine = own.get((offer.cloud, offer.instance_type)) or tables.machine(offer.cloud, offer.instance_type)
-        why = unsold(offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market)
+        why = explain_unsold(
+            offer.cloud, offer.instance_type, machine.accelerator_count if machine else 1, offer.market
+        )
         if why:
             place = "/".join(filter(None, (offer.region, offer.zone, offer.instance_type, offer.market.value)))
-            dropped.append(Dropped(place, why))
+            dropped.append(DroppedRow(place, why))
         else:
-            kept.append(offer)
-    return replace(harvest, offers=tuple(kept), dropped=(*harvest.dropped, *dropped)) if dropped else harvest
+            sold.append(offer)
+    return replace(result, offers=tuple(sold), dropped=(*result.dropped, *dropped)) if dropped else result
 
 
-def with_words(tables: PriceBook, found: Harvest | None, learnt: PriceBook) -> PriceBook:
-    """``tables`` with the machines, regions and tariffs that were just found, and with those of an older book. This
-    version's tables come first; of what they do not know, the newest word counts (a pool file was corrected)."""
-    now = found or Harvest()
+def extend_tables(tables: PriceBook, found: FetchResult | None, learnt: PriceBook) -> PriceBook:
+    """Return ``tables`` with the machines, regions and tariffs that were just fetched, and those of an older book.
+
+    This version's tables come first; of what they do not know, the newest row counts (a pool file was corrected).
+    """
+    now = found or FetchResult()
     return replace(
         tables,
-        machines=_joined((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
-        regions=_joined((tables.regions, now.regions, learnt.regions), lambda r: r.id),
-        tariffs=_joined((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
+        machines=_join_tables((tables.machines, now.machines, learnt.machines), lambda m: (m.cloud, m.instance_type)),
+        regions=_join_tables((tables.regions, now.regions, learnt.regions), lambda r: r.id),
+        tariffs=_join_tables((tables.tariffs, now.tariffs, learnt.tariffs), lambda t: t.meter),
     )
 
 
-def _joined(lists: Iterable[Iterable[T]], key: Callable[[T], object]) -> tuple[T, ...]:
+def _join_tables(lists: Iterable[Iterable[T]], key: Callable[[T], object]) -> tuple[T, ...]:
     rows: dict[object, T] = {}
     for row in chain.from_iterable(lists):
         rows.setdefault(key(row), row)
@@ -213,19 +228,19 @@ def _count(
 ) -> dict[str, CloudCounts]:
     counts: dict[str, dict[str, int]] = {}
 
-    def one(cloud: str, what: str) -> None:
+    def add(cloud: str, what: str) -> None:
         counts.setdefault(cloud, {})[what] = counts.get(cloud, {}).get(what, 0) + 1
 
     for key, offer in offers.items():
         before = old.get(key)
-        one(offer.cloud, "fresh" if key in fresh else "kept")
+        add(offer.cloud, "fresh" if key in fresh else "kept")
         if key not in fresh:
             continue
         if before is None:
-            one(offer.cloud, "added")
+            add(offer.cloud, "added")
         elif before.usd_per_hour != offer.usd_per_hour:
-            one(offer.cloud, "changed")
+            add(offer.cloud, "changed")
     for key, offer in old.items():
         if key not in offers:
-            one(offer.cloud, "removed")
+            add(offer.cloud, "removed")
     return {cloud: CloudCounts(**parts) for cloud, parts in counts.items()}

@@ -1,8 +1,7 @@
-"""A refresh: ask the clouds, merge what they said into the book there was, store the next one, keep the history.
+"""Refresh of the price book: ask the clouds, merge their answers into the older book, store it and the history.
 
-Made-up clouds have a book of their own, so that no plan on real ones meets a price that nobody asks.
-
-Nothing is stored until everything that will come has come, so that stopping midway leaves the old book.
+Simulated clouds have a book of their own, so that no plan on real ones meets a price that no cloud asks. Nothing is
+stored until every answer has come, so that stopping midway leaves the old book.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
-from pricing.history import PricePoint, combined
+from pricing.book_file import embedded_book
+from pricing.history import PricePoint, merge_points
 from pricing.offers import Offer, OfferKey
-from pricing.places import MADE_UP_CLOUDS, Market
+from pricing.places import SIMULATED_CLOUDS, Market
 from pricing.problems import InvalidInputError
-from providers.calling import Caller
-from providers.collect import CloudOutcome, Progress, Source, collect
+from providers.caller import Caller
+from providers.collector import CloudOutcome, CloudSource, FetchProgress, fetch_clouds
 from providers.errors import ProviderError
-from providers.protocol import Harvest, Scope
+from providers.protocol import FetchResult, Scope
 from providers.registry import open_provider, open_public_provider
 from providers.session import Session
-from router.files.clouds_file import LoadedClouds
 from router.prices import history
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
-from router.prices.history_risk import observed_rates
-from router.prices.merge import CloudCounts, Merged, merge, with_words, without_unsold
-from router.prices.report import BookReport, RefreshReport, is_without_account, report_of
+from router.prices.cloud_settings import LoadedClouds
+from router.prices.history_risk import estimate_interruption_rates
+from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
+from router.prices.quality_gates import GateLimits
+from router.prices.report import BookReport, RefreshReport, build_cloud_report, is_without_account
 
-# Interruptions are counted over this much history.
+# The period of history over which interruptions are counted.
 RISK_WINDOW = timedelta(days=60)
 # Clouds refuse signatures and tokens that are five minutes off.
 CLOCK_TOLERANCE = timedelta(minutes=3)
@@ -44,8 +43,11 @@ _USUAL = GateLimits()
 
 @dataclass(frozen=True, slots=True)
 class RefreshOptions:
-    """``clouds`` as for :meth:`LoadedClouds.asked`. ``whole`` refuses a book in which anything is older;
-    ``history_days`` is how far back a first refresh asks for price history (0: none is kept)."""
+    """The options of a refresh.
+
+    ``clouds`` as for :meth:`LoadedClouds.asked`. ``whole`` refuses a book in which anything is older; ``history_days``
+    is how far back a first refresh asks for price history (0: none is stored).
+    """
 
     clouds: tuple[str, ...] = ()
     time_limit_s: float = 300.0
@@ -60,35 +62,35 @@ def refresh(
     store: BookStore,
     history_folder: Path,
     now: datetime,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[FetchProgress], None],
 ) -> RefreshReport:
     """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
     now = now.replace(microsecond=0)
     asked = clouds.asked(options.clouds)
-    words = all_words(store)
+    words = load_all_tables(store)
     begin = time.monotonic()
     sources, unopened = _open(asked, clouds, words, options, history_folder, now)
-    outcomes = {**collect(sources, options.time_limit_s, on_progress), **unopened}
+    outcomes = {**fetch_clouds(sources, options.time_limit_s, on_progress), **unopened}
     left_s = max(1.0, options.time_limit_s - (time.monotonic() - begin))
     public = _public_sources(outcomes, clouds, words, now, left_s)
-    for cloud, outcome in collect(public, left_s, on_progress).items():
+    for cloud, outcome in fetch_clouds(public, left_s, on_progress).items():
         outcomes[cloud] = replace(outcome, no_account=outcomes[cloud].error)
     sources = {**sources, **public}
     outcomes = {
-        cloud: replace(outcome, harvests={s: without_unsold(h, words) for s, h in outcome.harvests.items()})
+        cloud: replace(outcome, results={s: drop_unsold(h, words) for s, h in outcome.results.items()})
         for cloud, outcome in outcomes.items()
     }
-    harvests = {cloud: tuple(outcome.harvests.values()) for cloud, outcome in outcomes.items() if outcome.harvests}
+    results = {cloud: tuple(outcome.results.values()) for cloud, outcome in outcomes.items() if outcome.results}
     shelves = _shelves(store, asked)
     with ExitStack() as locks:
         for shelf in shelves:
             locks.enter_context(shelf.store.lock())
-        # Read again: another refresh may have stored one meanwhile.
-        merges = [_merged(shelf, harvests, options, now) for shelf in shelves]
+        # The book is read again, because another refresh may have stored one meanwhile.
+        merges = [_merge_shelf(shelf, results, options, now) for shelf in shelves]
         counts = {cloud: count for merge_ in merges for cloud, count in merge_.merged.counts.items()}
         held = [one for merge_ in merges for one in merge_.merged.held]
         reports = tuple(
-            report_of(
+            build_cloud_report(
                 outcome,
                 asked[cloud],
                 counts.get(cloud, CloudCounts()),
@@ -104,16 +106,16 @@ def refresh(
             return report
         books, added = [], 0
         for merge_, before in zip(merges, untouched, strict=True):
-            if not any(part.offers for parts in merge_.harvests.values() for part in parts):
+            if not any(part.offers for parts in merge_.results.values() for part in parts):
                 books.append(before)
                 continue
             book = merge_.merged.book
             if options.history_days:
                 try:
-                    added += _keep_history(history_folder, merge_.harvests, merge_.before, book, now)
+                    added += _append_history(history_folder, merge_.results, merge_.before, book, now)
                     book = _with_observed_risk(book, history_folder, now)
-                except (InvalidInputError, OSError, ValueError) as error:  # tonight's prices count without it too
-                    warnings += (f"the price history could not be kept: {error}",)
+                except (InvalidInputError, OSError, ValueError) as error:  # The new prices count without it too.
+                    warnings += (f"the price history could not be stored: {error}",)
             stored = merge_.shelf.store.commit(book)
             books.append(replace(before, stored=stored, offers=stored.offers))
     return replace(report, books=tuple(books), history_added=added, warnings=warnings)
@@ -121,70 +123,78 @@ def refresh(
 
 @dataclass(frozen=True)
 class _Shelf:
-    """Where the books of some clouds are kept: those of real ones, or those of made-up ones."""
+    """The store of one group of clouds' books: real clouds, or simulated ones."""
 
     name: str
     store: BookStore
     asked: frozenset[str]
 
     def takes(self, cloud: str) -> bool:
-        return (cloud in MADE_UP_CLOUDS) == (self.name == SANDBOX)
+        return (cloud in SIMULATED_CLOUDS) == (self.name == SANDBOX)
 
     def standing(self) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-        return standing_sandbox(self.store) if self.name == SANDBOX else standing(self.store)
+        return load_sandbox_base_book(self.store) if self.name == SANDBOX else load_base_book(self.store)
 
 
 @dataclass(frozen=True)
 class _Merge:
-    """What became of the harvests of one shelf; nothing is stored yet."""
+    """The merged fetch results of one shelf; nothing is stored yet."""
 
     shelf: _Shelf
     before: PriceBook
-    harvests: Mapping[str, Sequence[Harvest]]
-    merged: Merged
+    results: Mapping[str, Sequence[FetchResult]]
+    merged: MergedBook
     warnings: tuple[str, ...]
 
 
 def _shelves(store: BookStore, asked: Iterable[str]) -> list[_Shelf]:
-    made_up = MADE_UP_CLOUDS & frozenset(asked)
-    real = frozenset(asked) - made_up
-    shelves = [_Shelf(LATEST, store, real)] if real or not made_up else []
-    return [*shelves, _Shelf(SANDBOX, store.sandbox, made_up)] if made_up else shelves
+    simulated = SIMULATED_CLOUDS & frozenset(asked)
+    real = frozenset(asked) - simulated
+    shelves = [_Shelf(LATEST, store, real)] if real or not simulated else []
+    return [*shelves, _Shelf(SANDBOX, store.sandbox, simulated)] if simulated else shelves
 
 
-def _merged(shelf: _Shelf, harvests: Mapping[str, Sequence[Harvest]], options: RefreshOptions, now: datetime) -> _Merge:
+def _merge_shelf(
+    shelf: _Shelf, results: Mapping[str, Sequence[FetchResult]], options: RefreshOptions, now: datetime
+) -> _Merge:
     before, _, warnings = shelf.standing()
-    own = {cloud: parts for cloud, parts in harvests.items() if shelf.takes(cloud)}
+    own = {cloud: parts for cloud, parts in results.items() if shelf.takes(cloud)}
     return _Merge(
-        shelf, before, own, merge(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
+        shelf, before, own, merge_books(before, embedded_book(), own, now, options.gates, asked=shelf.asked), warnings
     )
 
 
-def standing(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """The book of real clouds to build on (the latest that can be read, else the embedded one), the tables of this
-    version of the program with what earlier refreshes added to them, and what had to be passed over."""
+def load_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+    """Return the book of real clouds to build on, the tables, and warnings about damaged books.
+
+    The book is the latest that can be read, else the embedded one. The tables are those of this version of the program
+    with what earlier refreshes added to them.
+    """
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables, tables, warnings
-    latest = latest.without(MADE_UP_CLOUDS).sold_only()
-    return latest, with_words(tables, None, latest), warnings
+    latest = latest.without(SIMULATED_CLOUDS).sold_only()
+    return latest, extend_tables(tables, None, latest), warnings
 
 
-def standing_sandbox(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
-    """As :func:`standing`, of the made-up cloud: ``store`` is its own, and the book begins without an offer."""
+def load_sandbox_base_book(store: BookStore) -> tuple[PriceBook, PriceBook, tuple[str, ...]]:
+    """Return as :func:`load_base_book` for the simulated cloud.
+
+    ``store`` is its own, and the first book has no offer.
+    """
     tables = embedded_book()
     latest, warnings = store.newest_sound()
     if latest is None:
         return tables.with_offers(()), tables, warnings
-    return latest, with_words(tables, None, latest), warnings
+    return latest, extend_tables(tables, None, latest), warnings
 
 
-def all_words(store: BookStore) -> PriceBook:
-    """The tables of this version of the program with what earlier refreshes of any cloud added to them."""
-    _, words, _ = standing(store)
+def load_all_tables(store: BookStore) -> PriceBook:
+    """Return the tables of this version of the program with what earlier refreshes of any cloud added to them."""
+    _, words, _ = load_base_book(store)
     sandbox, _ = store.sandbox.newest_sound()
-    return words if sandbox is None else with_words(words, None, sandbox)
+    return words if sandbox is None else extend_tables(words, None, sandbox)
 
 
 def _open(
@@ -194,10 +204,10 @@ def _open(
     options: RefreshOptions,
     history_folder: Path,
     now: datetime,
-) -> tuple[dict[str, Source], dict[str, CloudOutcome]]:
-    """What can be asked, and the outcome of what cannot even be opened."""
+) -> tuple[dict[str, CloudSource], dict[str, CloudOutcome]]:
+    """Return the sources that can be asked, and the outcome of clouds that cannot even be opened."""
     since = _history_since(history_folder, now, options.history_days)
-    sources: dict[str, Source] = {}
+    sources: dict[str, CloudSource] = {}
     unopened: dict[str, CloudOutcome] = {}
     for cloud in asked:
         caller = Caller(cloud, options.time_limit_s)
@@ -206,27 +216,30 @@ def _open(
         except ProviderError as error:
             unopened[cloud] = CloudOutcome(cloud, error=error)
             continue
-        sources[cloud] = Source(provider, caller, since)
+        sources[cloud] = CloudSource(provider, caller, since)
     return sources, unopened
 
 
 def _public_sources(
     outcomes: Mapping[str, CloudOutcome], clouds: LoadedClouds, words: PriceBook, now: datetime, limit_s: float
-) -> dict[str, Source]:
-    """Of clouds that say nothing without an account, and there is none: who knows their public prices."""
-    sources: dict[str, Source] = {}
+) -> dict[str, CloudSource]:
+    """Return sources of public prices for clouds that say nothing without an account, when there is none."""
+    sources: dict[str, CloudSource] = {}
     for cloud, outcome in outcomes.items():
         if outcome.error is None or not is_without_account(outcome.error):
             continue
         caller = Caller(cloud, limit_s)
         provider = open_public_provider(cloud, Session(clouds.settings(cloud), words, now, caller))
         if provider is not None:
-            sources[cloud] = Source(provider, caller, lambda _: None)
+            sources[cloud] = CloudSource(provider, caller, lambda _: None)
     return sources
 
 
 def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope], datetime | None]:
-    """From when on to ask: where a region's history ends, at most ``days`` back where it has none."""
+    """Return, by scope, the moment to ask from: the end of a region's history.
+
+    It is at most ``days`` back where the region has no history.
+    """
     if not days:
         return lambda _: None
     last = history.latest_by_region(folder, history.Selection(markets=(Market.SPOT,)))
@@ -240,7 +253,7 @@ def _history_since(folder: Path, now: datetime, days: float) -> Callable[[Scope]
     return since
 
 
-def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]:
+def _wrong_clocks(sources: Mapping[str, CloudSource], now: datetime) -> Iterator[str]:
     for cloud, source in sources.items():
         ahead = source.caller.clock_ahead(now)
         if ahead is not None and abs(ahead) > CLOCK_TOLERANCE:
@@ -249,26 +262,26 @@ def _wrong_clocks(sources: Mapping[str, Source], now: datetime) -> Iterator[str]
             yield f"this machine's clock is {minutes} min {side} that of {cloud}; tokens and signatures may be refused"
 
 
-def _keep_history(
-    folder: Path, harvests: Mapping[str, Sequence[Harvest]], before: PriceBook, book: PriceBook, now: datetime
+def _append_history(
+    folder: Path, results: Mapping[str, Sequence[FetchResult]], before: PriceBook, book: PriceBook, now: datetime
 ) -> int:
-    """The sources' own history, and a point for each offer that is new or has another price."""
-    points = [point for parts in harvests.values() for part in parts for point in part.points]
+    """Append the sources' own history, and a point for each offer that is new or has another price."""
+    points = [point for parts in results.values() for part in parts for point in part.points]
     priced = (p for p in points if p.usd_per_hour is not None)
-    told = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
+    priced_keys = {(p.cloud, p.region, p.zone or "", p.instance_type, p.market.value) for p in priced}
     old = {offer.key: offer for offer in before.offers}
     points += [
         PricePoint(now, o.cloud, o.region, o.zone, o.instance_type, o.market, o.usd_per_hour, None, None, o.source)
-        for o in _moved(book.offers, old, harvests)
-        if o.key not in told
+        for o in _changed_offers(book.offers, old, results)
+        if o.key not in priced_keys
     ]
-    return history.append(folder, combined(points)).written
+    return history.append(folder, merge_points(points)).written
 
 
-def _moved(
-    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], harvests: Mapping[str, Sequence[Harvest]]
+def _changed_offers(
+    offers: Iterable[Offer], old: Mapping[OfferKey, Offer], results: Mapping[str, Sequence[FetchResult]]
 ) -> Iterable[Offer]:
-    fetched = {o.key for parts in harvests.values() for part in parts for o in part.offers}
+    fetched = {o.key for parts in results.values() for part in parts for o in part.offers}
     for offer in offers:
         before = old.get(offer.key)
         if offer.key in fetched and (before is None or before.usd_per_hour != offer.usd_per_hour):
@@ -276,8 +289,8 @@ def _moved(
 
 
 def _with_observed_risk(book: PriceBook, history_folder: Path, now: datetime) -> PriceBook:
-    """Interruption rates as our own history shows them, where it shows enough."""
-    rates = observed_rates(history_folder, book, now, RISK_WINDOW)
+    """Return the book with interruption rates from the stored history, where it shows enough."""
+    rates = estimate_interruption_rates(history_folder, book, now, RISK_WINDOW)
     if not rates:
         return book
     return book.with_offers(

@@ -1,4 +1,4 @@
-"""What a refresh did, as values: by cloud what came, what failed, what was left out and held back. Pure."""
+"""Report of a refresh, as values: by cloud what came, what failed, what was dropped and held back. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from pricing.places import MADE_UP_CLOUDS
-from providers.calling import Caller
-from providers.collect import CloudOutcome
+from pricing.places import SIMULATED_CLOUDS
+from providers.caller import Caller
+from providers.collector import CloudOutcome
 from providers.errors import (
     AccountNotUsedError,
     CredentialsError,
@@ -18,15 +18,15 @@ from providers.errors import (
     ProviderError,
     SdkMissingError,
 )
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 from router.prices.books import SANDBOX
 from router.prices.bookstore import StoredBook
-from router.prices.gates import Held
 from router.prices.merge import CloudCounts
+from router.prices.quality_gates import GateRejection
 
 
-class Status(StrEnum):
-    """How a cloud's refresh ended."""
+class RefreshStatus(StrEnum):
+    """The way in which a cloud's refresh ended."""
 
     FRESH = "fresh"
     PARTIAL = "partial"
@@ -35,8 +35,8 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Something that could not be had: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
+class RefreshFailure:
+    """Something that could not be obtained: ``where`` a scope or a cloud, ``what`` as "spot prices" or ""."""
 
     where: str
     what: str
@@ -45,8 +45,8 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedRows:
-    """Rows left out for one reason: how many, and the first by name."""
+class DroppedRowGroup:
+    """Rows dropped for one reason: how many, and the first by name."""
 
     why: str
     count: int
@@ -55,18 +55,21 @@ class DroppedRows:
 
 @dataclass(frozen=True)
 class CloudReport:
-    """What a refresh did for one cloud. ``failures`` are to be mended; ``hints`` say what an account would add."""
+    """The result of a refresh for one cloud.
+
+    ``failures`` need to be fixed; ``hints`` say what an account would add.
+    """
 
     cloud: str
-    status: Status
+    status: RefreshStatus
     scopes_done: int
     scopes_total: int
     rows_read: int
     counts: CloudCounts
-    failures: tuple[Failure, ...]
-    hints: tuple[Failure, ...]
-    dropped: tuple[DroppedRows, ...]
-    held: tuple[Held, ...]
+    failures: tuple[RefreshFailure, ...]
+    hints: tuple[RefreshFailure, ...]
+    dropped: tuple[DroppedRowGroup, ...]
+    held: tuple[GateRejection, ...]
     calls: int
     retries: int
     seconds: float
@@ -74,8 +77,11 @@ class CloudReport:
 
 @dataclass(frozen=True, slots=True)
 class BookReport:
-    """What became of one book: ``name`` is that of ``--book``, ``before`` the digest of the one built upon, ``offers``
-    how many it has now. ``stored`` None: nothing was fetched, and the older book stays."""
+    """The result of a refresh for one book.
+
+    ``name`` is that of ``--book``, ``before`` the digest of the one built upon, ``offers`` how many it has now.
+    ``stored`` None: nothing was fetched, and the older book stays.
+    """
 
     name: str
     stored: StoredBook | None
@@ -85,7 +91,7 @@ class BookReport:
 
 @dataclass(frozen=True)
 class RefreshReport:
-    """What a refresh did; ``books``: that of real clouds, that of made-up ones, or both."""
+    """The result of a refresh; ``books``: that of real clouds, that of simulated ones, or both."""
 
     now: datetime
     books: tuple[BookReport, ...]
@@ -95,55 +101,57 @@ class RefreshReport:
 
     @property
     def complete(self) -> bool:
-        """Whether everything that was asked for came, and nothing was held back."""
+        """Return whether everything that was asked for came, and nothing was held back."""
         return all(not cloud.failures and not cloud.held for cloud in self.clouds)
 
     @property
     def only_credentials(self) -> bool:
-        """Whether nothing was had, for want of credentials or permissions alone."""
+        """Return whether nothing was obtained, for want of credentials or permissions alone."""
         failures = [failure.error for cloud in self.clouds for failure in cloud.failures]
         refused = all(isinstance(error, CredentialsError | PermissionDeniedError) for error in failures)
         return not any(book.stored for book in self.books) and bool(failures) and refused
 
     def stored_for(self, cloud: str) -> bool:
-        """Whether the book that would hold the offers of ``cloud`` was stored."""
-        made_up = cloud in MADE_UP_CLOUDS
-        return any(book.stored is not None and (book.name == SANDBOX) == made_up for book in self.books)
+        """Return whether the book that would hold the offers of ``cloud`` was stored."""
+        simulated = cloud in SIMULATED_CLOUDS
+        return any(book.stored is not None and (book.name == SANDBOX) == simulated for book in self.books)
 
 
-def report_of(
-    outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[Held, ...], caller: Caller | None
+def build_cloud_report(
+    outcome: CloudOutcome, must: bool, counts: CloudCounts, held: tuple[GateRejection, ...], caller: Caller | None
 ) -> CloudReport:
-    """The report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
+    """Build the report of one cloud; ``must`` says that it was named, so that a missing account is a failure.
 
     ``counts`` and ``held`` are the merge's, empty where nothing was merged.
     """
-    failures = [Failure(str(scope), "", error) for scope, error in outcome.errors.items()]
+    failures = [RefreshFailure(str(scope), "", error) for scope, error in outcome.errors.items()]
     if outcome.error is not None:
-        failures.append(Failure(outcome.cloud, "", outcome.error))
+        failures.append(RefreshFailure(outcome.cloud, "", outcome.error))
     if outcome.no_account is not None:
-        failures.append(Failure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices"))
-    parts = outcome.harvests.items()
-    failures += [Failure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
-    # An account that nobody spoke of is not missed; one that was named is.
+        failures.append(
+            RefreshFailure(outcome.cloud, "the account", outcome.no_account, "zones, quotas and tonight's prices")
+        )
+    parts = outcome.results.items()
+    failures += [RefreshFailure(str(s), g.subject, g.error, g.would_add) for s, part in parts for g in part.gaps]
+    # A missing account is a failure only where its cloud was named; otherwise it is a hint.
     hints = [f for f in failures if _is_chosen(f.error) or (not must and is_without_account(f.error))]
     failures = [f for f in failures if f not in hints]
-    rows = [dropped for part in outcome.harvests.values() for dropped in part.dropped]
-    total = len(outcome.harvests) + len(outcome.errors)
-    if not outcome.harvests:
-        status = Status.FAILED if failures else Status.SKIPPED
+    rows = [dropped for part in outcome.results.values() for dropped in part.dropped]
+    total = len(outcome.results) + len(outcome.errors)
+    if not outcome.results:
+        status = RefreshStatus.FAILED if failures else RefreshStatus.SKIPPED
     else:
-        status = Status.PARTIAL if failures or held else Status.FRESH
+        status = RefreshStatus.PARTIAL if failures or held else RefreshStatus.FRESH
     return CloudReport(
         cloud=outcome.cloud,
         status=status,
-        scopes_done=len(outcome.harvests),
+        scopes_done=len(outcome.results),
         scopes_total=total,
-        rows_read=sum(part.rows_read for part in outcome.harvests.values()),
+        rows_read=sum(part.rows_read for part in outcome.results.values()),
         counts=counts,
         failures=tuple(failures),
         hints=tuple(hints),
-        dropped=rows_by_reason(rows),
+        dropped=group_dropped_rows(rows),
         held=held,
         calls=sum(caller.calls.values()) if caller else 0,
         retries=sum(caller.retries.values()) if caller else 0,
@@ -152,7 +160,7 @@ def report_of(
 
 
 def is_without_account(error: ProviderError) -> bool:
-    """Whether nothing is wrong but that there is no account, or no SDK to use it with."""
+    """Return whether the only reason is a missing account, or a missing SDK to use it with."""
     return _is_chosen(error) or isinstance(error, SdkMissingError) or getattr(error, "none_found", False)
 
 
@@ -160,10 +168,11 @@ def _is_chosen(error: ProviderError) -> bool:
     return isinstance(error, AccountNotUsedError)
 
 
-def rows_by_reason(rows: Iterable[Dropped]) -> tuple[DroppedRows, ...]:
+def group_dropped_rows(rows: Iterable[DroppedRow]) -> tuple[DroppedRowGroup, ...]:
+    """Group the dropped rows by reason, the most frequent first."""
     rows = sorted(rows)
     counts = Counter(row.why for row in rows)
     first: dict[str, str] = {}
     for row in rows:
         first.setdefault(row.why, row.row)
-    return tuple(DroppedRows(why, count, first[why]) for why, count in counts.most_common())
+    return tuple(DroppedRowGroup(why, count, first[why]) for why, count in counts.most_common())

@@ -1,4 +1,4 @@
-"""What it cost: bills of clouds, and the reports that finance reads.
+"""Account for costs: bills of clouds, and the reports that finance reads.
 
-Reads the ledger and imported bills; decides nothing about machines.
+The package reads the ledger and imported bills; it decides nothing about machines.
 """

@@ -1,4 +1,4 @@
-"""Facts: rows of money with their words, the one table that reports, checks and files are made from.
+"""Define facts: rows of money with their words, the one table that reports, checks and files are made from.
 
 A fact comes from a ledger entry, a charge of a FOCUS file, or a row of a bill. Amounts are decimals of any scale that
 holds them exactly (:data:`COLUMNS` names the widest); null is unknown, never zero. Times are UTC, ends exclusive.
@@ -20,17 +20,17 @@ TEXT: Final = pa.string()
 UNALLOCATED: Final = "__unallocated__"  # where a team, project or job is not known
 
 
-class Source(StrEnum):
-    """Where a fact comes from."""
+class FactSource(StrEnum):
+    """The origin of a fact."""
 
-    PLANNED = "planned"  # an accepted plan's line: not money spent
-    METERED = "metered"  # what machines, disks and copies ran, at our prices
+    PLANNED = "planned"  # a line of an accepted plan: not money spent
+    METERED = "metered"  # machines, disks and copies that ran, at our prices
     ADDED = "added"  # a fee, credit, tax or adjustment that a person wrote
     BILLED = "billed"  # a bill's row
 
 
-class State(StrEnum):
-    """How final an amount is (x_RecordState)."""
+class RecordState(StrEnum):
+    """The finality of an amount (x_RecordState)."""
 
     ESTIMATED = "Estimated"
     PROVISIONAL = "Provisional"
@@ -39,7 +39,7 @@ class State(StrEnum):
 
 COLUMNS: Final = pa.schema(
     [
-        # where it comes from
+        # Where it comes from.
         pa.field("source", TEXT, nullable=False),  # Source
         pa.field("origin", TEXT, nullable=False),  # "ledger", a bill's id, or the file's name
         pa.field("row", pa.int64(), nullable=False),  # the ledger's number, or the file's row from 1
@@ -47,12 +47,12 @@ COLUMNS: Final = pa.schema(
         pa.field("state", TEXT, nullable=False),  # State; Planned facts: Estimated
         pa.field("category", TEXT, nullable=False),  # FOCUS ChargeCategory: Usage, Purchase, Tax, Credit, Adjustment
         pa.field("corrects", TEXT),  # a key or a closed month; "" unnamed; null: no correction
-        # when
+        # When.
         pa.field("month", TEXT, nullable=False),  # of the books: 2026-11
         pa.field("start", MOMENT, nullable=False),
         pa.field("end", MOMENT, nullable=False),
         pa.field("recorded_at", MOMENT),
-        # whose; null where nobody says
+        # Owners; null where nobody names one.
         pa.field("team", TEXT),
         pa.field("project", TEXT),
         pa.field("cost_center", TEXT),
@@ -62,9 +62,9 @@ COLUMNS: Final = pa.schema(
         pa.field("gang", TEXT),
         pa.field("attempt", TEXT),
         pa.field("rank", pa.int32()),
-        # what and where
-        pa.field("what", TEXT, nullable=False),  # router.ledger.entry.What
-        pa.field("use", TEXT),  # router.ledger.entry.Use: work or a kind of waste; null: not known, or no machine
+        # What and where.
+        pa.field("what", TEXT, nullable=False),  # router.ledger.entry.CostItem
+        pa.field("use", TEXT),  # router.ledger.entry.MachineUse: work or a kind of waste; null: unknown, or no machine
         pa.field("cloud", TEXT),  # our name: aws, gcp, azure, ...; else the provider's own words
         pa.field("account", TEXT),
         pa.field("region", TEXT),
@@ -74,8 +74,8 @@ COLUMNS: Final = pa.schema(
         pa.field("accelerator", TEXT),
         pa.field("resource", TEXT),  # the provider's id of the machine, disk, bucket
         pa.field("sku", TEXT),
-        # how much
-        pa.field("quantity", AMOUNT),  # in unit; of machines: hours of them all
+        # How much.
+        pa.field("quantity", AMOUNT),  # in unit; of machines: hours of all of them
         pa.field("unit", TEXT),
         pa.field("hours", AMOUNT),  # of single machines; null of anything else
         pa.field("gpu_hours", AMOUNT),
@@ -91,11 +91,11 @@ COLUMNS: Final = pa.schema(
         pa.field("unpriced", pa.bool_(), nullable=False),
         pa.field("price_as_of", TEXT),
         pa.field("price_source", TEXT),
-        # of what people added, and of bills
+        # Of what people added, and of bills.
         pa.field("reason", TEXT),
         pa.field("who", TEXT),
         pa.field("reference", TEXT),  # invoice id, document
-        # of a part of a shared charge
+        # Of a part of a shared charge.
         pa.field("split_origin", TEXT),
         pa.field("split_method", TEXT),
     ]

@@ -1,1 +1,1 @@
-"""The state database: plans that were accepted, attempts and their machines, the journal, the audit log, the ledger."""
+"""The state database: accepted plans, attempts and their machines, the journal, the audit log, the ledger."""

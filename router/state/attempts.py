@@ -1,4 +1,4 @@
-"""Attempts and their machines: compare-and-set on the version of an attempt."""
+"""Attempts and their machines. A change compares the version of an attempt before it sets fields."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, insert, not_, or_, select, tuple_, update
 
 from router.state.database import Database
-from router.state.errors import ExistsError, MissingError, MovedError, UnreadableError
+from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, UnreadableError
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.rows import AT_ONCE, only_fields, records, values
+from router.state.rows import BATCH_SIZE, check_fields, read_records, record_values
 from router.state.tables import ATTEMPTS, NODES
 
-# How many of the machines an error names.
-_SHOWN = 3
-_OVER = [phase for phase in Phase if phase.is_over]
+# The number of machines that an error names.
+_MAX_NAMED = 3
+_ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
 class Attempts:
@@ -27,45 +27,54 @@ class Attempts:
         self._database = database
 
     def add(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
-        """Adds attempts with their machines, all or none. ExistsError; ValueError for a machine of another attempt."""
+        """Add attempts with their machines, all or none. ExistsError; ValueError for a machine of another attempt."""
         for attempt, nodes in made:
             if any(node.attempt != attempt.id for node in nodes):
                 raise ValueError(f"{attempt.id}: a machine of another attempt")
             if len({node.rank for node in nodes}) != len(nodes):
                 raise ValueError(f"{attempt.id}: two machines of one rank")
-        machines = [values(node) for _, nodes in made for node in nodes]
+        machines = [record_values(node) for _, nodes in made for node in nodes]
         if not made:
             return
         with self._database.write() as connection:
             for attempt, _ in made:
                 if connection.execute(select(ATTEMPTS.c.id).where(ATTEMPTS.c.id == attempt.id)).first() is not None:
                     raise ExistsError(f"attempt {attempt.id} exists")
-            connection.execute(insert(ATTEMPTS), [values(attempt) for attempt, _ in made])
+            connection.execute(insert(ATTEMPTS), [record_values(attempt) for attempt, _ in made])
             if machines:
                 connection.execute(insert(NODES), machines)
 
     def get(self, attempt_id: str) -> Attempt | None:
-        """An attempt, None where there is none of that id."""
+        """Return an attempt, None if there is none with that id."""
         with self._database.read() as connection:
             return _read(connection, attempt_id)
 
     def find(
-        self, plan: str | None, job: str | None, gang: str | None, alive: bool,
+        self,
+        plan: str | None,
+        job: str | None,
+        gang: str | None,
+        alive: bool,
         skipped: list[UnreadableError] | None = None,
-    ) -> tuple[Attempt, ...]:  # fmt: skip
-        """Those of a plan, job and gang (None: of any), by the time they were made and id; ``alive``: not over. One
-        that cannot be read is added to ``skipped``, else UnreadableError."""
+    ) -> tuple[Attempt, ...]:
+        """Return the attempts of a plan, job and gang (None: of any), by creation time and id.
+
+        ``alive``: only those that are not over. An unreadable attempt is added to ``skipped``, else UnreadableError.
+        """
         query = select(ATTEMPTS).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         for column, wanted in ((ATTEMPTS.c.plan, plan), (ATTEMPTS.c.job, job), (ATTEMPTS.c.gang, gang)):
             query = query if wanted is None else query.where(column == wanted)
         if alive:
-            query = query.where(ATTEMPTS.c.phase.not_in(_OVER))
+            query = query.where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
+            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=skipped))
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
-        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id. Of one
-        order the newest is by number: clocks are set back. One that cannot be read is none, nor is one before it."""
+        """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id.
+
+        Within one order the newest is the one with the highest number, because clocks may be set back. An unreadable
+        attempt is left out, and so is every attempt before it.
+        """
         one, other = ATTEMPTS.c, ATTEMPTS.alias("other")
         order = (other.c.plan, other.c.gang, other.c.start)
         same = tuple_(*order) == tuple_(one.plan, one.gang, one.start)
@@ -79,16 +88,16 @@ class Attempts:
             .order_by(one.created_at, one.id)
         )
         with self._database.read() as connection:
-            return tuple(records(connection, ATTEMPTS, query, Attempt, skipped=[]))
+            return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=[]))
 
     def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
-        """Sets fields, if nobody changed the attempt since it was read: MovedError. TypeError, MissingError."""
-        only_fields(Attempt, changes, fixed=("id", "version"))
+        """Set fields if the attempt is unchanged since it was read. ConcurrentChangeError; TypeError, MissingError."""
+        check_fields(Attempt, changes, fixed=("id", "version"))
         with self._database.write() as connection:
-            return _changed(connection, attempt, changes)
+            return _change_attempt(connection, attempt, changes)
 
     def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
-        """Applies a change to what is there, again until nobody was in between. MissingError."""
+        """Apply a change to the current attempt and retry until no other writer interferes. MissingError."""
         while True:
             before = self.get(attempt_id)
             if before is None:
@@ -101,64 +110,66 @@ class Attempts:
                 return before
             try:
                 return self.change(before, changes)
-            except MovedError:
+            except ConcurrentChangeError:
                 continue
 
     def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
-        """As :meth:`update` of many, in one transaction. MissingError."""
+        """Apply :meth:`update` to many attempts in one transaction. MissingError."""
         while changes:
             try:
                 with self._database.write() as connection:
-                    return change_within_all(connection, changes)
-            except MovedError:
+                    return change_attempts_in_transaction(connection, changes)
+            except ConcurrentChangeError:
                 continue
         return {}
 
     def versions(self) -> dict[str, int]:
-        """The version of every attempt that is not over, by id."""
-        query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_OVER))
+        """Return the version of every attempt that is not over, by id."""
+        query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
     def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
-        """The machines of an attempt, by rank."""
+        """Return the machines of an attempt, by rank."""
         query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
         with self._database.read() as connection:
-            return tuple(records(connection, NODES, query, NodeRecord))
+            return tuple(read_records(connection, NODES, query, NodeRecord))
 
     def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
-        """Sets fields of machines, by attempt and rank: all or none. TypeError, MissingError."""
+        """Set fields of machines, by attempt and rank: all or none. TypeError, MissingError."""
         if any(changes.values()):
             with self._database.write() as connection:
-                set_nodes_within(connection, changes)
+                set_nodes_in_transaction(connection, changes)
 
 
-def set_nodes_within(connection: Connection, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
-    """As :meth:`Attempts.set_nodes`, as a part of a transaction. TypeError, MissingError."""
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+def set_nodes_in_transaction(connection: Connection, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
+    """Do :meth:`Attempts.set_nodes` as a part of a transaction. TypeError, MissingError."""
+    rows_by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for (attempt_id, rank), fields in changes.items():
-        only_fields(NodeRecord, fields, fixed=("attempt", "rank"))
+        check_fields(NodeRecord, fields, fixed=("attempt", "rank"))
         row = {f"new_{name}": value for name, value in fields.items()}
-        alike.setdefault(tuple(sorted(fields)), []).append({**row, "one": attempt_id, "its": rank})
-    alike.pop((), None)
-    one = (NODES.c.attempt == bindparam("one")) & (NODES.c.rank == bindparam("its"))
-    for names, rows in sorted(alike.items()):
+        rows_by_fields.setdefault(tuple(sorted(fields)), []).append({**row, "attempt_id": attempt_id, "of_rank": rank})
+    rows_by_fields.pop((), None)
+    machine = (NODES.c.attempt == bindparam("attempt_id")) & (NODES.c.rank == bindparam("of_rank"))
+    for names, rows in sorted(rows_by_fields.items()):
         new: dict[str, Any] = {name: bindparam(f"new_{name}") for name in names}
-        if connection.execute(update(NODES).where(one).values(new), rows).rowcount != len(rows):
-            raise MissingError(f"one of these machines does not exist: {_named(rows)}")
+        if connection.execute(update(NODES).where(machine).values(new), rows).rowcount != len(rows):
+            raise MissingError(f"one of these machines does not exist: {_name_machines(rows)}")
 
 
-def change_within_all(
+def change_attempts_in_transaction(
     connection: Connection, changes: Mapping[str, Callable[[Attempt], Attempt | None]]
 ) -> dict[str, Attempt]:
-    """As :meth:`Attempts.update_all`, as a part of a transaction, and once: MovedError when somebody was in between,
-    which cannot be in a file. MissingError."""
+    """Do :meth:`Attempts.update_all` once, as a part of a transaction. MissingError.
+
+    ConcurrentChangeError when another writer interferes, which cannot happen in a file.
+    """
     found: dict[str, Attempt] = {}
     ids = list(changes)
-    for first in range(0, len(ids), AT_ONCE):
-        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + AT_ONCE]))
-        found.update({attempt.id: attempt for attempt in records(connection, ATTEMPTS, query, Attempt)})
-    alike: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for first in range(0, len(ids), BATCH_SIZE):
+        query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(ids[first : first + BATCH_SIZE]))
+        found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
+    rows_by_fields: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for name, change in changes.items():
         if name not in found:
             raise MissingError(f"there is no attempt {name}")
@@ -166,25 +177,27 @@ def change_within_all(
         after = change(before)
         new = {} if after is None else _differences(before, after)
         if new:
-            only_fields(Attempt, new, fixed=("id", "version"))
+            check_fields(Attempt, new, fixed=("id", "version"))
             row = {f"new_{key}": value for key, value in new.items()}
-            alike.setdefault(tuple(sorted(new)), []).append({**row, "one": name, "then": before.version})
+            rows_by_fields.setdefault(tuple(sorted(new)), []).append(
+                {**row, "attempt_id": name, "read_version": before.version}
+            )
             found[name] = replace(before, **new, version=before.version + 1)
-    same = (ATTEMPTS.c.id == bindparam("one")) & (ATTEMPTS.c.version == bindparam("then"))
-    for keys, rows in sorted(alike.items()):
+    same = (ATTEMPTS.c.id == bindparam("attempt_id")) & (ATTEMPTS.c.version == bindparam("read_version"))
+    for keys, rows in sorted(rows_by_fields.items()):
         fields: dict[str, Any] = {key: bindparam(f"new_{key}") for key in keys}
-        statement = update(ATTEMPTS).where(same).values(fields | {"version": bindparam("then") + 1})
+        statement = update(ATTEMPTS).where(same).values(fields | {"version": bindparam("read_version") + 1})
         if connection.execute(statement, rows).rowcount != len(rows):
-            raise MovedError("an attempt was changed since it was read")
+            raise ConcurrentChangeError("an attempt was changed since it was read")
     return {name: found[name] for name in changes}
 
 
 def _differences(before: Attempt, after: Attempt) -> dict[str, Any]:
-    old, new = values(before), values(after)
+    old, new = record_values(before), record_values(after)
     return {name: new[name] for name in new if name != "version" and new[name] != old[name]}
 
 
-def _changed(connection: Connection, attempt: Attempt, changes: Mapping[str, Any]) -> Attempt:
+def _change_attempt(connection: Connection, attempt: Attempt, changes: Mapping[str, Any]) -> Attempt:
     same = (ATTEMPTS.c.id == attempt.id) & (ATTEMPTS.c.version == attempt.version)
     statement = update(ATTEMPTS).where(same).values({**changes, "version": attempt.version + 1})
     changed = connection.execute(statement).rowcount
@@ -192,15 +205,15 @@ def _changed(connection: Connection, attempt: Attempt, changes: Mapping[str, Any
     if now is None:
         raise MissingError(f"there is no attempt {attempt.id}")
     if changed != 1:
-        raise MovedError(f"attempt {attempt.id} was changed since it was read")
+        raise ConcurrentChangeError(f"attempt {attempt.id} was changed since it was read")
     return now
 
 
-def _named(rows: list[dict[str, Any]]) -> str:
-    shown = ", ".join(f"rank {row['its']} of attempt {row['one']}" for row in rows[:_SHOWN])
-    return f"{shown} and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else shown
+def _name_machines(rows: list[dict[str, Any]]) -> str:
+    shown = ", ".join(f"rank {row['of_rank']} of attempt {row['attempt_id']}" for row in rows[:_MAX_NAMED])
+    return f"{shown} and {len(rows) - _MAX_NAMED} more" if len(rows) > _MAX_NAMED else shown
 
 
 def _read(connection: Connection, attempt_id: str) -> Attempt | None:
-    found = records(connection, ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
+    found = read_records(connection, ATTEMPTS, select(ATTEMPTS).where(ATTEMPTS.c.id == attempt_id), Attempt)
     return found[0] if found else None

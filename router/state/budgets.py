@@ -1,4 +1,4 @@
-"""Budgets, and what the ledger says was spent of them."""
+"""Budgets, and the spending that the ledger records against them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from sqlalchemy import and_, delete, func, insert, select
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.forms import kept
-from router.state.periods import closed_through
+from router.state.periods import last_closed_month
 from router.state.tables import BUDGETS, LEDGER
 
 
@@ -22,7 +22,7 @@ class Budgets:
         self._database = database
 
     def all(self) -> tuple[Budget, ...]:
-        """Every one that was set, or taken away, in any month; by scope, name, month and when that was."""
+        """Return every budget that was set or removed in any month; by scope, name, month and time of setting."""
         query = select(BUDGETS).order_by(BUDGETS.c.scope, BUDGETS.c.name, BUDGETS.c.since, BUDGETS.c.at)
         with self._database.read() as connection:
             return tuple(
@@ -40,18 +40,27 @@ class Budgets:
             )
 
     def put(self, budget: Budget) -> None:
-        """Sets it. One of the same scope, name and month that was set before stays, for what was known then; one of
-        the same moment is replaced. ClosedError where it would hold in a month that is closed."""
+        """Set a budget. ClosedError if it would hold in a month that is closed.
+
+        An earlier setting of the same scope, name and month stays, for what was known then; one of the same moment is
+        replaced.
+        """
         key = {
-            "scope": budget.scope.value, "name": kept(budget.name), "since": str(budget.since), "at": budget.at,
-        }  # fmt: skip
+            "scope": budget.scope.value,
+            "name": storable_text(budget.name),
+            "since": str(budget.since),
+            "at": budget.at,
+        }
         values = {
-            **key, "usd_nanos": None if budget.usd is None else budget.usd.nanos, "hard": int(budget.hard),
-            "warn": list(budget.warn), "who": kept(budget.who),
-        }  # fmt: skip
-        # The ledger's turn: no month is closed meanwhile.
+            **key,
+            "usd_nanos": None if budget.usd is None else budget.usd.nanos,
+            "hard": int(budget.hard),
+            "warn": list(budget.warn),
+            "who": storable_text(budget.who),
+        }
+        # Writers of the ledger take this lock too, so no month is closed meanwhile.
         with self._database.write(LEDGER.name) as connection:
-            closed = closed_through(connection)
+            closed = last_closed_month(connection)
             if closed is not None and budget.since <= closed:
                 raise ClosedError(
                     f"{budget.title}: the books of {closed} are closed, and a budget from {budget.since} on would hold "
@@ -61,10 +70,12 @@ class Budgets:
             connection.execute(insert(BUDGETS), [values])
 
     def spent(self, month: Month) -> dict[tuple[str, str | None], Usd]:
-        """By team and project: what the books of the month have, metered and added by people, as reports count it.
-        Archived entries are not counted."""
+        """Return the spending in the books of a month, by team and project, as reports count it.
+
+        It is what was metered and added by people. Archived entries are not counted.
+        """
         team, project = LEDGER.c.team, LEDGER.c.project
-        which = and_(LEDGER.c.kind != Kind.PLANNED, LEDGER.c.period == str(month))
+        which = and_(LEDGER.c.kind != LedgerEntryKind.PLANNED, LEDGER.c.period == str(month))
         query = select(team, project, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, project)
         with self._database.read() as connection:
             return {(row[0], row[1]): Usd(int(row[2])) for row in connection.execute(query)}

@@ -1,6 +1,6 @@
-"""Column types that bring every value back exactly: money in nanos, moments, words, JSON.
+"""Column types that return every value exactly: money in nano-dollars, moments, words, JSON.
 
-A value that cannot be kept raises ValueError or TypeError, and nothing is written.
+A value that cannot be stored raises ValueError or TypeError, and nothing is written.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from sqlalchemy import BigInteger, DateTime, Dialect, Double, Text
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from pricing.money import Usd, UsdPerHour
-from router.state.forms import canonical, kept
+from router.state.canonical_form import canonical_json, storable_text
 
-_MOST = (1 << 63) - 1
+_MAX_INT64 = (1 << 63) - 1
 
 
-class Moment(TypeDecorator[datetime]):
-    """A moment in UTC to the microsecond: a timestamp with time zone, in SQLite text such as
-    ``2026-11-21T18:00:00.000000Z``, which sorts as time does. ValueError for one without a zone."""
+class UtcMoment(TypeDecorator[datetime]):
+    """A moment in UTC to the microsecond. ValueError for one without a time zone.
+
+    It is a timestamp with time zone; in SQLite it is text such as ``2026-11-21T18:00:00.000000Z``, which sorts as time
+    does.
+    """
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Text where there is no type for it."""
+        """Return the type of the database; text where it has no type for moments."""
         return dialect.type_descriptor(Text() if dialect.name == "sqlite" else DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
-        """As it is kept."""
+        """Return the value as it is stored."""
         if value is None:
             return None
         if value.utcoffset() is None:
@@ -44,14 +47,17 @@ class Moment(TypeDecorator[datetime]):
         return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ARG002  given by the library
-        """The same moment, in UTC."""
+        """Return the stored moment, in UTC."""
         if value is None:
             return None
         return (datetime.fromisoformat(value) if isinstance(value, str) else value).astimezone(UTC)
 
 
-class Kept(TypeDecorator[Any]):
-    """Any value that ``keep`` makes text (or a number, as ``impl`` says) of, and ``bring_back`` a value again."""
+class ConvertedColumn(TypeDecorator[Any]):
+    """A column whose values are converted:
+
+    ``keep`` makes a value text (or what ``impl`` says), ``bring_back`` restores it.
+    """
 
     impl: TypeEngine[Any] | type[TypeEngine[Any]] = Text
     cache_ok = True
@@ -65,25 +71,25 @@ class Kept(TypeDecorator[Any]):
         self.bring_back = bring_back
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  given by the library
-        """As it is kept."""
+        """Return the value as it is stored."""
         return None if value is None else self.keep(value)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ARG002  given by the library
-        """The same value."""
+        """Return the value that was stored."""
         return None if value is None else self.bring_back(value)
 
 
-def word(kind: type[StrEnum]) -> Kept:
-    """One of the words of an enumeration; ValueError for any other."""
-    return Kept(lambda value: kind(value).value, kind)
+def enum_column(kind: type[StrEnum]) -> ConvertedColumn:
+    """Return a column for the words of an enumeration; ValueError for any other word."""
+    return ConvertedColumn(lambda value: kind(value).value, kind)
 
 
-def _money(kind: type[Usd | UsdPerHour]) -> Kept:
+def _money(kind: type[Usd | UsdPerHour]) -> ConvertedColumn:
     def keep(money: Usd | UsdPerHour) -> int:
         if not isinstance(money, kind):
             raise TypeError(f"{money!r} is no {kind.__name__}")
-        if abs(money.nanos) > _MOST:
-            raise ValueError(f"{money}: more than nine billion dollars cannot be kept")
+        if abs(money.nanos) > _MAX_INT64:
+            raise ValueError(f"{money}: more than nine billion dollars cannot be stored")
         return money.nanos
 
     def bring_back(nanos: Any) -> Usd | UsdPerHour:
@@ -91,14 +97,14 @@ def _money(kind: type[Usd | UsdPerHour]) -> Kept:
             raise TypeError("no whole number of nano-dollars")
         return kind(nanos)
 
-    return Kept(keep, bring_back, BigInteger)
+    return ConvertedColumn(keep, bring_back, BigInteger)
 
 
 def _whole(value: int) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no whole number")
-    if abs(value) > _MOST:
-        raise ValueError(f"{value}: a number of more than 64 bits cannot be kept")
+    if abs(value) > _MAX_INT64:
+        raise ValueError(f"{value}: a number of more than 64 bits cannot be stored")
     return value
 
 
@@ -106,13 +112,13 @@ def _real(value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is no number")
     if not math.isfinite(value):
-        raise ValueError(f"{value} cannot be kept")
+        raise ValueError(f"{value} cannot be stored")
     return float(value)
 
 
 USD = _money(Usd)
 USD_PER_HOUR = _money(UsdPerHour)
-WHOLE = Kept(_whole, int, BigInteger)
-REAL = Kept(_real, float, Double)
-WORDS = Kept(kept, str)
-DETAILS = Kept(canonical, json.loads)
+WHOLE = ConvertedColumn(_whole, int, BigInteger)
+REAL = ConvertedColumn(_real, float, Double)
+WORDS = ConvertedColumn(storable_text, str)
+DETAILS = ConvertedColumn(canonical_json, json.loads)

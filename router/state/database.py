@@ -1,4 +1,4 @@
-"""One database: connections with the right settings, transactions, and errors in our words."""
+"""One database: connections with the right settings, transactions, and its errors as StateError."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from router.state.database_url import DatabaseFile, DatabaseLocation, DatabaseServer
+from router.state.driver_errors import translate_error
 from router.state.errors import BusyError, StateError
-from router.state.faults import state_error
-from router.state.places import File, Place, Server
-from router.state.settling import SettleError, Settling
+from router.state.group_commit import GroupCommit, GroupCommitError
 from router.state.tables import TURNS
 
 BUSY_SECONDS = 30.0
 _WRITES = "stepfare_writes"
-# Beside a log NORMAL never damages anything; that a commit is on the disk when it returns is seen to by
-# :class:`Settling`. The last two matter on macOS alone.
-_LOG, _BESIDE_A_LOG, _OTHERWISE = (
+# With a write-ahead log NORMAL never damages anything; :class:`GroupCommit` sees to it that a commit is on the disk
+# when it returns. The last two pragmas matter on macOS alone.
+_WRITE_AHEAD_LOG, _SYNC_WITH_LOG, _SYNC_WITHOUT_LOG = (
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = NORMAL",
     "PRAGMA synchronous = FULL",
@@ -36,61 +36,61 @@ _PRAGMAS = (
 _SESSION = ("SET TIME ZONE 'UTC'", "SET synchronous_commit = on", f"SET lock_timeout = '{int(BUSY_SECONDS)}s'")
 _CONNECT_SECONDS = 10
 _CONNECTIONS = 5
-_MORE_CONNECTIONS = 15
+_MAX_OVERFLOW = 15
 
 
 class Database:
-    """Transactions on one place. May be shared by threads; must not be used after a fork."""
+    """Transactions on one database. May be shared by threads; must not be used after a fork."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: DatabaseLocation) -> None:
         self.place = place
-        self._engine = _file_engine(place) if isinstance(place, File) else _server_engine(place)
-        # The waiting of SQLite is a lottery between threads; this is a queue.
+        self._engine = _file_engine(place) if isinstance(place, DatabaseFile) else _server_engine(place)
+        # Threads that wait for SQLite are served at random; with this lock they queue.
         self._one_writer = threading.Lock()
-        self._settling = Settling(Path(f"{place.path}-wal")) if isinstance(place, File) else None
+        self._group_commit = GroupCommit(Path(f"{place.path}-wal")) if isinstance(place, DatabaseFile) else None
         self._closed = False
 
     @property
     def is_file(self) -> bool:
-        """SQLite."""
-        return isinstance(self.place, File)
+        """True for SQLite."""
+        return isinstance(self.place, DatabaseFile)
 
     def close(self) -> None:
-        """Closes every connection; later calls raise StateError."""
+        """Close every connection; later calls raise StateError."""
         self._closed = True
         self._engine.dispose()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction that only reads. StateError."""
-        with self._in_our_words(), self._engine.connect() as connection:
+        """Open a transaction that only reads. StateError."""
+        with self._translated_errors(), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """As :meth:`read`, and all that is read is as of one moment, however often is asked. StateError."""
-        with self._in_our_words(), self._engine.connect() as connection:
+        """Open a transaction whose reads all see one moment, however many there are. StateError."""
+        with self._translated_errors(), self._engine.connect() as connection:
             if not self.is_file:
                 connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
 
     @contextmanager
     def write(self, turn: str = "") -> Iterator[Connection]:
-        """A transaction: on the disk when the block ends, undone when it raises. StateError.
+        """Open a transaction: on the disk when the block ends, undone when it raises. StateError.
 
-        Those that name the same ``turn`` come one after the other, and each sees all that those before it wrote.
-        Transactions of SQLite always do. Never inside another one of the same thread.
+        Transactions that name the same ``turn`` run one after the other, and each sees all that those before it wrote.
+        Transactions of SQLite always do. Never nest it in another one of the same thread.
         """
-        with self._in_our_words():
+        with self._translated_errors():
             with self._writer(), self._engine.connect() as connection:
                 connection.execution_options(**{_WRITES: True})
                 with connection.begin():
                     if turn and not self.is_file:
                         connection.execute(select(TURNS.c.name).where(TURNS.c.name == turn).with_for_update()).one()
                     yield connection
-            if self._settling is not None:
-                # While a disk is waited for, others write.
-                self._settling.settle()
+            if self._group_commit is not None:
+                # The writer's lock is free here, so others write while this thread waits for the disk.
+                self._group_commit.sync()
 
     @contextmanager
     def _writer(self) -> Iterator[None]:
@@ -105,26 +105,26 @@ class Database:
             self._one_writer.release()
 
     @contextmanager
-    def _in_our_words(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         if self._closed:
             raise StateError(f"{self.place}: closed")
         try:
             yield
         except SQLAlchemyError as error:
-            raise state_error(error, self.place) from None
-        except SettleError as error:
-            raise StateError(f"{self.place}: not known to be on the disk: {error}", "look at its disk") from None
+            raise translate_error(error, self.place) from None
+        except GroupCommitError as error:
+            raise StateError(f"{self.place}: a commit may not be on the disk: {error}", "check its disk") from None
 
 
-def _file_engine(place: File) -> Engine:
-    # rw: a file that went away is an error, never a new and empty state.
+def _file_engine(place: DatabaseFile) -> Engine:
+    # With mode=rw a file that went away is an error, never a new and empty state.
     uri = f"file:{quote(str(place.path))}?mode=rw"
 
     def connect() -> sqlite3.Connection:
         connection = sqlite3.connect(uri, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
         try:
-            (mode,) = connection.execute(_LOG).fetchone()
-            for pragma in (_BESIDE_A_LOG if mode == "wal" else _OTHERWISE, *_PRAGMAS):
+            (mode,) = connection.execute(_WRITE_AHEAD_LOG).fetchone()
+            for pragma in (_SYNC_WITH_LOG if mode == "wal" else _SYNC_WITHOUT_LOG, *_PRAGMAS):
                 connection.execute(pragma)
         except BaseException:
             connection.close()
@@ -136,26 +136,26 @@ def _file_engine(place: File) -> Engine:
         creator=connect,
         poolclass=QueuePool,
         pool_size=_CONNECTIONS,
-        max_overflow=_MORE_CONNECTIONS,
+        max_overflow=_MAX_OVERFLOW,
         pool_timeout=BUSY_SECONDS,
         hide_parameters=True,
     )
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # The driver would begin at the first write: too late to have read what is written over.
+        # The driver would begin at the first write, which is too late: reads before it might be outdated.
         writes = connection.get_execution_options().get(_WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
 
 
-def _server_engine(place: Server) -> Engine:
+def _server_engine(place: DatabaseServer) -> Engine:
     try:
         engine = create_engine(
             place.url,
             pool_size=_CONNECTIONS,
-            max_overflow=_MORE_CONNECTIONS,
+            max_overflow=_MAX_OVERFLOW,
             pool_timeout=BUSY_SECONDS,
             # A connection that the server closed meanwhile is replaced before it is used.
             pool_pre_ping=True,
@@ -166,7 +166,7 @@ def _server_engine(place: Server) -> Engine:
         raise StateError(f"{place}: its driver is missing", "pip install 'stepfare[postgres]'") from None
 
     @event.listens_for(engine, "connect")
-    def settle(connection: Any, _record: object) -> None:
+    def configure_session(connection: Any, _record: object) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             for statement in _SESSION:

@@ -1,18 +1,18 @@
-"""What can go wrong with the state database.
+"""Errors of the state database.
 
 ::
 
     StateError
-    ├── ExistsError      what was to be added is there
-    ├── MissingError     what was to be changed is not there
-    ├── MovedError       somebody else was first: read again, decide again
-    ├── ConflictError    the same key with other content
-    ├── HeldError        somebody else does it now (``holder``, ``since``)
-    ├── LostError        it was taken over
-    ├── BusyError        locked by others for too long, or the server cannot be reached: trying later may help
-    ├── TooNewError      a later version of stepfare made it
-    ├── NoStateError     there is none, and none was to be made
-    └── UnreadableError  a row holds what this program never wrote
+    ├── ExistsError            what was to be added is there already
+    ├── MissingError           what was to be changed is not there
+    ├── ConcurrentChangeError  another writer was first: read again, decide again
+    ├── ConflictError          the same key with other content
+    ├── LeaseHeldError         another process holds the lease now (``holder``, ``since``)
+    ├── LeaseLostError         the lease was taken over
+    ├── BusyError              locked by others for too long, or the server cannot be reached: trying later may help
+    ├── TooNewError            a later version of stepfare made it
+    ├── NoStateError           there is none, and none was to be created
+    └── UnreadableError        a row holds what this program never wrote
 
 After any of them nothing of the call was written. No message carries a secret.
 """
@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from router.state.holder import Holder
+    from router.state.lock_owner import LockOwner
 
 
 class StateError(Exception):
@@ -36,25 +36,25 @@ class StateError(Exception):
 
 
 class ExistsError(StateError):
-    """What was to be added is there already."""
+    """The item to be added exists already."""
 
 
 class MissingError(StateError):
-    """What was to be changed does not exist."""
+    """The item to be changed does not exist."""
 
 
-class MovedError(StateError):
-    """It was changed since it was read: read it again and decide again."""
+class ConcurrentChangeError(StateError):
+    """The item was changed since it was read: read it again and decide again."""
 
 
 class ConflictError(StateError):
-    """The key is there with other content."""
+    """The key exists with other content."""
 
 
-class HeldError(StateError):
-    """``holder`` does this now, and has since ``since``."""
+class LeaseHeldError(StateError):
+    """Another process, ``holder``, has held the lease since ``since``."""
 
-    def __init__(self, name: str, holder: Holder, since: datetime) -> None:
+    def __init__(self, name: str, holder: LockOwner, since: datetime) -> None:
         super().__init__(
             f"{name}: held by process {holder.pid} on {holder.host} since {since:%Y-%m-%dT%H:%M:%SZ}",
             "wait until it is done; what a dead process held is free at once on its own machine, elsewhere in a minute",
@@ -63,12 +63,12 @@ class HeldError(StateError):
         self.since = since
 
 
-class LostError(StateError):
-    """What was held is held by somebody else now, or by nobody: stop before doing anything more."""
+class LeaseLostError(StateError):
+    """Another process holds the lease now, or nobody does: stop before doing anything more."""
 
 
 class BusyError(StateError):
-    """Others have it locked for too long, or the server cannot be reached."""
+    """Other processes lock the database for too long, or the server cannot be reached."""
 
 
 class TooNewError(StateError):
@@ -76,11 +76,11 @@ class TooNewError(StateError):
 
 
 class NoStateError(StateError):
-    """There is no database, or one in which nothing was made yet."""
+    """There is no database, or one in which nothing was created yet."""
 
 
 class UnreadableError(StateError):
-    """A row of ``table`` with this ``key`` holds what cannot be read. The message names them, never what it holds."""
+    """A row of ``table`` with this ``key`` holds what cannot be read. The message names them, never the content."""
 
     def __init__(self, table: str, key: tuple[str, ...]) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Folders in which files of the state appear."""
+"""Durable folders for the files of the state."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def settle_folder(folder: Path) -> None:
-    """Puts its entries on the disk, where the system can: a file that was renamed into it stays there."""
+def sync_folder(folder: Path) -> None:
+    """Put the folder's entries on the disk, where the system can: a file renamed into it stays there."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

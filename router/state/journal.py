@@ -9,28 +9,30 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
-from router.state.attempts import set_nodes_within
-from router.state.combining import Combining
+from router.state.attempts import set_nodes_in_transaction
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
-from router.state.rows import last_seq, records, values
+from router.state.rows import read_last_seq, read_records, record_values
 from router.state.tables import JOURNAL, SHORTAGES
+from router.state.write_batching import WriteBatcher
 
-# A rank, what changes of its machine, and the entry about its attempt.
-_WithNode = tuple[int, Mapping[str, Any], JournalEntry]
+# A rank, the changes of its machine, and the entry about its attempt.
+_NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 
 
-class Journal:
+class AttemptJournal:
     """The journal of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         # Hundreds of ranks save in one second when a zone goes.
-        self._together = Combining[_WithNode, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
+        self._batcher = WriteBatcher[_NodeNote, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
 
     def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
-        """Appends an entry for each of these attempts with these details, all or none. TypeError or ValueError for
-        details that are not JSON data."""
+        """Append an entry for each of these attempts with these details, all or none.
+
+        TypeError or ValueError for details that are not JSON data.
+        """
         if notes:
             with self._database.write(JOURNAL.name) as connection:
                 _append(connection, [_entry(attempt_id, what, at, details) for attempt_id, details in notes])
@@ -44,70 +46,70 @@ class Journal:
         at: datetime,
         details: Mapping[str, object],
     ) -> None:
-        """Appends an entry and changes fields of a machine: both or neither. As both."""
-        self._together.do((rank, changes, _entry(attempt_id, what, at, details)))
+        """Append an entry and change fields of a machine: both or neither. Raises what either raises."""
+        self._batcher.do((rank, changes, _entry(attempt_id, what, at, details)))
 
-    def _note_with_nodes(self, some: Sequence[_WithNode]) -> list[None]:
+    def _note_with_nodes(self, notes: Sequence[_NodeNote]) -> list[None]:
         with self._database.write(JOURNAL.name) as connection:
-            set_nodes_within(connection, {(entry.attempt, rank): changes for rank, changes, entry in some})
-            _append(connection, [entry for _, _, entry in some])
-        return [None for _ in some]
+            set_nodes_in_transaction(connection, {(entry.attempt, rank): changes for rank, changes, entry in notes})
+            _append(connection, [entry for _, _, entry in notes])
+        return [None for _ in notes]
 
     def entries(
         self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
     ) -> tuple[JournalEntry, ...]:
-        """Those about an attempt, of one of the kinds, whose details have that ``id`` (None: any), in order."""
+        """Return the entries about an attempt, of these kinds, whose details have that ``id`` (None: any), in order."""
         query = select(JOURNAL).order_by(JOURNAL.c.seq)
         if attempt_id is not None:
             query = query.where(JOURNAL.c.attempt == attempt_id)
         if what is not None:
             query = query.where(JOURNAL.c.what.in_(what))
         if id_ is not None:
-            # Most of the others are not read; what has it elsewhere is left out below.
+            # This spares reading most other entries; those that contain the text elsewhere are filtered out below.
             query = query.where(type_coerce(JOURNAL.c.details, Text).contains(json.dumps(id_), autoescape=True))
         with self._database.read() as connection:
-            found = records(connection, JOURNAL, query, JournalEntry)
+            found = read_records(connection, JOURNAL, query, JournalEntry)
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
 def _entry(attempt_id: str, what: str, at: datetime, details: Mapping[str, object]) -> JournalEntry:
-    """One that has no number yet."""
+    """Return an entry that has no number yet."""
     return JournalEntry(0, at, attempt_id, what, dict(details))
 
 
 def _append(connection: Connection, entries: Sequence[JournalEntry]) -> None:
-    last = last_seq(connection, JOURNAL)
-    numbered = [values(entry) | {"seq": last + number} for number, entry in enumerate(entries, start=1)]
+    last = read_last_seq(connection, JOURNAL)
+    numbered = [record_values(entry) | {"seq": last + number} for number, entry in enumerate(entries, start=1)]
     connection.execute(insert(JOURNAL), numbered)
 
 
-# So long after its end a shortage is known, for whoever counts how often a pool fails.
-KEPT = timedelta(days=1)
+# Shortages stay this long after their end, for those who count how often a pool fails.
+SHORTAGE_RETENTION = timedelta(days=1)
 
 
 class Shortages:
-    """The pools that are taken to be short."""
+    """The pools that are considered short."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def remember(self, shortages: Sequence[Shortage]) -> None:
-        """Adds some, all or none; those that are long past when they are found are forgotten."""
+        """Add shortages, all or none, and delete those that ended long ago."""
         if not shortages:
             return
-        past = min(shortage.at for shortage in shortages) - KEPT
+        past = min(shortage.at for shortage in shortages) - SHORTAGE_RETENTION
         with self._database.write() as connection:
             connection.execute(delete(SHORTAGES).where(SHORTAGES.c.until <= past))
-            connection.execute(insert(SHORTAGES), [values(shortage) for shortage in shortages])
+            connection.execute(insert(SHORTAGES), [record_values(shortage) for shortage in shortages])
 
     def in_force(self, now: datetime) -> tuple[Shortage, ...]:
-        """Those that hold until after ``now``, in the order they were found."""
+        """Return the shortages that last until after ``now``, in the order in which they were found."""
         query = select(SHORTAGES).where(SHORTAGES.c.until > now).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
-            return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))
+            return tuple(read_records(connection, SHORTAGES, query, Shortage, without=("number",)))
 
     def found_since(self, moment: datetime) -> tuple[Shortage, ...]:
-        """Those found at ``moment`` or later, in force or past, as far as they are remembered."""
+        """Return the shortages found at ``moment`` or later, past ones included as far as they are stored."""
         query = select(SHORTAGES).where(SHORTAGES.c.at >= moment).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
-            return tuple(records(connection, SHORTAGES, query, Shortage, without=("number",)))
+            return tuple(read_records(connection, SHORTAGES, query, Shortage, without=("number",)))

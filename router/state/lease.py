@@ -1,4 +1,4 @@
-"""One at a time: a named lease that a process holds, renews, and loses when it dies or stays away."""
+"""A named lease: one process at a time holds it, renews it, and loses it when it dies or stays away."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, delete, select, update
 
 from router.state.database import Database
-from router.state.errors import HeldError, LostError, StateError
-from router.state.holder import Holder
-from router.state.rows import put
+from router.state.errors import LeaseHeldError, LeaseLostError, StateError
+from router.state.lock_owner import LockOwner
+from router.state.rows import insert_or_update
 from router.state.tables import LEASES
 
-_RENEWALS = 3
+_RENEWALS_PER_LEASE = 3
 _TOKEN_BYTES = 16
-_CHANGED = ("token", "host", "pid", "started", "boot", "since", "renewed_at", "until")
+_REPLACED_COLUMNS = ("token", "host", "pid", "started", "boot", "since", "renewed_at", "until")
 
 
 class Lease:
-    """What its holder has in hand while the block runs."""
+    """A lease as its holder has it while the block runs."""
 
     def __init__(self, leases: Leases, name: str, token: str) -> None:
         self._leases = leases
@@ -34,13 +34,18 @@ class Lease:
         return f"Lease({self.name!r})"
 
     def check(self) -> None:
-        """Renews it. LostError when it was taken over, or ended: then stop, others work already."""
+        """Renew the lease. LeaseLostError when it was taken over or ended: then stop, because others work already."""
         if not self._leases.renew(self.name, self._token):
-            raise LostError(f"{self.name}: taken over by another process", "see what it did with `stepfare status`")
+            raise LeaseLostError(
+                f"{self.name}: taken over by another process", "see what it did with `stepfare status`"
+            )
 
 
 class Leases:
-    """The leases of a database. ``now`` is the time of day; holders on several machines need clocks that agree."""
+    """The leases of a database.
+
+    ``now`` is the time of day; holders on several machines need clocks that agree.
+    """
 
     def __init__(self, database: Database, now: Callable[[], datetime], seconds: float) -> None:
         self._database = database
@@ -48,14 +53,17 @@ class Leases:
         self._length = timedelta(seconds=seconds)
 
     @contextmanager
-    def held(self, name: str, holder: Holder) -> Iterator[Lease]:
-        """Holds the lease while the block runs, renewed by a thread. HeldError at once when somebody else has it."""
+    def held(self, name: str, holder: LockOwner) -> Iterator[Lease]:
+        """Hold the lease while the block runs, renewed by a thread.
+
+        LeaseHeldError at once when another process has it.
+        """
         token = secrets.token_hex(_TOKEN_BYTES)
         self._take(name, holder, token)
         ended = threading.Event()
-        wait = self._length.total_seconds() / _RENEWALS
+        wait = self._length.total_seconds() / _RENEWALS_PER_LEASE
         renewing = threading.Thread(
-            target=self._keep, args=(name, token, wait, ended), name=f"lease {name}", daemon=True
+            target=self._renew_until, args=(name, token, wait, ended), name=f"lease {name}", daemon=True
         )
         renewing.start()
         try:
@@ -63,22 +71,22 @@ class Leases:
         finally:
             ended.set()
             renewing.join()
-            # What cannot be given back is free when this process ends, or a little later.
+            # A lease that cannot be released is free when this process ends, or a little later.
             with contextlib.suppress(StateError):
-                self._give_back(name, token)
+                self._release(name, token)
 
     def renew(self, name: str, token: str) -> bool:
-        """Whether it was still there to be renewed. Late is not lost, as long as nobody took it."""
+        """Renew the lease and return whether it was still there. A late renewal succeeds if nobody took the lease."""
         now = self._now()
         mine = (LEASES.c.name == name) & (LEASES.c.token == token)
         with self._database.write() as connection:
             later = update(LEASES).where(mine).values(renewed_at=now, until=now + self._length)
             return connection.execute(later).rowcount == 1
 
-    def _take(self, name: str, holder: Holder, token: str) -> None:
+    def _take(self, name: str, holder: LockOwner, token: str) -> None:
         with self._database.write(LEASES.name) as connection:
             now = self._now()
-            self._must_be_free(connection, name, now)
+            self._check_free(connection, name, now)
             row = {
                 "name": name,
                 "token": token,
@@ -90,25 +98,25 @@ class Leases:
                 "renewed_at": now,
                 "until": now + self._length,
             }
-            put(connection, LEASES, [row], replacing=_CHANGED)
+            insert_or_update(connection, LEASES, [row], replacing=_REPLACED_COLUMNS)
 
-    def _must_be_free(self, connection: Connection, name: str, now: datetime) -> None:
+    def _check_free(self, connection: Connection, name: str, now: datetime) -> None:
         row = connection.execute(select(LEASES).where(LEASES.c.name == name)).one_or_none()
         if row is None:
             return
-        holder = Holder(row.host, row.pid, row.started, row.boot)
+        holder = LockOwner(row.host, row.pid, row.started, row.boot)
         if now < row.until and not holder.is_gone():
-            raise HeldError(name, holder, row.since)
+            raise LeaseHeldError(name, holder, row.since)
 
-    def _keep(self, name: str, token: str, wait: float, ended: threading.Event) -> None:
+    def _renew_until(self, name: str, token: str, wait: float, ended: threading.Event) -> None:
         while not ended.wait(wait):
             try:
                 if not self.renew(name, token):
                     return
             except StateError:
-                # Locked, or the server away: check() says so, and the next turn may do better.
+                # The database is locked or the server away: check() reports that, and the next renewal may succeed.
                 continue
 
-    def _give_back(self, name: str, token: str) -> None:
+    def _release(self, name: str, token: str) -> None:
         with self._database.write() as connection:
             connection.execute(delete(LEASES).where((LEASES.c.name == name) & (LEASES.c.token == token)))

@@ -1,4 +1,7 @@
-"""Entries of closed months that are moved to a file; what stays is enough to check the chain and the totals."""
+"""Archives: entries of closed months that are moved to a file.
+
+What stays is enough to check the chain and the totals.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,23 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select
 
 from router.ledger.month import Month
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.errors import MovedError, StateError
-from router.state.forms import kept
-from router.state.ledger_backup import identity
-from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
-from router.state.ledger_rows import NAMES, Row, hash_of, widened
-from router.state.ledger_table import all_rows, archived_rows
-from router.state.periods import closed_through
-from router.state.rows import last_seq
+from router.state.errors import ConcurrentChangeError, StateError
+from router.state.ledger_backup import read_state_id
+from router.state.ledger_file import (
+    DamagedError,
+    LedgerFileKind,
+    LedgerFileTitle,
+    read_checksum,
+    read_lines,
+    read_title,
+    write_file,
+)
+from router.state.ledger_rows import NAMES, Row, hash_row, widen_row
+from router.state.ledger_table import iterate_archived_rows, iterate_rows
+from router.state.periods import last_closed_month
+from router.state.rows import read_last_seq
 from router.state.tables import LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES
 
 _AT_ONCE = 5000
@@ -29,9 +40,12 @@ _PERIOD, _KIND, _NANOS = (1 + NAMES.index(name) for name in ("period", "kind", "
 
 
 @dataclass(frozen=True, slots=True)
-class Archive:
-    """The entries in the books of months before ``before`` that went into ``file`` (its name then), whose sum is
-    ``sha256``. ``totals``: month, kind, entries, nano-dollars, in order."""
+class LedgerArchive:
+    """An archive of the entries in the books of months before ``before``.
+
+    ``file`` is the name of its file at that time, ``sha256`` the file's checksum. ``totals``: month, kind, entries,
+    nano-dollars, in order.
+    """
 
     before: Month
     at: datetime
@@ -42,54 +56,65 @@ class Archive:
     totals: tuple[tuple[str, str, int, int], ...]
 
 
-class Archives:
-    """What left the ledger of a database."""
+class LedgerArchives:
+    """The archives of a database's ledger."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> Archive:
-        """Moves the entries in the books of months before ``before``, all closed, into a file. StateError, ExistsError
-        where another file is there, MovedError when somebody else just did: nothing was moved.
+    def archive(self, before: Month, path: Path, *, who: str, at: datetime) -> LedgerArchive:
+        """Move the entries in the books of months before ``before``, all closed, into a file.
 
-        Where it was killed between the file and the move, doing it again does the rest: the file is just the same.
+        StateError, ExistsError if another file is there, ConcurrentChangeError if another process just archived them;
+        nothing was moved then. If it was killed between the file and the move, repeating it does the rest: the file is
+        the same.
         """
-        # Closed books change no more: the long part needs no lock.
+        # Closed books do not change any more, so the long part needs no lock.
         with self._database.snapshot() as connection:
-            _are_closed(connection, before)
-            found = _extent(connection, before)
+            _check_closed(connection, before)
+            found = _count_entries(connection, before)
             if not found[0]:
                 raise StateError(f"there are no entries in the books of months before {before}")
             sums: Counter[tuple[str, str]] = Counter()
             counts: Counter[tuple[str, str]] = Counter()
             lines = _lines(connection, before, found[2], sums, counts)
-            digest = write_file(path, Title(Holds.ARCHIVE, identity(connection), str(before)), lines, same_is_fine=True)
+            digest = write_file(
+                path,
+                LedgerFileTitle(LedgerFileKind.ARCHIVE, read_state_id(connection), str(before)),
+                lines,
+                same_is_fine=True,
+            )
         totals = tuple((month, kind, counts[month, kind], sums[month, kind]) for month, kind in sorted(counts))
         with self._database.write(LEDGER.name) as connection:
-            if _extent(connection, before) != found:
-                raise MovedError(f"entries of months before {before} were archived meanwhile", "look again")
-            done = Archive(before, at, kept(who), path.name, digest, found[0], totals)
+            if _count_entries(connection, before) != found:
+                raise ConcurrentChangeError(
+                    f"entries of months before {before} were archived meanwhile", "run the command again"
+                )
+            done = LedgerArchive(before, at, storable_text(who), path.name, digest, found[0], totals)
             _move(connection, done)
         return done
 
-    def all(self) -> tuple[Archive, ...]:
-        """All of them, in order."""
+    def all(self) -> tuple[LedgerArchive, ...]:
+        """Return all archives, in order."""
         with self._database.read() as connection:
             return _archives(connection)
 
-    def check(self, path: Path) -> Archive:
-        """Whether the file is what was archived here, entry for entry. DamagedError, StateError."""
-        if read_title(path).holds is not Holds.ARCHIVE:
+    def check(self, path: Path) -> LedgerArchive:
+        """Check that the file is an archive of this ledger, entry for entry, and return it.
+
+        DamagedError, StateError.
+        """
+        if read_title(path).holds is not LedgerFileKind.ARCHIVE:
             raise StateError(f"{path} is no archive", "name a file that `stepfare ledger archive` made")
         rows = dict[int, str]()
         for _, *line in read_lines(path):
             seq, *values, previous, this = _row(path, line)
-            if hash_of(seq, values, previous) != this:
+            if hash_row(seq, values, previous) != this:
                 raise DamagedError(path, f"entry {seq} is not what was written")
             rows[seq] = this
         with self._database.snapshot() as connection:
-            found = next((one for one in _archives(connection) if one.sha256 == sum_of(path)), None)
-            here = sum(rows.get(row[0]) == row[3] for row in archived_rows(connection, _AT_ONCE))
+            found = next((one for one in _archives(connection) if one.sha256 == read_checksum(path)), None)
+            here = sum(rows.get(row[0]) == row[3] for row in iterate_archived_rows(connection, _AT_ONCE))
         if found is None or not found.entries == here == len(rows):
             raise DamagedError(path, "is not what was archived from this ledger")
         return found
@@ -97,19 +122,19 @@ class Archives:
 
 def _row(path: Path, line: list[Any]) -> Row:
     try:
-        return widened(line)
+        return widen_row(line)
     except ValueError as error:
-        raise DamagedError(path, f"holds what no ledger does: {error}") from None
+        raise DamagedError(path, f"holds what no ledger contains: {error}") from None
 
 
-def _are_closed(connection: Connection, before: Month) -> None:
-    closed = closed_through(connection)
+def _check_closed(connection: Connection, before: Month) -> None:
+    closed = last_closed_month(connection)
     if closed is None or before > closed.next:
         last = "no month is" if closed is None else f"only months up to {closed} are"
         raise StateError(f"{last} closed", "close the others first: `stepfare ledger close`")
 
 
-def _extent(connection: Connection, before: Month) -> tuple[int, int, int]:
+def _count_entries(connection: Connection, before: Month) -> tuple[int, int, int]:
     query = select(func.count(), func.coalesce(func.min(LEDGER.c.seq), 0), func.coalesce(func.max(LEDGER.c.seq), 0))
     count, first, last = connection.execute(query.where(LEDGER.c.period < str(before))).one()
     return int(count), int(first), int(last)
@@ -119,9 +144,9 @@ def _lines(
     connection: Connection, before: Month, last: int, sums: Counter[tuple[str, str]], counts: Counter[tuple[str, str]]
 ) -> Iterator[list[Any]]:
     row: Row
-    for row in all_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
+    for row in iterate_rows(connection, last, _AT_ONCE, LEDGER.c.period < str(before)):
         seq, values, previous, this = row[0], row[1:-2], row[-2], row[-1]
-        if hash_of(seq, values, previous) != this:
+        if hash_row(seq, values, previous) != this:
             raise StateError(f"entry {seq} is not what was written", "see `stepfare ledger verify`")
         group = (row[_PERIOD], row[_KIND])
         sums[group] += row[_NANOS]
@@ -129,22 +154,28 @@ def _lines(
         yield [_ENTRY, *row]
 
 
-def _move(connection: Connection, done: Archive) -> None:
+def _move(connection: Connection, done: LedgerArchive) -> None:
     gone = LEDGER.c.period < str(done.before)
     names = ("seq", "key", "previous", "hash")
     left = select(*(LEDGER.c[name] for name in names)).where(gone).order_by(LEDGER.c.seq)
     connection.execute(insert(LEDGER_ARCHIVED).from_select(names, left))
     row = {
-        "seq": last_seq(connection, LEDGER_ARCHIVES) + 1, "before_month": str(done.before), "at": done.at,
-        "who": done.who, "file": done.file, "sha256": done.sha256, "entries": done.entries, "totals": done.totals,
-    }  # fmt: skip
+        "seq": read_last_seq(connection, LEDGER_ARCHIVES) + 1,
+        "before_month": str(done.before),
+        "at": done.at,
+        "who": done.who,
+        "file": done.file,
+        "sha256": done.sha256,
+        "entries": done.entries,
+        "totals": done.totals,
+    }
     connection.execute(insert(LEDGER_ARCHIVES), row)
     connection.execute(delete(LEDGER).where(gone))
 
 
-def _archives(connection: Connection) -> tuple[Archive, ...]:
+def _archives(connection: Connection) -> tuple[LedgerArchive, ...]:
     return tuple(
-        Archive(
+        LedgerArchive(
             Month.parse(row.before_month),
             row.at,
             row.who,

@@ -1,5 +1,7 @@
-"""Whether the ledger is what was written: the chains of hashes, and that nothing was put into closed books. Pure but
-for :func:`check`."""
+"""Checks of the ledger: the chains of hashes, and that nothing was added to closed books.
+
+Pure except :func:`check_ledger`.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,22 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
-from router.state.ledger_rows import Chain, Row, period_of
-from router.state.ledger_table import all_rows, archived_rows, last_of
-from router.state.periods import Closing, all_closings, budgets_of, seal_problems
+from router.state.ledger_rows import Row, RowChain, row_period
+from router.state.ledger_table import iterate_archived_rows, iterate_rows, read_head
+from router.state.periods import PeriodClosing, find_seal_problems, read_budgets, read_closings
 
 AT_ONCE = 5000
-# More would tell nobody more.
+# More problems would tell a reader nothing new.
 _MOST_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """``entries`` here and ``archived`` ones; ``head`` with its ``hash``, to be noted elsewhere: rows that are missing
-    at the end do not show otherwise. ``problems`` says what is wrong; empty: nothing."""
+class LedgerCheck:
+    """The result of a check.
+
+    ``entries`` here and ``archived`` ones; ``head`` with its ``hash``, to be noted elsewhere: otherwise rows that are
+    missing at the end do not show. ``problems`` says what is wrong; empty if nothing is.
+    """
 
     entries: int
     archived: int
@@ -30,34 +35,34 @@ class Checked:
     problems: tuple[str, ...] = ()
 
 
-class Follower:
-    """Is given each row in order, those that were archived as ``(seq, key, previous, hash)``."""
+class LedgerChecker:
+    """Checks the rows of a ledger, which it is given in order; archived ones as ``(seq, key, previous, hash)``."""
 
-    def __init__(self, closings: Sequence[Closing]) -> None:
-        self._chain = Chain()
+    def __init__(self, closings: Sequence[PeriodClosing]) -> None:
+        self._chain = RowChain()
         self._closings = tuple(closings)
-        self._at_head: dict[int, list[Closing]] = {}
+        self._at_head: dict[int, list[PeriodClosing]] = {}
         for closing in closings:
             self._at_head.setdefault(closing.head, []).append(closing)
-        self._closed: Closing | None = None
+        self._closed: PeriodClosing | None = None
         self._entries = self._archived = 0
         self._problems: list[str] = []
-        self._close()
+        self._check_closings()
 
     def follow(self, row: Row, *, is_here: bool) -> None:
-        """The next one."""
+        """Check the next row."""
         if is_here:
             self._entries += 1
             self._chain.row(row)
-            if self._closed is not None and period_of(row) <= str(self._closed.period):
-                self._problem(f"entry {row[0]} was put into the books of {period_of(row)} after they were closed")
+            if self._closed is not None and row_period(row) <= str(self._closed.period):
+                self._add_problem(f"entry {row[0]} was put into the books of {row_period(row)} after they were closed")
         else:
             self._archived += 1
             self._chain.archived(row[0], row[2], row[3])
-        self._close()
+        self._check_closings()
 
-    def checked(self) -> Checked:
-        """After the last one."""
+    def checked(self) -> LedgerCheck:
+        """Return the result, after the last row."""
         problems = list(self._problems)
         if self._chain.broken is not None:
             what = "is not what was written: somebody changed or removed one"
@@ -66,41 +71,43 @@ class Follower:
         problems += [
             f"when {one.period} was closed there were {one.head} entries, now {self._chain.seq}" for one in late
         ]
-        problems += seal_problems(self._closings)
-        return Checked(self._entries, self._archived, self._chain.seq, self._chain.hash, tuple(problems))
+        problems += find_seal_problems(self._closings)
+        return LedgerCheck(self._entries, self._archived, self._chain.seq, self._chain.hash, tuple(problems))
 
-    def _close(self) -> None:
+    def _check_closings(self) -> None:
         for closing in self._at_head.get(self._chain.seq, ()):
             self._closed = closing
             if closing.hash != self._chain.hash:
-                self._problem(f"when {closing.period} was closed, entry {closing.head} was another one")
+                self._add_problem(f"when {closing.period} was closed, entry {closing.head} was another one")
 
-    def _problem(self, text: str) -> None:
+    def _add_problem(self, text: str) -> None:
         if len(self._problems) < _MOST_PROBLEMS:
             self._problems.append(text)
 
 
-def check(connection: Connection) -> Checked:
-    """Reads all of it, in a transaction that sees one moment; of the seals what the database itself knows."""
-    closings = all_closings(connection)
-    follower = Follower(closings)
-    for row, is_here in everything(connection):
+def check_ledger(connection: Connection) -> LedgerCheck:
+    """Check the whole ledger, in a transaction that sees one moment, and the seals as far as the database can."""
+    closings = read_closings(connection)
+    follower = LedgerChecker(closings)
+    for row, is_here in iterate_all_rows(connection):
         follower.follow(row, is_here=is_here)
     found = follower.checked()
     budgets = [
         f"budgets of {one.period} are not those that it was closed with"
         for one in closings
-        if one.seal and one.sealed.get("budgets") != budgets_of(connection, one.period)
+        if one.seal and one.sealed.get("budgets") != read_budgets(connection, one.period)
     ]
     return replace(found, problems=(*found.problems, *budgets))
 
 
-def everything(connection: Connection) -> Iterator[tuple[Row, bool]]:
-    """All rows by number, and whether they are here, not archived."""
-    return _merged(all_rows(connection, last_of(connection)[0], AT_ONCE), archived_rows(connection, AT_ONCE))
+def iterate_all_rows(connection: Connection) -> Iterator[tuple[Row, bool]]:
+    """Yield all rows by number, each with whether it is here, not archived."""
+    return _merge(
+        iterate_rows(connection, read_head(connection)[0], AT_ONCE), iterate_archived_rows(connection, AT_ONCE)
+    )
 
 
-def _merged(rows: Iterable[Row], archived: Iterable[Row]) -> Iterator[tuple[Row, bool]]:
+def _merge(rows: Iterable[Row], archived: Iterable[Row]) -> Iterator[tuple[Row, bool]]:
     here = ((row, True) for row in rows)
     gone = ((row, False) for row in archived)
     return heapq.merge(here, gone, key=lambda pair: pair[0][0])

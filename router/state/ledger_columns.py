@@ -1,8 +1,7 @@
-"""Rows of the ledger column by column, where many rows say the same: who, what and where is said once for all of them.
-Pure.
+"""Rows of the ledger in columns, where values that many rows repeat are stored once. Pure.
 
-A machine's stretches differ in time, amount and rank, and agree in the other thirty columns; reading these row by row
-takes most of the time of reading the ledger.
+The time segments of a machine differ in time, amount and rank, and agree in the other thirty columns; reading these row
+by row takes most of the time of reading the ledger.
 """
 
 from __future__ import annotations
@@ -14,16 +13,19 @@ from typing import Any, Final
 
 from router.state.ledger_rows import MOMENTS, NAMES, Row, Value
 
-# What differs from row to row; moments and fractions are among it, so that the rest is plain JSON on every database.
+# The columns that differ from row to row. They include moments and fractions, so that the rest is plain JSON on every
+# database.
 SINGLE: Final = ("key", *sorted(MOMENTS), "rank", "resource", "quantity", "usd_nanos", "steps", "lost_steps")
 REPEATED: Final = tuple(name for name in NAMES if name not in SINGLE)
 _PLACES: Final = {name: place for place, name in enumerate(REPEATED)}
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
-    """Some rows of the ledger, at least one, in order. ``single``: a value for each row. Of :data:`REPEATED` row i says
-    ``sayings[places[i]]``."""
+class LedgerColumns:
+    """Some rows of the ledger, at least one, in order.
+
+    ``single``: a value for each row. The columns of :data:`REPEATED` have in row i the values ``sayings[places[i]]``.
+    """
 
     seqs: Sequence[int]
     single: Mapping[str, Sequence[Any]]
@@ -31,26 +33,28 @@ class Columns:
     sayings: Sequence[Sequence[Value]]
 
     def said(self, name: str) -> list[Any]:
-        """What each of the ``sayings`` has for a name of :data:`REPEATED`."""
+        """Return the value that each of the ``sayings`` has for a name of :data:`REPEATED`."""
         place = _PLACES[name]
         return [saying[place] for saying in self.sayings]
 
 
-def columns_of(rows: Sequence[Row]) -> Columns:
-    """Of whole rows (:mod:`router.state.ledger_rows`)."""
+def columns_from_rows(rows: Sequence[Row]) -> LedgerColumns:
+    """Return whole rows (:mod:`router.state.ledger_rows`) as columns."""
     seqs, *columns = zip(*rows, strict=True)
     given = dict(zip(NAMES, columns[:-2], strict=True))
     repeated = list(zip(*(given[name] for name in REPEATED), strict=True))
-    return _made(seqs, {name: given[name] for name in SINGLE}, repeated, lambda saying: saying)
+    return _build_columns(seqs, {name: given[name] for name in SINGLE}, repeated, lambda saying: saying)
 
 
-def columns_read(rows: Sequence[Row]) -> Columns:
-    """Of rows ``(seq, *SINGLE, REPEATED as a JSON array)``."""
+def columns_from_json_rows(rows: Sequence[Row]) -> LedgerColumns:
+    """Return rows ``(seq, *SINGLE, REPEATED as a JSON array)`` as columns."""
     seqs, *columns = zip(*rows, strict=True)
-    return _made(seqs, dict(zip(SINGLE, columns[:-1], strict=True)), columns[-1], json.loads)
+    return _build_columns(seqs, dict(zip(SINGLE, columns[:-1], strict=True)), columns[-1], json.loads)
 
 
-def _made(seqs: Sequence[int], single: Mapping[str, Sequence[Any]], sayings: Iterable[Any], read: Any) -> Columns:
-    known: dict[Any, int] = {}
-    places = [known.setdefault(saying, len(known)) for saying in sayings]
-    return Columns(seqs, single, places, [read(saying) for saying in known])
+def _build_columns(
+    seqs: Sequence[int], single: Mapping[str, Sequence[Any]], sayings: Iterable[Any], read: Any
+) -> LedgerColumns:
+    index_by_value: dict[Any, int] = {}
+    places = [index_by_value.setdefault(saying, len(index_by_value)) for saying in sayings]
+    return LedgerColumns(seqs, single, places, [read(saying) for saying in index_by_value])

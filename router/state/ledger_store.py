@@ -1,4 +1,4 @@
-"""The ledger in the database: compare-and-append, each key once, none into closed books."""
+"""The ledger in the database: entries are appended after a known head, each key once, none into closed books."""
 
 from __future__ import annotations
 
@@ -8,37 +8,46 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from router.ledger.booking import booked
-from router.ledger.entry import Entry, Kind
+from router.ledger.booking import book_entry
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
+from router.state.canonical_form import storable_text
 from router.state.database import Database
-from router.state.errors import ConflictError, MovedError
-from router.state.forms import kept
-from router.state.ledger_checking import Checked, check
-from router.state.ledger_columns import Columns
-from router.state.ledger_rows import Row, Value, entry_of, happening, key_of, period_of, raw, sealed
-from router.state.ledger_table import (
-    archived_keys,
-    columns_after,
-    hash_of_row,
-    insert_rows,
-    known_rows,
-    last_of,
-    rows_after,
-    rows_of,
-    selected,
+from router.state.errors import ConcurrentChangeError, ConflictError
+from router.state.ledger_checking import LedgerCheck, check_ledger
+from router.state.ledger_columns import LedgerColumns
+from router.state.ledger_rows import (
+    Row,
+    Value,
+    chain_rows,
+    entry_values,
+    event_values,
+    parse_entry,
+    row_key,
+    row_period,
 )
-from router.state.periods import closed_through
+from router.state.ledger_table import (
+    fetch_rows,
+    find_archived_keys,
+    find_rows,
+    insert_rows,
+    read_columns_after,
+    read_head,
+    read_row_hash,
+    read_rows_after,
+    select_rows,
+)
+from router.state.periods import last_closed_month
 from router.state.tables import LEDGER
 
-# Rows that one look brings, by default: some ten megabytes.
+# The default number of rows in one read: some ten megabytes.
 _BATCH = 10_000
 _ARCHIVED = Month(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    entry: Entry
+class _NewEntry:
+    entry: LedgerEntry
     values: tuple[Value, ...]
 
 
@@ -49,23 +58,25 @@ class LedgerStore:
         self._database = database
 
     def head(self) -> int:
-        """The number of the last entry, be it archived; 0 when there is none."""
+        """Return the number of the last entry, archived or not; 0 if there is none."""
         with self._database.read() as connection:
-            return last_of(connection)[0]
+            return read_head(connection)[0]
 
-    def append(self, entries: Sequence[Entry], *, after: int) -> int:
-        """Appends all of them, or none; the new head. An entry that is there is skipped: the same happening, whenever
-        it was recorded (:func:`router.state.ledger_rows.happening`), or one whose key was archived.
+    def append(self, entries: Sequence[LedgerEntry], *, after: int) -> int:
+        """Append all entries, or none, and return the new head. An entry that exists is skipped.
 
-        What was planned or metered in a closed month goes into the books of an open one
-        (:func:`router.ledger.booking.booked`). MovedError unless ``after`` is the head; ConflictError for a key that is
-        there, or given twice, with other content; ClosedError for what a person adds to a closed month, or that
-        corrects nothing that there is; ValueError for money above nine billion dollars.
+        An entry exists if the same event was recorded, whenever (:func:`router.state.ledger_rows.event_values`), or its
+        key was archived. What was planned or metered in a closed month goes into the books of an open one
+        (:func:`router.ledger.booking.book_entry`).
+
+        ConcurrentChangeError unless ``after`` is the head; ConflictError for a key that exists, or is given twice, with
+        other content; ClosedError for what a person adds to a closed month, or a correction of nothing that exists;
+        ValueError for money above nine billion dollars.
         """
         return self._append(entries, after)
 
-    def add(self, entries: Sequence[Entry]) -> int:
-        """Appends at whatever the head is; else as :meth:`append`."""
+    def add(self, entries: Sequence[LedgerEntry]) -> int:
+        """Append after the current head; otherwise like :meth:`append`."""
         return self._append(entries, None)
 
     def entries(
@@ -73,16 +84,18 @@ class LedgerStore:
         *,
         since: datetime | None = None,
         until: datetime | None = None,
-        kind: Kind | None = None,
+        kind: LedgerEntryKind | None = None,
         job: str | None = None,
         attempt: str | None = None,
         team: str | None = None,
         period: Month | None = None,
-    ) -> tuple[Entry, ...]:
-        """Those whose time overlaps ``since`` until before ``until``, of that kind, job, attempt, team and month of the
-        books, in order, but for what was archived. None: of any."""
+    ) -> tuple[LedgerEntry, ...]:
+        """Return the entries whose time overlaps ``since`` until before ``until``, in order, without archived ones.
+
+        Only those of the given kind, job, attempt, team and month of the books; None: of any.
+        """
         with self._database.read() as connection:
-            query = selected(connection).order_by(LEDGER.c.seq)
+            query = select_rows(connection).order_by(LEDGER.c.seq)
             if since is not None:
                 query = query.where(LEDGER.c.end_at > since)
             if until is not None:
@@ -90,71 +103,77 @@ class LedgerStore:
             month = None if period is None else str(period)
             for name, wanted in (("kind", kind), ("job", job), ("attempt", attempt), ("team", team), ("period", month)):
                 query = query if wanted is None else query.where(LEDGER.c[name] == wanted)
-            return tuple(entry_of(row[1:-2]) for row in rows_of(connection, query))
+            return tuple(parse_entry(row[1:-2]) for row in fetch_rows(connection, query))
 
     def batches(self, after: int = 0, *, size: int = _BATCH, period: Month | None = None) -> Iterator[list[Row]]:
-        """Rows with a number above ``after``, in order, up to ``size`` at a time, as
-        :mod:`router.state.ledger_rows` writes them: what was there when each batch was read, but for what was
-        archived. ``period``: only those in the books of that month."""
+        """Yield rows with a number above ``after``, in order, up to ``size`` at a time, without archived ones.
+
+        They are as :mod:`router.state.ledger_rows` writes them, and as of the time when each batch was read.
+        ``period``: only those in the books of that month.
+        """
         only = None if period is None else LEDGER.c.period == str(period)
         while True:
             with self._database.read() as connection:
-                rows = rows_after(connection, after, last_of(connection)[0], size, only)
+                rows = read_rows_after(connection, after, read_head(connection)[0], size, only)
             if not rows:
                 return
             yield rows
             after = rows[-1][0]
 
-    def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[Columns]:
-        """As :meth:`batches`, what many rows say alike once, and without the hashes: in less than half the time."""
+    def columns(self, after: int = 0, *, size: int = _BATCH) -> Iterator[LedgerColumns]:
+        """Yield the rows of :meth:`batches` as columns, without the hashes, in less than half the time."""
         while True:
             with self._database.read() as connection:
-                found = columns_after(connection, after, last_of(connection)[0], size)
+                found = read_columns_after(connection, after, read_head(connection)[0], size)
             if found is None:
                 return
             yield found
             after = found.seqs[-1]
 
     def hash_at(self, seq: int) -> str | None:
-        """The hash of the entry with that number, be it archived; None where there is none. Together they tell whether
-        this is the ledger that somebody read before."""
+        """Return the hash of the entry with that number, archived or not; None if there is none.
+
+        Number and hash together tell whether this is the ledger that a reader saw before.
+        """
         with self._database.read() as connection:
-            return hash_of_row(connection, seq)
+            return read_row_hash(connection, seq)
 
     def months_of(self, keys: Sequence[str]) -> dict[str, Month]:
-        """In the books of which month the entries of these keys stand, those of them that there are; of archived ones a
-        month before all that are here."""
+        """Return the months in whose books the entries of these keys stand, for the keys that exist.
+
+        For archived entries it is a month before all that are here.
+        """
         with self._database.read() as connection:
-            found = dict.fromkeys(archived_keys(connection, keys), _ARCHIVED)
-            return found | {key: Month.parse(period_of(row)) for key, row in known_rows(connection, keys).items()}
+            found = dict.fromkeys(find_archived_keys(connection, keys), _ARCHIVED)
+            return found | {key: Month.parse(row_period(row)) for key, row in find_rows(connection, keys).items()}
 
-    def verify(self) -> Checked:
-        """Whether every row is as it was written and follows the one before, and no closed month was added to."""
+    def verify(self) -> LedgerCheck:
+        """Check that every row is unchanged and follows the one before, and that no closed month was added to."""
         with self._database.snapshot() as connection:
-            return check(connection)
+            return check_ledger(connection)
 
-    def _append(self, entries: Sequence[Entry], after: int | None) -> int:
-        given = [_Given(entry, raw(entry)) for entry in entries]
+    def _append(self, entries: Sequence[LedgerEntry], after: int | None) -> int:
+        candidates = [_NewEntry(entry, entry_values(entry)) for entry in entries]
         with self._database.write(LEDGER.name) as connection:
-            head, last = last_of(connection)
+            head, last = read_head(connection)
             if after is not None and after != head:
-                raise MovedError(f"the ledger has {head} entries now, not {after}", "read it again")
-            new = _new(connection, given)
+                raise ConcurrentChangeError(f"the ledger has {head} entries now, not {after}", "read it again")
+            new = _select_new(connection, candidates)
             if new:
-                insert_rows(connection, list(sealed(_into_open_books(connection, new), head, last)))
+                insert_rows(connection, list(chain_rows(_book_values(connection, new), head, last)))
             return head + len(new)
 
 
-def _new(connection: Connection, given: Sequence[_Given]) -> list[_Given]:
-    """Those to write, each key once. ConflictError."""
-    keys = [str(one.values[0]) for one in given]
-    archived = archived_keys(connection, keys)
-    seen = {key: happening(row[1:-2]) for key, row in known_rows(connection, keys).items()}
+def _select_new(connection: Connection, candidates: Sequence[_NewEntry]) -> list[_NewEntry]:
+    """Return the entries to write, each key once. ConflictError."""
+    keys = [str(one.values[0]) for one in candidates]
+    archived = find_archived_keys(connection, keys)
+    seen = {key: event_values(row[1:-2]) for key, row in find_rows(connection, keys).items()}
     new = []
-    for key, one in zip(keys, given, strict=True):
+    for key, one in zip(keys, candidates, strict=True):
         if key in archived:
             continue
-        this = happening(one.values)
+        this = event_values(one.values)
         before = seen.setdefault(key, this)
         if before is this:
             new.append(one)
@@ -163,22 +182,22 @@ def _new(connection: Connection, given: Sequence[_Given]) -> list[_Given]:
     return new
 
 
-def _into_open_books(connection: Connection, new: Sequence[_Given]) -> list[tuple[Value, ...]]:
-    """The values to write. ClosedError."""
-    closed = closed_through(connection)
-    _corrects_something(connection, [one.entry for one in new], closed)
+def _book_values(connection: Connection, new: Sequence[_NewEntry]) -> list[tuple[Value, ...]]:
+    """Return the values to write. ClosedError."""
+    closed = last_closed_month(connection)
+    _check_corrections(connection, [one.entry for one in new], closed)
     written = []
     for one in new:
-        entry = booked(one.entry, closed)
-        written.append(one.values if entry is one.entry else raw(entry))
+        entry = book_entry(one.entry, closed)
+        written.append(one.values if entry is one.entry else entry_values(entry))
     return written
 
 
-def _corrects_something(connection: Connection, entries: Collection[Entry], closed: Month | None) -> None:
-    named = {kept(entry.corrects): entry for entry in entries if entry.corrects}
+def _check_corrections(connection: Connection, entries: Collection[LedgerEntry], closed: Month | None) -> None:
+    named = {storable_text(entry.corrects): entry for entry in entries if entry.corrects}
     keys = sorted(name for name in named if not _is_closed(name, closed))
-    there = {key_of(row) for row in known_rows(connection, keys).values()} | archived_keys(connection, keys)
-    there |= {kept(entry.key) for entry in entries}
+    there = {row_key(row) for row in find_rows(connection, keys).values()} | find_archived_keys(connection, keys)
+    there |= {storable_text(entry.key) for entry in entries}
     for name in keys:
         if name not in there:
             raise ConflictError(

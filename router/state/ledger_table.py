@@ -1,4 +1,4 @@
-"""Rows of the ledger to and from its tables, in the form of :mod:`router.state.ledger_rows` on every database."""
+"""Reads and writes rows of the ledger's tables, in the form of :mod:`router.state.ledger_rows` on every database."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Connection, Select, Text, func, insert, se
 from sqlalchemy import cast as as_type
 from sqlalchemy.types import NullType, String
 
-from router.state.ledger_columns import REPEATED, SINGLE, Columns, columns_read
+from router.state.ledger_columns import REPEATED, SINGLE, LedgerColumns, columns_from_json_rows
 from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
-from router.state.rows import AT_ONCE
+from router.state.rows import BATCH_SIZE
 from router.state.tables import LEDGER, LEDGER_ARCHIVED
 
 _AS_IT_IS = NullType()
@@ -19,30 +19,29 @@ _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
 _COLUMNS = ("seq", *NAMES, "previous", "hash")
 
 
-def selected(connection: Connection, *more: Any) -> Select[Any]:
-    """The beginning of a query whose rows are those of the ledger as they are written down, ``more`` columns after
-    them."""
-    return cast("Select[Any]", select(*(_as_written(connection, name) for name in _COLUMNS), *more))
+def select_rows(connection: Connection, *more: Any) -> Select[Any]:
+    """Return the beginning of a query whose rows are those of the ledger as they are written, then ``more`` columns."""
+    return cast("Select[Any]", select(*(_written_column(connection, name) for name in _COLUMNS), *more))
 
 
-def _as_written(connection: Connection, name: str) -> ColumnElement[Any]:
+def _written_column(connection: Connection, name: str) -> ColumnElement[Any]:
     column = LEDGER.c[name]
     if name in MOMENTS and connection.dialect.name != "sqlite":
         return func.to_char(func.timezone("UTC", column), _ISO, type_=String).label(name)
     return type_coerce(column, _AS_IT_IS).label(name)
 
 
-def rows_of(connection: Connection, query: Select[Any]) -> list[Row]:
-    """What a query brings that begins with :func:`selected`."""
+def fetch_rows(connection: Connection, query: Select[Any]) -> list[Row]:
+    """Return the rows of a query that begins with :func:`select_rows`."""
     result = connection.execute(query)
-    # The driver's own tuples: on a server half as long as by way of the library's rows.
+    # The driver's own tuples take half as long on a server as the library's rows.
     found = cast("list[Row]", result.cursor.fetchall())
     result.close()
     return found
 
 
 def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
-    """Appends rows that follow the last one."""
+    """Append rows that follow the last one."""
     if rows:
         mark = "?" if connection.dialect.name == "sqlite" else "%s"
         marks = ", ".join([mark] * len(_COLUMNS))
@@ -50,14 +49,14 @@ def insert_rows(connection: Connection, rows: Sequence[Row]) -> None:
 
 
 def insert_archived(connection: Connection, rows: Sequence[Row]) -> None:
-    """Appends ``(seq, key, previous, hash)`` of entries whose archive is elsewhere."""
+    """Append ``(seq, key, previous, hash)`` of entries whose archive is elsewhere."""
     if rows:
         names = ("seq", "key", "previous", "hash")
         connection.execute(insert(LEDGER_ARCHIVED), [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def last_of(connection: Connection) -> tuple[int, str]:
-    """The number and the hash of the last row, be it archived; 0 and :data:`BEGINNING` where there is none."""
+def read_head(connection: Connection) -> tuple[int, str]:
+    """Return the number and the hash of the last row, archived or not; 0 and :data:`BEGINNING` if there is none."""
     found = [
         connection.execute(select(table.c.seq, table.c.hash).order_by(table.c.seq.desc()).limit(1)).one_or_none()
         for table in (LEDGER, LEDGER_ARCHIVED)
@@ -66,8 +65,8 @@ def last_of(connection: Connection) -> tuple[int, str]:
     return int(seq), str(this)
 
 
-def hash_of_row(connection: Connection, seq: int) -> str | None:
-    """The hash of the row with that number, be it archived; None where there is none."""
+def read_row_hash(connection: Connection, seq: int) -> str | None:
+    """Return the hash of the row with that number, archived or not; None if there is none."""
     for table in (LEDGER, LEDGER_ARCHIVED):
         found = connection.execute(select(table.c.hash).where(table.c.seq == seq)).scalar()
         if found is not None:
@@ -75,64 +74,66 @@ def hash_of_row(connection: Connection, seq: int) -> str | None:
     return None
 
 
-def known_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
-    """The rows of these keys that there are."""
-    known: dict[str, Row] = {}
-    for part in _parts(keys):
-        found = rows_of(connection, selected(connection).where(LEDGER.c.key.in_(part)))
-        known |= {row[1]: row for row in found}
-    return known
+def find_rows(connection: Connection, keys: Sequence[str]) -> dict[str, Row]:
+    """Return the rows of these keys that exist, by key."""
+    rows: dict[str, Row] = {}
+    for part in _split_keys(keys):
+        found = fetch_rows(connection, select_rows(connection).where(LEDGER.c.key.in_(part)))
+        rows |= {row[1]: row for row in found}
+    return rows
 
 
-def archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
-    """Those of these keys whose entries were archived."""
+def find_archived_keys(connection: Connection, keys: Sequence[str]) -> set[str]:
+    """Return those of the keys whose entries were archived."""
     return {
         key
-        for part in _parts(keys)
+        for part in _split_keys(keys)
         for key in connection.execute(select(LEDGER_ARCHIVED.c.key).where(LEDGER_ARCHIVED.c.key.in_(part))).scalars()
     }
 
 
-def rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
-    """The next rows after number ``seq``, ``most`` or fewer, none above ``upto``, in order; none where there are none.
-    ``only``: those of which that is true."""
-    return _after(connection, selected(connection), seq, upto, most, true() if only is None else only)
+def read_rows_after(connection: Connection, seq: int, upto: int, most: int, only: Any = None) -> list[Row]:
+    """Return the next rows after number ``seq``, in order; empty if there are none.
+
+    They are at most ``most``, and none is above ``upto``. ``only``: a condition that the rows must meet.
+    """
+    return _read_after(connection, select_rows(connection), seq, upto, most, true() if only is None else only)
 
 
-def columns_after(connection: Connection, seq: int, upto: int, most: int) -> Columns | None:
-    """The rows of :func:`rows_after` as columns; None where there are none."""
+def read_columns_after(connection: Connection, seq: int, upto: int, most: int) -> LedgerColumns | None:
+    """Return the rows of :func:`read_rows_after` as columns; None if there are none."""
     repeated = [type_coerce(LEDGER.c[name], _AS_IT_IS) for name in REPEATED]
     file = connection.dialect.name == "sqlite"
     said = func.json_array(*repeated) if file else as_type(func.json_build_array(*repeated), Text)
-    single = (_as_written(connection, name) for name in ("seq", *SINGLE))
-    found = _after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, most, true())
-    return columns_read(found) if found else None
+    single = (_written_column(connection, name) for name in ("seq", *SINGLE))
+    found = _read_after(connection, select(*single, type_coerce(said, _AS_IT_IS)), seq, upto, most, true())
+    return columns_from_json_rows(found) if found else None
 
 
-def _after(
+def _read_after(
     connection: Connection, query: Select[Any], seq: int, upto: int, most: int, wanted: ColumnElement[bool]
 ) -> list[Row]:
-    # Numbers, not LIMIT: a server that has no statistics yet would sort all that follows for each part.
+    # Ranges of numbers, not LIMIT: a server that has no statistics yet would sort all later rows for each part.
     while seq < upto:
         end = min(upto, seq + most)
         part = wanted & (LEDGER.c.seq > seq) & (LEDGER.c.seq <= end)
-        if found := rows_of(connection, query.where(part).order_by(LEDGER.c.seq)):
+        if found := fetch_rows(connection, query.where(part).order_by(LEDGER.c.seq)):
             return found
         later = connection.execute(select(func.min(LEDGER.c.seq)).where(wanted & (LEDGER.c.seq > end))).scalar()
         seq = upto if later is None else int(later) - 1
     return []
 
 
-def all_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
-    """All rows up to ``upto``, in order, read ``most`` at a time; ``only`` as :func:`rows_after`."""
+def iterate_rows(connection: Connection, upto: int, most: int, only: Any = None) -> Iterator[Row]:
+    """Yield all rows up to ``upto``, in order, read ``most`` at a time; ``only`` as in :func:`read_rows_after`."""
     seq = 0
-    while found := rows_after(connection, seq, upto, most, only):
+    while found := read_rows_after(connection, seq, upto, most, only):
         yield from found
         seq = found[-1][0]
 
 
-def archived_rows(connection: Connection, most: int) -> Iterator[Row]:
-    """``(seq, key, previous, hash)`` of all that were archived, in order, read ``most`` at a time."""
+def iterate_archived_rows(connection: Connection, most: int) -> Iterator[Row]:
+    """Yield ``(seq, key, previous, hash)`` of all archived rows, in order, read ``most`` at a time."""
     seq, columns = 0, (LEDGER_ARCHIVED.c[name] for name in ("seq", "key", "previous", "hash"))
     query = select(*columns).order_by(LEDGER_ARCHIVED.c.seq).limit(most)
     while found := connection.execute(query.where(LEDGER_ARCHIVED.c.seq > seq)).all():
@@ -140,5 +141,5 @@ def archived_rows(connection: Connection, most: int) -> Iterator[Row]:
         seq = found[-1][0]
 
 
-def _parts(keys: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (keys[first : first + AT_ONCE] for first in range(0, len(keys), AT_ONCE))
+def _split_keys(keys: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (keys[first : first + BATCH_SIZE] for first in range(0, len(keys), BATCH_SIZE))

@@ -1,4 +1,4 @@
-"""What was announced to machines, as it was heard."""
+"""The notices to machines, as the coordinator received them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,55 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from router.state.attempts import change_within_all
-from router.state.combining import Combining
+from router.state.attempts import change_attempts_in_transaction
 from router.state.database import Database
-from router.state.errors import MovedError
+from router.state.errors import ConcurrentChangeError
 from router.state.records import Attempt, NoticeRecord
-from router.state.rows import put, records, values
+from router.state.rows import insert_or_update, read_records, record_values
 from router.state.tables import NOTICES
+from router.state.write_batching import WriteBatcher
 
 _Change = Callable[[Attempt], Attempt | None]
 
 
-class Notices:
+class NoticeRecords:
     """The notices of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Hundreds come in one second when a zone goes.
-        self._together = Combining[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
+        # Hundreds of notices come in one second when a zone goes.
+        self._batcher = WriteBatcher[tuple[NoticeRecord, _Change], Attempt](self._add_all, lambda one: one[0].attempt)
 
     def add(self, notice: NoticeRecord) -> None:
-        """Keeps one; where its attempt and rank have one of its id, that stays as it is."""
+        """Store a notice; one with the same attempt, rank and id that exists is left unchanged."""
         with self._database.write() as connection:
-            put(connection, NOTICES, [values(notice)])
+            insert_or_update(connection, NOTICES, [record_values(notice)])
 
     def add_with(self, notice: NoticeRecord, change: _Change) -> Attempt:
-        """Keeps one and changes its attempt, both or neither, again until nobody was in between; the attempt as it is
-        then. ``change`` is also asked where the notice was there before, and maybe more than once."""
-        return self._together.do((notice, change))
+        """Store a notice and change its attempt, both or neither; return the attempt after that.
 
-    def _add_all(self, some: Sequence[tuple[NoticeRecord, _Change]]) -> list[Attempt]:
-        changes = {notice.attempt: change for notice, change in some}
+        It retries until no other writer interferes. ``change`` is also called where the notice existed before, and
+        perhaps more than once.
+        """
+        return self._batcher.do((notice, change))
+
+    def _add_all(self, items: Sequence[tuple[NoticeRecord, _Change]]) -> list[Attempt]:
+        changes = {notice.attempt: change for notice, change in items}
         while True:
             try:
                 with self._database.write() as connection:
-                    put(connection, NOTICES, [values(notice) for notice, _ in some])
-                    after = change_within_all(connection, changes)
-                return [after[notice.attempt] for notice, _ in some]
-            except MovedError:
+                    insert_or_update(connection, NOTICES, [record_values(notice) for notice, _ in items])
+                    after = change_attempts_in_transaction(connection, changes)
+                return [after[notice.attempt] for notice, _ in items]
+            except ConcurrentChangeError:
                 continue
 
     def find(self, attempt_id: str | None, since: datetime | None) -> tuple[NoticeRecord, ...]:
-        """Those of an attempt (None: of all), heard at ``since`` or later, in the order in which they were heard."""
+        """Return the notices of an attempt (None: of all), heard at ``since`` or later, in that order."""
         query = select(NOTICES).order_by(*(NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id")))
         if attempt_id is not None:
             query = query.where(NOTICES.c.attempt == attempt_id)
         if since is not None:
             query = query.where(NOTICES.c.heard_at >= since)
         with self._database.read() as connection:
-            return tuple(records(connection, NOTICES, query, NoticeRecord))
+            return tuple(read_records(connection, NOTICES, query, NoticeRecord))

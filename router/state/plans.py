@@ -1,4 +1,4 @@
-"""Small facts, the plans that were accepted, and the jobs they are about."""
+"""Small facts, accepted plans, and the jobs of these plans."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ from datetime import datetime
 from sqlalchemy import Table, select
 
 from router.state.database import Database
-from router.state.rows import AT_ONCE, put
+from router.state.rows import BATCH_SIZE, insert_or_update
 from router.state.tables import FACTS, JOBS, PLANS
-from router.state.versions import ID
+from router.state.versions import STATE_ID
 
 
 class Plans:
-    """Facts, plans and jobs of a database."""
+    """The facts, plans and jobs of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def value(self, name: str) -> str | None:
-        """A fact, None where it was never set."""
-        return self._one(FACTS, "name", name, "value")
+        """Return a fact, None if it was never set."""
+        return self._read_value(FACTS, "name", name, "value")
 
     def set_value(self, name: str, value: str) -> None:
-        """Sets a fact. ValueError for the identity, which never changes."""
-        if name == ID:
+        """Set a fact. ValueError for the identity, which never changes."""
+        if name == STATE_ID:
             raise ValueError("the identity of a state never changes")
         with self._database.write() as connection:
-            put(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
+            insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
 
     def put_plan(self, digest: str, text: str, at: datetime) -> None:
-        """Keeps a plan; the first one of a digest stays."""
+        """Store a plan; the first one of a digest stays."""
         with self._database.write() as connection:
-            put(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
+            insert_or_update(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
 
     def plan(self, digest: str) -> str | None:
-        """The plan of that digest."""
-        return self._one(PLANS, "digest", digest, "text")
+        """Return the plan of that digest."""
+        return self._read_value(PLANS, "digest", digest, "text")
 
     def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
-        """Keeps specs by digest; a later one replaces."""
+        """Store specs by digest; a later one replaces an earlier one."""
         if jobs:
             rows = [{"digest": digest, "spec": spec, "at": at} for digest, spec in sorted(jobs.items())]
             with self._database.write() as connection:
-                put(connection, JOBS, rows, replacing=["spec", "at"])
+                insert_or_update(connection, JOBS, rows, replacing=["spec", "at"])
 
     def job(self, digest: str) -> str | None:
-        """The spec of that digest."""
-        return self._one(JOBS, "digest", digest, "spec")
+        """Return the spec of that digest."""
+        return self._read_value(JOBS, "digest", digest, "spec")
 
     def jobs(self, digests: Iterable[str]) -> dict[str, str]:
-        """The specs of these digests that there are."""
+        """Return the specs of these digests that exist."""
         wanted, found = sorted(set(digests)), dict[str, str]()
         with self._database.read() as connection:
-            for first in range(0, len(wanted), AT_ONCE):
-                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + AT_ONCE]))
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(JOBS.c.digest, JOBS.c.spec).where(JOBS.c.digest.in_(wanted[first : first + BATCH_SIZE]))
                 found.update({row[0]: row[1] for row in connection.execute(query)})
         return found
 
-    def _one(self, table: Table, key: str, value: str, wanted: str) -> str | None:
+    def _read_value(self, table: Table, key: str, value: str, wanted: str) -> str | None:
         with self._database.read() as connection:
             found: str | None = connection.execute(select(table.c[wanted]).where(table.c[key] == value)).scalar()
             return found

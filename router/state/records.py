@@ -1,4 +1,4 @@
-"""What the state database holds, as frozen values. Times are UTC; money is exact."""
+"""The records of the state database, as frozen values. Times are UTC; money is exact."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pricing.places import Market
 
 
 class Phase(StrEnum):
-    """Where an attempt is. From ``PROVISIONING`` on machines may exist; in the last two there are none any more.
+    """The phase of an attempt. From ``PROVISIONING`` on machines may exist; in the last two there are none any more.
 
-    ``RESUMING``: all ranks met, the training reads what an earlier attempt saved. ``NOTICED``: a machine is to be taken
-    back; ``CHECKPOINTING``: every rank was told to save; ``MIGRATING``: it is saved, or there was no time, and the job
-    goes elsewhere.
+    ``RESUMING``: all ranks met, the training reads what an earlier attempt saved. ``NOTICED``: a machine is to be
+    preempted; ``CHECKPOINTING``: every rank was told to save; ``MIGRATING``: the checkpoint is saved, or there was no
+    time, and the job is moved elsewhere.
     """
 
     PLANNED = "planned"
@@ -32,12 +32,12 @@ class Phase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Nothing exists any more, and nothing will."""
+        """True if nothing exists any more, and nothing will."""
         return self in (Phase.FINISHED, Phase.FAILED)
 
     @property
     def is_up(self) -> bool:
-        """The gang is whole, and its training runs or is about to."""
+        """True if the gang is complete, and its training runs or is about to."""
         return self in _UP
 
 
@@ -46,25 +46,24 @@ _UP = frozenset({Phase.READY, Phase.RESUMING, Phase.RUNNING, Phase.NOTICED, Phas
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One life of a gang: an order of a plan (``job``, ``gang``, ``start``, ``end``), in one place.
+    """One attempt to run a gang in one place; ``job``, ``gang``, ``start`` and ``end`` name the order of its plan.
 
     ``choice`` 0 is the plan's own place, 1 its next one, and so on; ``number`` counts the attempts of the order from 1.
-    ``token_hash`` is the SHA-256 in hex of the token that its machines show. ``made_at`` is when its first machine may
-    have come to exist, ``met_at`` when all ranks were there, ``gone_at`` when the last machine was surely gone.
-    ``result`` is how the training went, as its ranks said it ("" while it runs): ``finished``, else a reason of
-    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, whoever makes and releases machines the
-    rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``, ``crashed``,
-    ``stopped``, ``put_off``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``here``, ``failed``, ``given_up``;
-    ``message`` the same for a person.
-    ``version`` rises with every change.
+    ``token_hash`` is the SHA-256 in hex of the token that its machines present. ``made_at`` is when its first machine
+    may have come to exist, ``met_at`` when all ranks had called, ``gone_at`` when the last machine was surely gone.
+    ``result`` is how the training ended, as its ranks reported ("" while it runs): ``finished``, else a reason of
+    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, the controller, which creates and releases
+    machines, the rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``,
+    ``crashed``, ``stopped``, ``put_off``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``here``, ``failed``,
+    ``given_up``; ``message`` the same for a person. ``version`` rises with every change.
 
-    ``resumes``: the attempt that this one goes on from ("": none), at ``first_step``, the last step that was confirmed
-    to be saved, with ``first_manifest``. ``checkpoint_seconds``: how often the training is to save; None: as it likes.
-    ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is real
-    time of day whatever clock the cloud goes by; ``order_reason`` is a word of :mod:`router.agent.control`. When it is
-    over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost.
-    ``policy`` is the policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" in an attempt of an
-    earlier version. ``quoted_policy``: the one of its quote where the deploy file's was to run instead; else "".
+    ``resumes``: the attempt that this one resumes from ("": none), at ``first_step``, the last step that was confirmed
+    to be saved, with ``first_manifest``. ``checkpoint_seconds``: how often the training is to save; None: it decides
+    itself. ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is
+    the real time of day whatever the cloud's clock says; ``order_reason`` is a word of :mod:`router.agent.control`.
+    When it is over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost. ``policy`` is the
+    policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" in an attempt of an earlier version.
+    ``quoted_policy``: the policy of its quote if the deploy file's was to run instead; else "".
     """
 
     id: str
@@ -116,15 +115,16 @@ class Attempt:
 class NodeRecord:
     """One machine of an attempt. ``usd_per_hour`` is the price planned for it, its ceiling ``max_usd_per_hour``.
 
-    What the cloud said: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. What its agent
-    said: ``agent`` is its state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last did,
-    ``incarnation`` which life of it; ``ended_reason``, ``exit_code``, ``ended_message`` how it went. ``log_offset``
-    is the next byte of its output, ``log_size`` how long the file with it is. ``step`` is how far the training said it
-    is, ``step_seconds`` how long one takes; ``saved_step`` the last checkpoint it said is complete, at ``saved_at``,
-    and ``saved_manifest`` where its manifest is. ``price_as_of``, ``price_source``: what priced it, as of which day;
-    ``on_demand_usd_per_hour``: what the same machine cost there on demand, by the list, when it was planned to be made;
-    None: not known. Of a reserved machine ``usd_per_hour`` is the amortised price (0 where ``reservation_cost`` says
-    sunk or unknown), and its ceiling is 0: nothing more is to be paid.
+    From the cloud: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. From its agent:
+    ``agent`` is its state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last called,
+    ``incarnation`` which process of the agent that was; ``ended_reason``, ``exit_code``, ``ended_message`` how it
+    ended. ``log_offset`` is the next byte of its output, ``log_size`` the length of the file with it. ``step`` is how
+    far the training reported to be, ``step_seconds`` how long one step takes; ``saved_step`` the last checkpoint that
+    it reported complete, at ``saved_at``, and ``saved_manifest`` where its manifest is. ``price_as_of``,
+    ``price_source``: the source of its price, as of which day; ``on_demand_usd_per_hour``: the list price of the same
+    machine there on demand, when it was planned to be created; None: not known. For a reserved machine ``usd_per_hour``
+    is the amortised price (0 where ``reservation_cost`` says sunk or unknown), and its ceiling is 0: nothing more is to
+    be paid.
     """
 
     attempt: str
@@ -164,8 +164,10 @@ class NodeRecord:
 
     @property
     def unpriced(self) -> bool:
-        """Whether nobody knows what it costs: a reserved machine without a stated price, also one written down at 0
-        before prices of reservations were."""
+        """True if nobody knows its cost: a reserved machine without a stated price.
+
+        That includes one recorded at 0 before prices of reservations were stored.
+        """
         if self.market is not Market.RESERVED:
             return False
         return self.reservation_cost == "unknown" or (not self.reservation_cost and not self.usd_per_hour.nanos)
@@ -173,8 +175,10 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One thing that was begun or done, written before the next one begins. ``details`` is JSON data without
-    secrets."""
+    """One action that was begun or done, written before the next one begins.
+
+    ``details`` is JSON data without secrets.
+    """
 
     seq: int
     at: datetime
@@ -185,9 +189,11 @@ class JournalEntry:
 
 @dataclass(frozen=True, slots=True)
 class NoticeRecord:
-    """What was announced to a machine, as its agent told it, ``heard_at`` by the coordinator. ``id`` is the
-    announcement's own, one per attempt and rank; ``kind`` a word of :mod:`router.agent.states`. ``seconds``: how long
-    was left when it was told; None: not known."""
+    """A notice to a machine, as its agent reported it; the coordinator heard it at ``heard_at``.
+
+    ``id`` is the announcement's own, one per attempt and rank; ``kind`` a word of :mod:`router.agent.states`.
+    ``seconds``: how long was left when it was reported; None: not known.
+    """
 
     attempt: str
     rank: int
@@ -201,7 +207,7 @@ class NoticeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A pool that could not deliver; until ``until`` it is taken to be short. ``machines`` were asked for."""
+    """A pool that could not deliver ``machines``; until ``until`` it is considered short."""
 
     cloud: str
     region: str
@@ -216,8 +222,10 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """Who did what, with how much money at stake. ``hash`` is SHA-256 over the rest and ``previous``: the chain breaks
-    where somebody changes or removes one."""
+    """An action of a person, with the money at stake.
+
+    ``hash`` is SHA-256 over the rest and ``previous``: the chain breaks where somebody changes or removes an entry.
+    """
 
     seq: int
     at: datetime

@@ -1,14 +1,15 @@
-"""Everything of a state in a file, the run directories beside it included, and back into a new state.
+"""Backups of a whole state in a file, and their restoration into a new state.
 
-The form is that of a ledger's backup (:mod:`router.state.ledger_file`), with more lines::
+They include the run directories beside the state. The format is that of a ledger's backup
+(:mod:`router.state.ledger_file`), with more lines::
 
     ["version", VERSION]                      of the tables
     ["row", table, {column: value}]           rows of all tables but the ledger's, in the order of their keys
     ["closed" | "archive" | "entry" | "archived", ...]      the ledger, as its own backup has it
     ["file", path, mode, base64]              a piece of a file of a run directory, after the piece before it
 
-Values are written as the columns keep them, so that a backup of one kind of database can be put into another. Leases
-are left out: whoever held one is gone.
+Values are written as the columns store them, so that a backup of one kind of database can be restored into another.
+Leases are left out: their holders are gone.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Table, delete, func, insert, select
 
-from router.state.columns import Kept, Moment
+from router.state.columns import ConvertedColumn, UtcMoment
 from router.state.database import Database
 from router.state.errors import ExistsError, StateError, TooNewError
-from router.state.ledger_backup import LEDGER_KINDS, checked_lines, identity, insert_lines, ledger_lines
-from router.state.ledger_checking import Checked, Follower
-from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, write_file
-from router.state.periods import all_closings
+from router.state.ledger_backup import LEDGER_KINDS, check_lines, insert_lines, ledger_lines, read_state_id
+from router.state.ledger_checking import LedgerCheck, LedgerChecker
+from router.state.ledger_file import DamagedError, LedgerFileKind, LedgerFileTitle, read_lines, read_title, write_file
+from router.state.periods import read_closings
 from router.state.tables import (
     FACTS,
     LEASES,
@@ -44,14 +45,14 @@ from router.state.versions import VERSIONS
 
 _VERSION, _ROW, _FILE = "version", "row", "file"
 _AT_ONCE = 500
-# The ledger has lines of its own; nobody holds a lease of a state that is elsewhere; who writes next is no content.
-_NOT_ROWS = {table.name for table in (LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES, LEDGER_PERIODS, LEASES, TURNS)}
-_PIECE = 1 << 20
+# The ledger has lines of its own; leases of a state that is elsewhere have no holder; writers' turns are no content.
+_EXCLUDED_TABLES = {table.name for table in (LEDGER, LEDGER_ARCHIVED, LEDGER_ARCHIVES, LEDGER_PERIODS, LEASES, TURNS)}
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A piece of a file: ``path`` seen from the folder of run directories, its permissions, and bytes of it."""
+    """A piece of a file: ``path`` relative to the folder of run directories, its permissions, and some of its bytes."""
 
     path: str
     mode: int
@@ -59,23 +60,27 @@ class StoredFile:
 
 
 class StateBackup:
-    """All of a database, as a file."""
+    """Backups of a whole database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, path: Path, files: Iterable[StoredFile]) -> Checked:
-        """Writes all of the state into a new file that its owner alone can read, as of one moment; ``files`` come after
-        it. ExistsError where there is a file; StateError where it cannot be written: then there is none."""
+    def write(self, path: Path, files: Iterable[StoredFile]) -> LedgerCheck:
+        """Write the whole state into a new file that its owner alone can read, as of one moment; then ``files``.
+
+        ExistsError if there is a file; StateError if it cannot be written: then there is none.
+        """
         with self._database.snapshot() as connection:
-            follower = Follower(all_closings(connection))
+            follower = LedgerChecker(read_closings(connection))
             lines = _lines(connection, follower, files)
-            write_file(path, Title(Holds.STATE, identity(connection)), lines, mode=0o600)
+            write_file(path, LedgerFileTitle(LedgerFileKind.STATE, read_state_id(connection)), lines, mode=0o600)
             return follower.checked()
 
-    def restore(self, path: Path) -> Checked:
-        """Puts the tables that a file holds into a database in which nothing is, all or nothing, once all of it was
-        checked; the database has the identity of the file's state then. DamagedError, StateError, ExistsError."""
+    def restore(self, path: Path) -> LedgerCheck:
+        """Put the tables of a file into an empty database, all or nothing, after checking all of them.
+
+        The database then has the identity of the file's state. DamagedError, StateError, ExistsError.
+        """
         found = check_backup(path)
         with self._database.write(LEDGER.name) as connection:
             for table in METADATA.sorted_tables:
@@ -90,32 +95,32 @@ class StateBackup:
         return found
 
 
-def check_backup(path: Path) -> Checked:
-    """Reads a file to its end. DamagedError; StateError for a file that holds no state; TooNewError."""
-    if read_title(path).holds is not Holds.STATE:
+def check_backup(path: Path) -> LedgerCheck:
+    """Read a file to its end and check it. DamagedError; StateError for a file that holds no state; TooNewError."""
+    if read_title(path).holds is not LedgerFileKind.STATE:
         raise StateError(f"{path} holds no state", "name a file that `stepfare state backup` made")
     version = next((line[1] for line in read_lines(path) if line[0] == _VERSION), None)
     if version not in VERSIONS:
         raise TooNewError(f"{path}: made by a later version of stepfare (tables {version})", "install that version")
-    return checked_lines(path, (line for line in read_lines(path) if line[0] in LEDGER_KINDS))
+    return check_lines(path, (line for line in read_lines(path) if line[0] in LEDGER_KINDS))
 
 
-def stored_files(path: Path) -> Iterator[StoredFile]:
-    """The pieces of files in a backup, in order. DamagedError for a path that leads elsewhere."""
+def read_stored_files(path: Path) -> Iterator[StoredFile]:
+    """Yield the pieces of files in a backup, in order. DamagedError for a path that leads outside."""
     for line in read_lines(path):
         if line[0] != _FILE:
             continue
         name = str(line[1])
         if name.startswith("/") or ".." in Path(name).parts or "\0" in name:
-            raise DamagedError(path, "holds a file that would lie elsewhere")
+            raise DamagedError(path, "holds a file with a path outside the folder")
         yield StoredFile(name, int(line[2]) & 0o777, base64.b64decode(line[3], validate=True))
 
 
-def pieces(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[StoredFile]:
-    """A file, piece by piece; one without content has one piece."""
-    content = read(_PIECE)
+def split_file(path: str, mode: int, read: Callable[[int], bytes]) -> Iterator[StoredFile]:
+    """Yield a file, piece by piece; an empty file has one piece."""
+    content = read(_PIECE_BYTES)
     yield StoredFile(path, mode, content)
-    while content := read(_PIECE):
+    while content := read(_PIECE_BYTES):
         yield StoredFile(path, mode, content)
 
 
@@ -123,43 +128,44 @@ def _count(table: Table) -> Any:
     return select(func.count()).select_from(table)
 
 
-def _lines(connection: Connection, follower: Follower, files: Iterable[StoredFile]) -> Iterator[list[Any]]:
+def _lines(connection: Connection, follower: LedgerChecker, files: Iterable[StoredFile]) -> Iterator[list[Any]]:
     yield [_VERSION, VERSIONS[-1]]
     for table in METADATA.sorted_tables:
-        if table.name not in _NOT_ROWS:
+        if table.name not in _EXCLUDED_TABLES:
             for row in connection.execute(select(table).order_by(*table.primary_key.columns)):
                 values = zip(table.columns, row, strict=True)
-                yield [_ROW, table.name, {column.key: _kept(column, value) for column, value in values}]
+                yield [_ROW, table.name, {column.key: _encode(column, value) for column, value in values}]
     yield from ledger_lines(connection, follower)
     for file in files:
         yield [_FILE, file.path, file.mode, base64.b64encode(file.content).decode()]
 
 
 def _insert_rows(connection: Connection, path: Path) -> None:
-    tables = {table.name: table for table in METADATA.sorted_tables if table.name not in _NOT_ROWS}
+    tables = {table.name: table for table in METADATA.sorted_tables if table.name not in _EXCLUDED_TABLES}
     rows = (line[1:] for line in read_lines(path) if line[0] == _ROW)
     while part := list(islice(rows, _AT_ONCE)):
         for name in dict.fromkeys(name for name, _ in part):
             table = tables.get(name)
-            given = [values for its, values in part if its == name]
+            given = [values for table_name, values in part if table_name == name]
             if table is None or not given[0].keys() <= set(table.columns.keys()):
                 raise DamagedError(path, f"has rows of {name} that this version does not know")
             connection.execute(
-                insert(table), [{key: _value(table.columns[key], value) for key, value in row.items()} for row in given]
+                insert(table),
+                [{key: _decode(table.columns[key], value) for key, value in row.items()} for row in given],
             )
 
 
-def _kept(column: Column[Any], value: Any) -> Any:
+def _encode(column: Column[Any], value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(column.type, Moment):
+    if isinstance(column.type, UtcMoment):
         return value.isoformat()
-    return column.type.keep(value) if isinstance(column.type, Kept) else value
+    return column.type.keep(value) if isinstance(column.type, ConvertedColumn) else value
 
 
-def _value(column: Column[Any], value: Any) -> Any:
+def _decode(column: Column[Any], value: Any) -> Any:
     if value is None:
         return None
-    if isinstance(column.type, Moment):
+    if isinstance(column.type, UtcMoment):
         return datetime.fromisoformat(value)
-    return column.type.bring_back(value) if isinstance(column.type, Kept) else value
+    return column.type.bring_back(value) if isinstance(column.type, ConvertedColumn) else value

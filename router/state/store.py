@@ -1,6 +1,6 @@
-"""The state database: one place where everything is that must not be lost.
+"""The state database, which holds everything that must not be lost.
 
-SQLite by default, PostgreSQL by URL. What each part promises is said there; here they are put together. The database
+SQLite by default, PostgreSQL by URL. Each part documents its guarantees; here they are put together. The database
 library is imported when a state is opened, not before.
 """
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pricing.money import Usd
-from router.state.places import place_of
+from router.state.database_url import parse_database_url
 from router.state.records import Attempt, AuditEntry, JournalEntry, NodeRecord, NoticeRecord, Shortage
 
 if TYPE_CHECKING:
@@ -20,56 +20,58 @@ if TYPE_CHECKING:
 
     from router.state.database import Database
     from router.state.errors import UnreadableError
-    from router.state.holder import Holder
     from router.state.lease import Lease
+    from router.state.lock_owner import LockOwner
 
 LEASE_SECONDS = 60.0
 
 
-class Store:
-    """May be shared by threads, not across a fork. Each method is one transaction, on the disk when it returns, and
-    raises StateError (:mod:`router.state.errors`) with nothing written; ValueError or TypeError for a value that cannot
-    be kept, e.g. a time without a zone."""
+class StateStore:
+    """A state database. May be shared by threads, not across a fork.
+
+    Each method is one transaction, on the disk when it returns, and raises StateError (:mod:`router.state.errors`) with
+    nothing written; ValueError or TypeError for a value that cannot be stored, e.g. a time without a zone.
+    """
 
     def __init__(self, database: Database) -> None:
         from router.state.attempts import Attempts
-        from router.state.audit import Audit
+        from router.state.audit import AuditLog
         from router.state.budgets import Budgets
-        from router.state.journal import Journal, Shortages
-        from router.state.ledger_archive import Archives
-        from router.state.ledger_backup import Backups
+        from router.state.journal import AttemptJournal, Shortages
+        from router.state.ledger_archive import LedgerArchives
+        from router.state.ledger_backup import LedgerBackups
         from router.state.ledger_store import LedgerStore
-        from router.state.notices import Notices
-        from router.state.overview import Overview
-        from router.state.periods import Periods
+        from router.state.notices import NoticeRecords
+        from router.state.periods import LedgerPeriods
         from router.state.plans import Plans
+        from router.state.queries import StateQueries
         from router.state.state_backup import StateBackup
-        from router.state.versions import ID
+        from router.state.versions import STATE_ID
 
         self._database = database
         self._plans = Plans(database)
         self._attempts = Attempts(database)
-        self._journal = Journal(database)
-        self._notices = Notices(database)
+        self._journal = AttemptJournal(database)
+        self._notices = NoticeRecords(database)
         self._shortages = Shortages(database)
-        self._audit = Audit(database)
+        self._audit = AuditLog(database)
         self.ledger = LedgerStore(database)
-        self.periods = Periods(database)
+        self.periods = LedgerPeriods(database)
         self.budgets = Budgets(database)
-        self.backups = Backups(database)
-        self.archives = Archives(database)
+        self.backups = LedgerBackups(database)
+        self.archives = LedgerArchives(database)
         self.whole = StateBackup(database)
-        self.overview = Overview(database)
-        self._id = self._plans.value(ID) or ""
+        self.overview = StateQueries(database)
+        self._id = self._plans.value(STATE_ID) or ""
 
     @classmethod
-    def open(cls, url: str, *, now: datetime, makes: bool = True) -> Store:
-        """The state at ``sqlite:///PATH`` or ``postgresql://...``; made when there is none, unless ``makes`` is False;
-        brought to this version.
+    def open(cls, url: str, *, now: datetime, makes: bool = True) -> StateStore:
+        """Open the state at ``sqlite:///PATH`` or ``postgresql://...`` and upgrade it to this version.
 
-        A file is made with its folder and is readable by its owner alone. StateError, TooNewError, NoStateError.
+        It is created when there is none, unless ``makes`` is False. A file is created with its folder and is readable
+        by its owner alone. StateError, TooNewError, NoStateError.
         """
-        place = place_of(url)
+        place = parse_database_url(url)
         from router.state.versions import open_database
 
         database = open_database(place, now, makes=makes)
@@ -80,10 +82,10 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Later calls raise StateError; a second one does nothing."""
+        """Close the state; later calls raise StateError, and a second close does nothing."""
         self._database.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> StateStore:
         return self
 
     def __exit__(
@@ -93,151 +95,177 @@ class Store:
 
     @property
     def id(self) -> str:
-        """ "s" and ten hex digits, made once: the tag ``stepfare_state`` of every machine."""
+        """The identity: "s" and ten hex digits, created once; the tag ``stepfare_state`` of every machine."""
         return self._id
 
     def value(self, name: str) -> str | None:
-        """A small fact, None where it was never set."""
+        """Return a small fact, None if it was never set."""
         return self._plans.value(name)
 
     def set_value(self, name: str, value: str) -> None:
-        """Sets a small fact; ``id`` is none that can be set."""
+        """Set a small fact; ``id`` cannot be set."""
         self._plans.set_value(name, value)
 
     def put_plan(self, digest: str, text: str, at: datetime) -> None:
-        """Keeps an accepted plan; again is harmless."""
+        """Store an accepted plan; repeating it is harmless."""
         self._plans.put_plan(digest, text, at)
 
     def plan(self, digest: str) -> str | None:
-        """The plan of that digest."""
+        """Return the plan of that digest."""
         return self._plans.plan(digest)
 
     def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
-        """Keeps the specs of jobs by digest; a later one replaces (values of the environment are in no digest)."""
+        """Store the specs of jobs by digest; a later one replaces (values of the environment are in no digest)."""
         self._plans.put_jobs(jobs, at)
 
     def job(self, digest: str) -> str | None:
-        """The spec of that digest."""
+        """Return the spec of that digest."""
         return self._plans.job(digest)
 
     def jobs(self, digests: Iterable[str]) -> dict[str, str]:
-        """The specs of these digests that there are."""
+        """Return the specs of these digests that exist."""
         return self._plans.jobs(digests)
 
     def add_attempt(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
-        """Adds an attempt with its machines. ExistsError when the id is there."""
+        """Add an attempt with its machines. ExistsError when the id exists."""
         self._attempts.add([(attempt, nodes)])
 
     def add_attempts(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
-        """As :meth:`add_attempt` of many: all or none."""
+        """Add many attempts with their machines: all or none."""
         self._attempts.add(made)
 
     def attempt(self, attempt_id: str) -> Attempt | None:
-        """The attempt of that id."""
+        """Return the attempt of that id."""
         return self._attempts.get(attempt_id)
 
     def attempts(
-        self, *, plan: str | None = None, job: str | None = None, gang: str | None = None, alive: bool = False,
+        self,
+        *,
+        plan: str | None = None,
+        job: str | None = None,
+        gang: str | None = None,
+        alive: bool = False,
         skipped: list[UnreadableError] | None = None,
-    ) -> tuple[Attempt, ...]:  # fmt: skip
-        """Those of a plan, job and gang (None: of any), by created_at and id; ``alive``: only those not over. One that
-        cannot be read is added to ``skipped``, where that is given; else UnreadableError."""
+    ) -> tuple[Attempt, ...]:
+        """Return the attempts of a plan, job and gang (None: of any), by created_at and id.
+
+        ``alive``: only those not over. An unreadable attempt is added to ``skipped``, if that is given; else
+        UnreadableError.
+        """
         return self._attempts.find(plan, job, gang, alive, skipped)
 
     def ended_last(self, since: datetime) -> tuple[Attempt, ...]:
-        """Those that failed, gone at ``since`` or later, and are the newest of their job; by created_at and id."""
+        """Return the failed attempts, gone since ``since``, that are the newest of their job; by created_at and id."""
         return self._attempts.ended_last(since)
 
     def change(self, attempt: Attempt, **changes: object) -> Attempt:
-        """The attempt with these fields changed. MovedError when it was changed since it was read; TypeError."""
+        """Return the attempt with these fields changed.
+
+        ConcurrentChangeError when it changed since it was read; TypeError.
+        """
         return self._attempts.change(attempt, changes)
 
     def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
-        """Reads, applies ``change`` and writes, again until nobody was in between; None leaves it as it is."""
+        """Read an attempt, apply ``change`` and write it; retry until no other writer interferes.
+
+        None leaves it unchanged.
+        """
         return self._attempts.update(attempt_id, change)
 
     def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
-        """As :meth:`update` of many, by id, all or none: each as it is then. A change may be asked more than once."""
+        """Apply :meth:`update` to many attempts, by id, all or none, and return each as changed.
+
+        A change may be called more than once.
+        """
         return self._attempts.update_all(changes)
 
     def versions(self) -> dict[str, int]:
-        """The version of every attempt that is not over, by id: whether something changed, for little."""
+        """Return the version of every attempt that is not over, by id: a cheap way to see whether something changed."""
         return self._attempts.versions()
 
     def nodes(self, attempt_id: str) -> tuple[NodeRecord, ...]:
-        """The machines of an attempt, by rank."""
+        """Return the machines of an attempt, by rank."""
         return self._attempts.nodes(attempt_id)
 
     def set_node(self, attempt_id: str, rank: int, **changes: object) -> None:
-        """Changes fields of a machine. MissingError, TypeError."""
+        """Change fields of a machine. MissingError, TypeError."""
         self._attempts.set_nodes({(attempt_id, rank): changes})
 
     def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, object]]) -> None:
-        """Changes fields of many machines, by attempt and rank: all or none. MissingError, TypeError."""
+        """Change fields of many machines, by attempt and rank: all or none. MissingError, TypeError."""
         self._attempts.set_nodes(changes)
 
     def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
-        """Appends to the journal. TypeError for details that are not JSON data."""
+        """Append to the journal. TypeError for details that are not JSON data."""
         self._journal.note([(attempt_id, details)], what, at)
 
     def note_all(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
-        """As :meth:`note` for many attempts, each with its details: all or none."""
+        """Append to the journal for many attempts, each with its details: all or none."""
         self._journal.note(notes, what, at)
 
     def note_with_node(
-        self, attempt_id: str, rank: int, changes: Mapping[str, object], what: str, at: datetime,
+        self,
+        attempt_id: str,
+        rank: int,
+        changes: Mapping[str, object],
+        what: str,
+        at: datetime,
         details: Mapping[str, object],
-    ) -> None:  # fmt: skip
-        """As :meth:`note` and :meth:`set_node`: both or neither."""
+    ) -> None:
+        """Do :meth:`note` and :meth:`set_node`: both or neither."""
         self._journal.note_with_node(attempt_id, rank, changes, what, at, details)
 
     def journal(
         self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
     ) -> tuple[JournalEntry, ...]:
-        """The journal of an attempt (None: of all), in order; only entries of these kinds, whose details have this
-        ``id``, where given."""
+        """Return the journal of an attempt (None: of all), in order.
+
+        If given, only entries of these kinds, and only those whose details have this ``id``.
+        """
         return self._journal.entries(attempt_id, what, id_)
 
     def add_notice(self, notice: NoticeRecord) -> None:
-        """Keeps what was announced to a machine; one that is there by attempt, rank and id stays as it is."""
+        """Store a notice to a machine; one that exists by attempt, rank and id is left unchanged."""
         self._notices.add(notice)
 
     def add_notice_with(self, notice: NoticeRecord, change: Callable[[Attempt], Attempt | None]) -> Attempt:
-        """As :meth:`add_notice`, and as :meth:`update` of its attempt, in one transaction. ``change`` is also asked
-        where the notice was there before."""
+        """Do :meth:`add_notice`, and :meth:`update` of its attempt, in one transaction.
+
+        ``change`` is also called where the notice existed before.
+        """
         return self._notices.add_with(notice, change)
 
     def notices(self, attempt: str | None = None, since: datetime | None = None) -> tuple[NoticeRecord, ...]:
-        """Those of an attempt (None: of all) heard at ``since`` or later, in the order in which they were heard."""
+        """Return the notices of an attempt (None: of all) heard at ``since`` or later, in that order."""
         return self._notices.find(attempt, since)
 
     def remember_short(self, *shortages: Shortage) -> None:
-        """Adds pools that are short for a while: all or none."""
+        """Add pools that are short for a while: all or none."""
         self._shortages.remember(shortages)
 
     def shortages(self, now: datetime) -> tuple[Shortage, ...]:
-        """Those still in force, in the order they were found."""
+        """Return the shortages still in force, in the order in which they were found."""
         return self._shortages.in_force(now)
 
     def shortages_since(self, moment: datetime) -> tuple[Shortage, ...]:
-        """Those found at ``moment`` or later, also past ones; of these the ones of the last day."""
+        """Return the shortages found at ``moment`` or later, also past ones; of these the ones of the last day."""
         return self._shortages.found_since(moment)
 
     def audit(self, who: str, what: str, digest: str, usd: Usd, at: datetime, **details: object) -> AuditEntry:
-        """Appends to the audit log. TypeError for details that are not JSON data."""
+        """Append to the audit log. TypeError for details that are not JSON data."""
         return self._audit.add(who, what, digest, usd, at, details)
 
     def audit_log(self) -> tuple[AuditEntry, ...]:
-        """The audit log; :func:`router.state.chain.verify` says whether it is whole."""
+        """Return the audit log; :func:`router.state.hash_chain.verify_chain` checks it."""
         return self._audit.entries()
 
     def lease(
-        self, name: str, holder: Holder, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS
+        self, name: str, holder: LockOwner, now: Callable[[], datetime], *, seconds: float = LEASE_SECONDS
     ) -> AbstractContextManager[Lease]:
-        """Holds a lease while the block runs. HeldError at once when somebody else has it.
+        """Hold a lease while the block runs. LeaseHeldError at once when another process has it.
 
-        ``now`` is the real time of day. A holder loses it ``seconds`` after its last sign of life, on this machine as
-        soon as its process is dead.
+        ``now`` is the real time of day. A holder loses it ``seconds`` after its last renewal, on this machine as soon
+        as its process is dead.
         """
         from router.state.lease import Leases
 

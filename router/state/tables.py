@@ -1,6 +1,6 @@
-"""The tables. A column whose key and name differ holds another unit than the value does, or its name is a word of SQL.
+"""The tables of the state database. :mod:`router.state.migrations` creates them; a test compares the two.
 
-:mod:`router.state.migrations` makes them; a test compares the two.
+A column whose key and name differ stores another unit than the value's, or its name is a word of SQL.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, Table
 
 from pricing.places import Market
-from router.ledger.entry import Kind, Use, What
-from router.state.columns import DETAILS, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, Moment, word
+from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse
+from router.state.columns import DETAILS, REAL, USD, USD_PER_HOUR, WHOLE, WORDS, UtcMoment, enum_column
 from router.state.records import Phase
 
 METADATA = MetaData()
@@ -23,7 +23,7 @@ def _text(name: str, *, null: bool = False, primary: bool = False) -> Column[str
 
 
 def _moment(name: str, *, key: str | None = None, null: bool = False) -> Column[object]:
-    return Column(name, Moment, key=key or name, nullable=null)
+    return Column(name, UtcMoment, key=key or name, nullable=null)
 
 
 def _usd(key: str) -> Column[object]:
@@ -38,7 +38,7 @@ def _count(name: str, *, null: bool = False) -> Column[int]:
     return Column(name, WHOLE, nullable=null)
 
 
-# Held (FOR UPDATE) by whoever appends to a list or takes a lease; SQLite has one writer anyway.
+# Writers that append to a list or take a lease lock their row (FOR UPDATE); SQLite has one writer anyway.
 TURNS = Table("turns", METADATA, _text("name", primary=True))
 
 FACTS = Table("facts", METADATA, _text("name", primary=True), _text("value"))
@@ -72,7 +72,7 @@ ATTEMPTS = Table(
     _text("directory"),
     _text("token_hash"),
     _moment("created_at"),
-    Column("phase", word(Phase), nullable=False),
+    Column("phase", enum_column(Phase), nullable=False),
     _moment("made_at", null=True),
     _moment("met_at", null=True),
     _text("result"),
@@ -106,7 +106,7 @@ NODES = Table(
     _text("name"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=False),
+    Column("market", enum_column(Market), nullable=False),
     _text("accelerator"),
     _count("accelerators"),
     _rate("usd_per_hour"),
@@ -159,7 +159,7 @@ SHORTAGES = Table(
     _text("region"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=False),
+    Column("market", enum_column(Market), nullable=False),
     _count("machines"),
     _moment("at"),
     _moment("until"),
@@ -180,7 +180,7 @@ LEASES = Table(
     _moment("until"),
 )
 
-# These are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
+# These tables are only ever appended to: seq is 1, 2, 3 ..., and triggers refuse everything else.
 JOURNAL = Table(
     "journal",
     METADATA,
@@ -211,9 +211,9 @@ LEDGER = Table(
     METADATA,
     Column("seq", _NUMBER, primary_key=True, autoincrement=False),
     _text("key"),
-    Column("kind", word(Kind), nullable=False),
-    Column("what", word(What), nullable=False),
-    Column("use", word(Use), nullable=True),
+    Column("kind", enum_column(LedgerEntryKind), nullable=False),
+    Column("what", enum_column(CostItem), nullable=False),
+    Column("use", enum_column(MachineUse), nullable=True),
     _moment("recorded_at"),
     _text("period"),
     _text("corrects"),
@@ -230,7 +230,7 @@ LEDGER = Table(
     _text("region"),
     _text("zone", null=True),
     _text("instance_type"),
-    Column("market", word(Market), nullable=True),
+    Column("market", enum_column(Market), nullable=True),
     _text("accelerator"),
     _count("accelerators"),
     _count("machines"),
@@ -259,7 +259,7 @@ LEDGER = Table(
     Index("ledger_by_period", "period"),
 )
 
-# What is left here of entries that were moved to a file: enough to check the chain, and to know each key once.
+# The remains of entries that were moved to a file: enough to check the chain, and to know each key once.
 LEDGER_ARCHIVED = Table(
     "ledger_archived",
     METADATA,
@@ -297,7 +297,7 @@ LEDGER_PERIODS = Table(
     Index("ledger_periods_by_period", "period", unique=True),
 )
 
-# What holds from a month on; without an amount: nothing does any more.
+# Each row holds from its month on; a row without an amount ends the budget.
 BUDGETS = Table(
     "budgets",
     METADATA,
@@ -308,5 +308,5 @@ BUDGETS = Table(
     _count("hard"),
     Column("warn", DETAILS, nullable=False),
     _text("who"),
-    Column("at", Moment, primary_key=True),
+    Column("at", UtcMoment, primary_key=True),
 )

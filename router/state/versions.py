@@ -1,4 +1,4 @@
-"""Brings a database to this version: makes what is missing, refuses what a later version made."""
+"""Upgrades a database to this version: creates what is missing, refuses what a later version created."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from pathlib import Path
 from sqlalchemy import Connection, inspect, text
 
 from router.state.database import BUSY_SECONDS, Database
+from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
-from router.state.folders import settle_folder
-from router.state.places import File, Place
+from router.state.folders import sync_folder
 from router.state.tables import FACTS
 
 VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012")
-ID = "id"
+STATE_ID = "id"
 _MADE_AT = "made_at"
 _VERSION_TABLE = "stepfare_version"
-# Any number will do that all processes know: who has it makes the tables.
+# Any number that all processes share will do; the process that has this lock creates the tables.
 _POSTGRESQL_LOCK = 0x57E9FA3E
 _RANDOM_BYTES = 5
 _FOLDER = Path(__file__).parent / "migrations"
-# Alembic keeps the migration that runs in a global.
-_one_migration = threading.Lock()
+# Alembic stores the running migration in a global.
+_migration_lock = threading.Lock()
 
 
-def open_database(place: Place, now: datetime, *, makes: bool = True) -> Database:
-    """The database there, at this version; made when there is none. Any number of processes may do so at once.
+def open_database(place: DatabaseLocation, now: datetime, *, makes: bool = True) -> Database:
+    """Open the database at this version; create it when there is none. Any number of processes may do so at once.
 
-    A new file appears when it is complete. StateError, TooNewError; NoStateError where there is none and ``makes`` is
+    A new file appears when it is complete. StateError, TooNewError; NoStateError if there is none and ``makes`` is
     False.
     """
-    if isinstance(place, File):
+    if isinstance(place, DatabaseFile):
         if not makes and not place.path.exists():
             raise NoStateError(f"{place} is missing")
-        _make_file(place, now)
+        _create_file(place, now)
     database = Database(place)
     try:
         with database.read() as connection:
-            version = _version(connection, place)
+            version = _read_version(connection, place)
         if version is None and not makes:
             raise NoStateError(f"{place} holds no state")
         if version != VERSIONS[-1]:
@@ -52,10 +52,10 @@ def open_database(place: Place, now: datetime, *, makes: bool = True) -> Databas
     return database
 
 
-def _version(connection: Connection, place: Place) -> str | None:
-    """None: nothing was made yet."""
+def _read_version(connection: Connection, place: DatabaseLocation) -> str | None:
+    """Return the version of the tables; None if nothing was created yet."""
     if not inspect(connection).has_table(_VERSION_TABLE):
-        if isinstance(place, File) and inspect(connection).get_table_names():
+        if isinstance(place, DatabaseFile) and inspect(connection).get_table_names():
             raise StateError(f"{place}: a database, but not one of stepfare", "name another file for the state")
         return None
     version = connection.execute(text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
@@ -68,21 +68,21 @@ def _version(connection: Connection, place: Place) -> str | None:
 
 
 def _upgrade(database: Database, now: datetime) -> None:
-    with _one_migration, database.write() as connection:
+    with _migration_lock, database.write() as connection:
         if not database.is_file:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _POSTGRESQL_LOCK})
-        before = _version(connection, database.place)
+        before = _read_version(connection, database.place)
         if before == VERSIONS[-1]:
             return
         _run_alembic(connection)
         if before is None:
             new = f"s{secrets.token_hex(_RANDOM_BYTES)}"
             made_at = now.astimezone(UTC).isoformat()
-            connection.execute(FACTS.insert(), [{"name": ID, "value": new}, {"name": _MADE_AT, "value": made_at}])
+            connection.execute(FACTS.insert(), [{"name": STATE_ID, "value": new}, {"name": _MADE_AT, "value": made_at}])
 
 
 def _run_alembic(connection: Connection) -> None:
-    # Takes as long to import as the rest of the store: only where tables are made.
+    # Alembic takes as long to import as the rest of the store, so it is imported only where tables are created.
     from alembic import command
     from alembic.config import Config
 
@@ -91,12 +91,12 @@ def _run_alembic(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _make_file(place: File, now: datetime) -> None:
+def _create_file(place: DatabaseFile, now: datetime) -> None:
     path = place.path
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _make_under_lock(place, now)
+            _create_under_lock(place, now)
         if path.stat().st_size == 0:
             raise StateError(
                 f"{path} is empty: what it held is lost",
@@ -107,29 +107,32 @@ def _make_file(place: File, now: datetime) -> None:
         raise StateError(f"{path}: {error.strerror or type(error).__name__}", remedy) from None
 
 
-def _make_under_lock(place: File, now: datetime) -> None:
+def _create_under_lock(place: DatabaseFile, now: datetime) -> None:
     from filelock import FileLock, Timeout
 
     path = place.path
     try:
         with FileLock(f"{path}.lock", timeout=BUSY_SECONDS):
             if not path.exists():
-                _make_beside(path, now)
+                _create_and_rename(path, now)
     except Timeout:
-        raise BusyError(f"{path}: another process has been making it for long", "try again") from None
+        raise BusyError(f"{path}: another process has been creating it for too long", "try again") from None
 
 
-def _make_beside(path: Path, now: datetime) -> None:
-    """Makes it under another name first: a process that is killed meanwhile leaves no half of it under its own."""
+def _create_and_rename(path: Path, now: datetime) -> None:
+    """Create the file under another name, then rename it.
+
+    A process that is killed meanwhile leaves no half of it under its own name.
+    """
     new = path.with_name(f"{path.name}.new")
-    for left in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
-        left.unlink(missing_ok=True)
+    for leftover in (new, new.with_name(f"{new.name}-wal"), new.with_name(f"{new.name}-shm")):
+        leftover.unlink(missing_ok=True)
     os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    database = Database(File(new))
+    database = Database(DatabaseFile(new))
     try:
         _upgrade(database, now)
     finally:
-        # The last connection moves what was written into the file itself.
+        # Closing the last connection moves what was written into the file itself.
         database.close()
     new.replace(path)
-    settle_folder(path.parent)
+    sync_folder(path.parent)

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.agent.config import Config
-from router.running.bootstrap import AgentAt, Bootstrap, cloud_init
-from router.running.zipapp import pack
+from router.agent.config import AgentConfig
+from router.controller.bootstrap import AgentDownload, Bootstrap, render_cloud_init
+from router.controller.zipapp import pack_agent
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 
@@ -24,10 +24,10 @@ TOKEN = "token-of-the-attempt-5f3a"
 
 def main() -> None:
     """Prints the figures."""
-    agent = pack()
+    agent = pack_agent()
     print(f"agent.pyz {len(agent):,} bytes, {len(gzip.compress(agent, 9)):,} compressed")
-    config = Config("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")
-    text = cloud_init(Bootstrap(config, AgentAt.of(config.coordinator, agent), TOKEN))
+    config = AgentConfig("attempt-1", "job", 0, 4, "torchrun train.py", "", "https://watch.example.com", "", "", "")
+    text = render_cloud_init(Bootstrap(config, AgentDownload.of(config.coordinator, agent), TOKEN))
     print(f"user data {len(text.encode()):,} bytes of 16,384")
     firsts, ends, resident, guards = [], [], [], []
     for _ in range(5):

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from router.agent.config import Config
+from router.agent.config import AgentConfig
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 from tests.support.metadata_service import MetadataService
@@ -42,7 +42,7 @@ def figures(seconds: float = SECONDS) -> Iterator[str]:
         a_minute = 60 / (time.monotonic() - began)
         yield (
             f"AGENTS beside a training, {seconds:.0f} s of nothing new, a heartbeat every "
-            f"{Config.heartbeat_seconds:.0f} s, load {os.getloadavg()[0]:.1f}"
+            f"{AgentConfig.heartbeat_seconds:.0f} s, load {os.getloadavg()[0]:.1f}"
         )
         for dialect, family in families.items():
             burnt = a_minute * (sum(map(_burnt, family)) - before[dialect])
@@ -55,7 +55,7 @@ def figures(seconds: float = SECONDS) -> Iterator[str]:
 
 def _started(stack: ExitStack, folder: Path, dialect: str) -> int:
     """The agent's process."""
-    more: dict[str, Any] = {"heartbeat_seconds": Config.heartbeat_seconds}
+    more: dict[str, Any] = {"heartbeat_seconds": AgentConfig.heartbeat_seconds}
     if dialect != "none":
         service = stack.enter_context(MetadataService().running())
         more |= {"metadata": dialect, "metadata_url": service.url}

@@ -11,11 +11,11 @@ import time
 
 import numpy as np
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies.baselines import Greedy, TimeSliced, UniformProgress, cheapest_elsewhere
-from router.quoting.policies.omniscient import least_usd
+from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
+from router.spot.policies.omniscient import compute_least_usd
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TICK_S = 600
 TARGET = 1_000_000
@@ -34,27 +34,27 @@ def main() -> None:
     for zones in (1, 3, 9):
         scene = made_up(zones, 300)
         began = time.process_time()
-        least_usd(scene)
+        compute_least_usd(scene)
         print(f"  {zones} zones, 300 windows, least cost: {time.process_time() - began:6.2f} s", flush=True)
 
 
-def _policies() -> list[tuple[str, VectorPolicy, Net]]:
+def _policies() -> list[tuple[str, FullInfoPolicy, GuardMode]]:
     return [
-        ("greedy", Greedy(), Net.PUBLISHED),
-        ("uniform progress", UniformProgress(ranking=cheapest_elsewhere), Net.PUBLISHED),
-        ("the same, exact net", UniformProgress(ranking=cheapest_elsewhere), Net.EXACT),
-        ("time sliced", TimeSliced(8), Net.PUBLISHED),
+        ("greedy", GreedySpot(), GuardMode.PUBLISHED),
+        ("uniform progress", UniformProgress(ranking=rank_by_price_elsewhere), GuardMode.PUBLISHED),
+        ("the same, exact net", UniformProgress(ranking=rank_by_price_elsewhere), GuardMode.EXACT),
+        ("time sliced", TimeSliced(8), GuardMode.PUBLISHED),
     ]
 
 
-def rate(scene: Scene, policy: VectorPolicy, net: Net) -> float:
+def rate(scene: SimulationInputs, policy: FullInfoPolicy, net: GuardMode) -> float:
     """Ticks a second of processor time."""
     began = time.process_time()
     found = simulate(scene, policy, net)
     return float(found.finish_tick.sum()) / (time.process_time() - began)
 
 
-def made_up(zones: int, windows: int) -> Scene:
+def made_up(zones: int, windows: int) -> SimulationInputs:
     """Zones that are up and down for hours, prices that wander."""
     rng = np.random.default_rng(1)
     ticks = windows + TASK.ticks(TICK_S)
@@ -64,7 +64,9 @@ def made_up(zones: int, windows: int) -> Scene:
         prices = np.clip(1 + np.cumsum(rng.normal(0, 0.002, ticks)), 0.3, 2)
         made.append(ZoneSeries(f"z{number}", f"r{number % 3}", up.astype(np.int64), prices, 3.06))
     series = Series(TICK_S, tuple(made))
-    return Scene.of(TASK, series, np.arange(windows), Ways.between(series.regions, lambda a, b: 1.0))
+    return SimulationInputs.of(
+        TASK, series, np.arange(windows), ZoneMoveCosts.between(series.regions, lambda a, b: 1.0)
+    )
 
 
 if __name__ == "__main__":

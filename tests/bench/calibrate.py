@@ -4,7 +4,8 @@
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
 from what the sky looks like then; its outcomes are the policy that quotes are for on weather of that block alone:
-pieces of its real weather (router/quoting/weather/resampling.py), which share no law with the model; and on what really
+pieces of its real weather (router/spot/availability/resampling.py), which share no law with the model; and on what
+really
 followed.
 """
 
@@ -20,22 +21,31 @@ from pathlib import Path
 
 import numpy as np
 
-from router.cli.calibration_page import calibration_page
-from router.cli.calibration_text import as_csv, as_table
-from router.cli.web_page import put
-from router.quoting.play.scene import HOUR_S, Task
-from router.quoting.play.series import Floats, Ints
-from router.quoting.policies.our_policy import quoted_policy_for
-from router.quoting.quotes.chaining import DRAWS, EACH, PARTS, Pair, forecasts, map_of, played, player_of
-from router.quoting.weather.calibration import Judged, Places, judge
-from router.quoting.weather.drifting import drifting
-from router.quoting.weather.ground import BLOCKS, Ground
-from router.quoting.weather.outlook import Outlook
+from router.cli.output_files import write_output_file
+from router.quotes.forward_chaining import (
+    DRAWS,
+    EACH,
+    PARTS,
+    CostsAndFinishes,
+    fit_player,
+    forecast_starts,
+    learn_recalibration,
+    play_starts,
+)
+from router.render.calibration_page import calibration_page
+from router.render.calibration_text import as_csv, as_table
+from router.spot.availability.calibration import CalibrationReport, PitIntervals, assess_calibration
+from router.spot.availability.drift import learn_drift
+from router.spot.availability.evaluation_blocks import BLOCKS, EvaluationTraces
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies.our_policy import quoted_policy_for
+from router.spot.simulator.inputs import HOUR_S, Task
+from router.spot.simulator.traces import Floats, Ints
 from tests.bench.calibration_sets import Kind, kinds
 
 SKIES_ALONE, SKIES_JOINED = 8, 16
 WHATS = ("cost", "finish")
-Fitter = Callable[[Ground, int], Outlook]
+Fitter = Callable[[EvaluationTraces, int], HazardModel]
 
 
 @dataclass(slots=True)
@@ -46,32 +56,34 @@ class Heap:
     outcomes: tuple[list[Floats], list[Floats]] = field(default_factory=lambda: ([], []))
     groups: list[Ints] = field(default_factory=list)
 
-    def add(self, quoted: Pair, outcomes: Pair, group: int) -> None:
+    def add(self, quoted: CostsAndFinishes, outcomes: CostsAndFinishes, group: int) -> None:
         """Quotes [outcome, value] and outcomes [outcome] that depend on each other."""
         for i in range(2):
             self.quoted[i].append(quoted[i])
             self.outcomes[i].append(outcomes[i])
         self.groups.append(np.full(outcomes[0].size, group))
 
-    def judged(self, name: str, by_time: bool = False) -> list[Judged]:
+    def judged(self, name: str, by_time: bool = False) -> list[CalibrationReport]:
         """Of cost and of finish. Groups are zones and blocks of time, or, ``by_time``, blocks alone, whichever zones
         and jobs were quoted in them: weather is common to zones."""
         groups = np.concatenate(self.groups) // (PARTS if by_time else 1)
         pairs = zip(WHATS, self.quoted, self.outcomes, strict=True)
-        return [judge(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]
+        return [assess_calibration(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]
 
 
 MODELS: dict[str, Fitter] = {
-    "no drift": lambda ground, end: Outlook.seen(ground.up[:, :end], ground.series.tick_s, drift=0.0),
-    "drift 0.5": lambda ground, end: Outlook.seen(ground.up[:, :end], ground.series.tick_s, drift=0.5),
-    "learned drift": lambda ground, end: drifting(ground.up[:, :end], ground.series.tick_s),
+    "no drift": lambda ground, end: HazardModel.seen(ground.up[:, :end], ground.series.tick_s, drift=0.0),
+    "drift 0.5": lambda ground, end: HazardModel.seen(ground.up[:, :end], ground.series.tick_s, drift=0.5),
+    "learned drift": lambda ground, end: learn_drift(ground.up[:, :end], ground.series.tick_s),
 }
 OURS = "learned drift"
 RECALIBRATED = f"{OURS}, recalibrated"
 NAIVE = "naive"
 
 
-def naive(ground: Ground, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator) -> Pair:
+def naive(
+    ground: EvaluationTraces, zones: Ints, job: Task, at: Ints, end: int, rng: np.random.Generator
+) -> CostsAndFinishes:
     """What a spreadsheet says: each tick has spot somewhere with the mean probability of the past, whatever was before;
     it costs the mean of the cheapest that is there; what is missing at the deadline is bought on demand."""
     up, usd = ground.up[zones, :end], ground.usd[zones, :end]
@@ -92,24 +104,27 @@ def naive(ground: Ground, zones: Ints, job: Task, at: Ints, end: int, rng: np.ra
 def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None:
     """Quotes and outcomes of a set: of each model, on pieces of the unseen block and on the traces themselves."""
     ground, edges = kind.ground, kind.ground.edges()
-    learned: list[tuple[int, tuple[Places, Places]]] = []
+    learned: list[tuple[int, tuple[PitIntervals, PitIntervals]]] = []
     for block in range(1, BLOCKS):
         fits = {name: fit(ground, edges[block]) for name, fit in MODELS.items()}
         past = [entry for entry in learned if entry[0] // PARTS < block]
-        maps = tuple(map_of([(g, places[i]) for g, places in past]) for i in range(2))
+        maps = tuple(learn_recalibration([(g, places[i]) for g, places in past]) for i in range(2))
         at = ground.starts(block, SKIES_JOINED if kind.joined else SKIES_ALONE)
         for part, zones in enumerate(ground.parts):
             for size, job in enumerate(ground.tasks):
                 seed = [number, block, part, size]
                 made = ground.made(zones, job, at.repeat(EACH), block, np.random.default_rng([1, *seed]))
-                player = player_of(ground, fits[OURS], zones, job, edges[block], quoted_policy_for)
-                outcomes = played(made, player, at.size, EACH)
+                player = fit_player(ground, fits[OURS], zones, job, edges[block], quoted_policy_for)
+                outcomes = play_starts(made, player, at.size, EACH)
                 fits_in = at + 1 + job.ticks(ground.series.tick_s) <= ground.up.shape[1]
-                real = played(ground.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
+                real = play_starts(ground.real(zones, job, at[fits_in]), player, 1, -1) if fits_in.any() else None
                 group = (kind.source * BLOCKS + block) * PARTS + part
-                quotes = {name: forecasts(ground, fit.only(zones), zones, job, at, player,
-                                          np.random.default_rng([2, *seed]))
-                          for name, fit in fits.items()}  # fmt: skip
+                quotes = {
+                    name: forecast_starts(
+                        ground, fit.only(zones), zones, job, at, player, np.random.default_rng([2, *seed])
+                    )
+                    for name, fit in fits.items()
+                }
                 raw = quotes[OURS]
                 quotes[RECALIBRATED] = (maps[0].quoted(raw[0]), maps[1].quoted(raw[1]))
                 quotes[NAIVE] = naive(ground, zones, job, at, edges[block], np.random.default_rng([3, *seed]))
@@ -120,14 +135,16 @@ def chained(number: int, kind: Kind, heaps: dict[tuple[str, str], Heap]) -> None
                         here = (quote[0][fits_in], quote[1][fits_in])
                         heaps.setdefault((name, "traces"), Heap()).add(here, (real[0][0], real[1][0]), group)
                 told = _each(raw, EACH)
-                learned.append((block * PARTS + part, (Places.of(told[0], flat[0]), Places.of(told[1], flat[1]))))
+                learned.append(
+                    (block * PARTS + part, (PitIntervals.of(told[0], flat[0]), PitIntervals.of(told[1], flat[1])))
+                )
 
 
-def _each(quote: Pair, times: int) -> Pair:
+def _each(quote: CostsAndFinishes, times: int) -> CostsAndFinishes:
     return quote[0].repeat(times, axis=0), quote[1].repeat(times, axis=0)
 
 
-def everything(only: str, processes: int = 1) -> Iterator[tuple[str, str, list[Judged]]]:
+def everything(only: str, processes: int = 1) -> Iterator[tuple[str, str, list[CalibrationReport]]]:
     """(what was judged on, set, rows); the last are all sets together."""
     pooled: dict[tuple[str, str], Heap] = {}
     sets = [(number, kind) for number, kind in enumerate(kinds()) if only in kind.name]
@@ -167,16 +184,16 @@ def main() -> None:
     asked.add_argument("--out", type=Path, default=Path("out/calibration"), help="folder for table and page")
     options = asked.parse_args()
     began = time.perf_counter()
-    rows: dict[str, list[Judged]] = {}
+    rows: dict[str, list[CalibrationReport]] = {}
     for where, name, found in everything(options.only, options.processes):
         rows.setdefault(where, []).extend(replace(row, name=f"{name}: {row.name}") for row in found)
     options.out.mkdir(parents=True, exist_ok=True)
     for where, judged in rows.items():
         print(f"\nON {where.upper()}\n{as_table(judged)}")
         file = options.out / f"{where.replace(' ', '-')}.csv"
-        put(file, as_csv(judged).encode())
+        write_output_file(file, as_csv(judged).encode())
     shown = {where: [row for row in judged if row.name.startswith("all: ")] for where, judged in rows.items()}
-    put(options.out / "calibration.html", calibration_page(shown, rows).encode())
+    write_output_file(options.out / "calibration.html", calibration_page(shown, rows).encode())
     print("\nIntervals of all sets together take what is of one block of time as one group: 15 blocks, not more.")
     print(f"\n{time.perf_counter() - began:.0f} s; tables and page are in {options.out}")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes
-from router.quoting.play.scene import HOUR_S, Task, Ways
-from router.quoting.play.series import Series
-from router.quoting.weather.ground import Ground
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes
+from router.spot.availability.evaluation_blocks import EvaluationTraces
+from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
+from router.spot.simulator.traces import Series
 from tests.bench.cells import LISTED, NEAR, NEW, OLD, PROBED, SLOWER, THREE
 from tests.support.repository import ROOT
 
@@ -28,16 +28,17 @@ class Kind:
     name: str
     source: int
     joined: bool
-    ground: Ground
+    ground: EvaluationTraces
 
     @classmethod
-    def of(cls, name: str, series: Series, source: int, joined: bool, tasks: tuple[Task, ...],
-           gib_usd: float = 0.0) -> Kind:  # fmt: skip
+    def of(
+        cls, name: str, series: Series, source: int, joined: bool, tasks: tuple[Task, ...], gib_usd: float = 0.0
+    ) -> Kind:
         """``gib_usd``: of a checkpoint from region to region."""
         zones = np.arange(len(series.zones))
         parts = (zones,) if joined else tuple(zones[i : i + 1] for i in zones)
-        ways = Ways.between(series.regions, lambda a, b: gib_usd * (0.5 if {a, b} == NEAR else 1.0))
-        return cls(name, source, joined, Ground.of(series, tasks, parts, ways))
+        ways = ZoneMoveCosts.between(series.regions, lambda a, b: gib_usd * (0.5 if {a, b} == NEAR else 1.0))
+        return cls(name, source, joined, EvaluationTraces.of(series, tasks, parts, ways))
 
 
 def task(work_h: float, ratio: float, changeover_h: float, tick_s: int) -> Task:

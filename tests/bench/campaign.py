@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.demo.stage import Trained, undisturbed
+from router.demo.stage import TrainingResult, train_undisturbed
 from tests.support.campaign import Verdict, play
 from tests.support.campaign_checks import DEADLINE, INVARIANTS, PLAYED, Found
 from tests.support.campaign_places import STEPS, Setting, planned
@@ -41,7 +41,7 @@ class Campaign:
     def __init__(self, folder: Path, sightings: Sightings) -> None:
         self._folder, self._sightings, self._lock = folder, sightings, threading.Lock()
         self._templates: dict[str, Template] = {}
-        self._alone: Trained | None = None
+        self._alone: TrainingResult | None = None
 
     def play(self, seed: int) -> Verdict:
         """One seed. Raises nothing."""
@@ -72,7 +72,7 @@ class Campaign:
             found = Found(wrong=((PLAYED, f"{type(error).__name__}: {error}"),))
             return Verdict(script, found, (), (), time.monotonic() - began, ())
 
-    def _prepared(self, setting: Setting) -> tuple[Template, Trained]:
+    def _prepared(self, setting: Setting) -> tuple[Template, TrainingResult]:
         with self._lock:
             if setting.name not in self._templates:
                 self._templates[setting.name] = planned(setting, self._folder / "planned")
@@ -80,7 +80,7 @@ class Campaign:
                 folder = self._folder / "alone"
                 folder.mkdir()
                 site = Site(folder, "", "", Holds(folder))
-                self._alone = undisturbed(folder, STEPS, 0, site.environment)
+                self._alone = train_undisturbed(folder, STEPS, 0, site.environment)
             return self._templates[setting.name], self._alone
 
 
@@ -90,9 +90,11 @@ def _missed(verdict: Verdict, sure: Verdict) -> list[str]:
 
 
 def campaign(
-    seeds: Iterable[int], parallel: int = PARALLEL, told: Callable[[Verdict], None] = lambda _: None,
+    seeds: Iterable[int],
+    parallel: int = PARALLEL,
+    told: Callable[[Verdict], None] = lambda _: None,
     seconds: float = float("inf"),
-) -> list[Verdict]:  # fmt: skip
+) -> list[Verdict]:
     """Plays these seeds, ``parallel`` at a time; none is begun after so many ``seconds``."""
     ends, verdicts = time.monotonic() + seconds, list[Verdict]()
     with TemporaryDirectory(prefix="stepfare-campaign-") as folder, Sightings(pause_s=0.15) as sightings:

@@ -35,16 +35,16 @@ from typing import Final
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes, ListPrices
-from router.quoting.backtest.catalogue import AS_RUN
-from router.quoting.backtest.scores import Pooled, Score, pool, scores
-from router.quoting.backtest.windows import Cell, Move, Site, Windows
-from router.quoting.play.bootstrap import interval
-from router.quoting.play.scene import HOUR_S, Task, Ways
-from router.quoting.play.series import Floats, Ints, Series
-from router.quoting.policies.named import OURS, Played
-from router.wiring.backtesting import run
+from router.app.backtest import run_backtest
+from router.backtest.catalogue import AS_RUN
+from router.backtest.scores import PolicyScore, PooledWindows, pool_windows, score_policies
+from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes, ListPrices
+from router.spot.policies.registry import OUR_POLICY, WindowOutcomes
+from router.spot.simulator.bootstrap import bootstrap_interval
+from router.spot.simulator.inputs import HOUR_S, Task, ZoneMoveCosts
+from router.spot.simulator.traces import Floats, Ints, Series
 from tests.bench.probes import GANG, RESTART_S, SIX, THIRTEEN, whole
 from tests.support.repository import ROOT
 
@@ -61,7 +61,7 @@ NEAR = {"us-east-1", "us-east-2"}
 WORK_H, WORK_ZONES_S = 48, 143_780
 H100_TICKS, V100_TICKS = 311, 1106
 EVERY_S: Final = 6 * HOUR_S
-USUAL: Final = Windows(BLOCKS, EVERY_S)
+USUAL: Final = WindowLayout(BLOCKS, EVERY_S)
 TIGHT: Final = 1.05
 STEPS: Final = (1.1, 0.9)
 
@@ -71,22 +71,22 @@ ASKED: Final = ("greedy", "up-s", "up-a", "up-ap")
 
 
 @dataclass(frozen=True, slots=True)
-class Apart(Move):
+class Apart(CheckpointMove):
     """0.02 dollars a gigabyte between regions, 0.01 between the eastern ones."""
 
-    def ways(self, series: Series) -> Ways:
-        """See :class:`~router.quoting.backtest.windows.Move`."""
+    def ways(self, series: Series) -> ZoneMoveCosts:
+        """See :class:`~router.backtest.windows.CheckpointMove`."""
         gb = self.checkpoint_gb
-        return Ways.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
+        return ZoneMoveCosts.between(series.regions, lambda a, b: gb * (0.01 if {a, b} == NEAR else 0.02))
 
 
 @dataclass(frozen=True, slots=True)
-class LaterHalf(Windows):
+class LaterHalf(WindowLayout):
     """Those alone that end after the middle of the series."""
 
-    def starts(self, site: Site, task: Task, block: int) -> Ints:
-        """See :class:`~router.quoting.backtest.windows.Windows`."""
-        found = Windows.starts(self, site, task, block)
+    def starts(self, site: BacktestSite, task: Task, block: int) -> Ints:
+        """See :class:`~router.backtest.windows.WindowLayout`."""
+        found = WindowLayout.starts(self, site, task, block)
         return found[found + task.ticks(site.series.tick_s) > site.series.ticks // 2]
 
 
@@ -95,10 +95,10 @@ class Group:
     """Cells that are judged together, in these windows; ``paid``: zones are asked."""
 
     name: str
-    cells: tuple[Cell, ...]
+    cells: tuple[BacktestCell, ...]
     others: tuple[str, ...]
     paid: bool = False
-    windows: Windows = USUAL
+    windows: WindowLayout = USUAL
 
 
 def one() -> Group:
@@ -111,10 +111,11 @@ def one() -> Group:
     for name, series, deadline_h, d in asked:
         past = _pooled(series)
         sites = tuple(
-            Site(past.zones[i].zone, _named(s, past.zones[i].zone), past, int(name[:4])) for i, s in enumerate(series)
+            BacktestSite(past.zones[i].zone, _named(s, past.zones[i].zone), past, int(name[:4]))
+            for i, s in enumerate(series)
         )
         task = Task(WORK_H * HOUR_S, deadline_h * HOUR_S, round(d * HOUR_S))
-        made.append(Cell(f"{name} R {deadline_h} d {d}", "each zone", 1, task, Move(), sites))
+        made.append(BacktestCell(f"{name} R {deadline_h} d {d}", "each zone", 1, task, CheckpointMove(), sites))
     return Group("one zone", tuple(made), ONE)
 
 
@@ -168,31 +169,32 @@ def later(group: Group, every_s: int) -> tuple[Group, Group]:
     return as_it_was, replace(as_it_was, name=f"{group.name}, shifted", cells=cells)
 
 
-def shifts(site: Site) -> Iterator[Site]:
+def shifts(site: BacktestSite) -> Iterator[BacktestSite]:
     """One for each zone and step: the zone's price times that from the middle on. A past of other zones stays."""
     for zone in site.series.zones:
         for step in STEPS:
             series = stepped(site.series, zone.zone, step)
             past = series if site.past is site.series else site.past
-            yield Site(f"{site.name}, {zone.zone} x {step}", series, past, site.source)
+            yield BacktestSite(f"{site.name}, {zone.zone} x {step}", series, past, site.source)
 
 
 def stepped(series: Series, zone: str, step: float) -> Series:
     """Spot in the zone at ``step`` times its price, from the middle on."""
     times = np.where(np.arange(series.ticks) < series.ticks // 2, 1.0, step)
-    return Series(series.tick_s, tuple(
-        replace(z, spot_usd_per_hour=z.spot_usd_per_hour * times) if z.zone == zone else z for z in series.zones
-    ))  # fmt: skip
+    return Series(
+        series.tick_s,
+        tuple(replace(z, spot_usd_per_hour=z.spot_usd_per_hour * times) if z.zone == zone else z for z in series.zones),
+    )
 
 
-def _asked(name: str, series: Series, ticks: int, ratio: float) -> Cell:
+def _asked(name: str, series: Series, ticks: int, ratio: float) -> BacktestCell:
     deadline = ticks * series.tick_s
     return _cell(f"{name}, {ratio}", series, Task(round(deadline / ratio), deadline, RESTART_S), 50.0)
 
 
-def _cell(name: str, series: Series, task: Task, gb: float) -> Cell:
-    site = Site("all", series, series, 0)
-    return Cell(name, "joined", len(series.zones), task, Apart(gb), (site,))
+def _cell(name: str, series: Series, task: Task, gb: float) -> BacktestCell:
+    site = BacktestSite("all", series, series, 0)
+    return BacktestCell(name, "joined", len(series.zones), task, Apart(gb), (site,))
 
 
 def _pooled(parts: Sequence[Series]) -> Series:
@@ -209,11 +211,11 @@ def _named(series: Series, name: str) -> Series:
 class Verdict:
     """Of a cell: ``less`` [window] our dollars less those of the ``best`` other policy, as a share of on-demand."""
 
-    pooled: Pooled
+    pooled: PooledWindows
     best: str
     less: Floats
-    by_name: Mapping[str, Score]
-    ours: str = OURS
+    by_name: Mapping[str, PolicyScore]
+    ours: str = OUR_POLICY
 
     def to(self, other: str) -> Floats:
         """[window]: as ``less``, but to this policy."""
@@ -221,9 +223,9 @@ class Verdict:
         return found
 
 
-def verdict(pooled: Pooled, ours: str = OURS) -> Verdict:
+def verdict(pooled: PooledWindows, ours: str = OUR_POLICY) -> Verdict:
     """By mean dollars."""
-    found = {score.policy: score for score in scores(pooled)}
+    found = {score.policy: score for score in score_policies(pooled)}
     best = min((name for name in found if name != ours), key=lambda name: found[name].usd)
     less = (pooled.played[ours].usd - pooled.played[best].usd) / pooled.demand_usd
     return Verdict(pooled, best, less, found, ours)
@@ -231,7 +233,7 @@ def verdict(pooled: Pooled, ours: str = OURS) -> Verdict:
 
 def row(v: Verdict) -> dict[str, object]:
     """A line of the table."""
-    sure = interval(v.less, v.pooled.stretch)
+    sure = bootstrap_interval(v.less, v.pooled.stretch)
     share = float(v.pooled.least_usd.mean() / v.pooled.demand_usd.mean())
     ours, best = v.by_name[v.ours], v.by_name[v.best]
     return {
@@ -249,19 +251,24 @@ def together(verdicts: Sequence[Verdict], other: str | None = None) -> tuple[flo
     interval: cells share weather, so what is drawn is a stretch with all that began in it."""
     differences = [v.less if other is None else v.to(other) for v in verdicts]
     less = np.concatenate([each / each.size for each in differences]) / len(verdicts)
-    stretch = np.concatenate([v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
-                              + 10_000 * v.pooled.cell.sites[0].source for v in verdicts])  # fmt: skip
-    sure = interval(less * less.size, stretch)
+    stretch = np.concatenate(
+        [
+            v.pooled.start * v.pooled.cell.sites[0].series.tick_s // (48 * HOUR_S)
+            + 10_000 * v.pooled.cell.sites[0].source
+            for v in verdicts
+        ]
+    )
+    sure = bootstrap_interval(less * less.size, stretch)
     return sure.mean, sure.low, sure.high
 
 
-def play(group: Group, processes: int, ours: str = OURS) -> tuple[Verdict, ...]:
+def play(group: Group, processes: int, ours: str = OUR_POLICY) -> tuple[Verdict, ...]:
     """All cells of a group."""
     windows = group.windows
-    found: Mapping[object, Played | Floats] = run(
+    found: Mapping[object, WindowOutcomes | Floats] = run_backtest(
         group.cells, windows, (ours, *group.others), paid=group.paid, processes=processes, advance=lambda *_: None
     )  # type: ignore[assignment]
-    return tuple(verdict(p, ours) for p in pool(group.cells, windows, found))  # type: ignore[arg-type]
+    return tuple(verdict(p, ours) for p in pool_windows(group.cells, windows, found))  # type: ignore[arg-type]
 
 
 @cache
@@ -288,7 +295,7 @@ def tables(
     for name in names:
         group = GROUPS[name]()
         if not shifted:
-            sparse = group if every_s is None else replace(group, windows=Windows(BLOCKS, every_s))
+            sparse = group if every_s is None else replace(group, windows=WindowLayout(BLOCKS, every_s))
             yield from table(sparse, processes, ours)
             continue
         was, now = (list(table(one, processes, ours)) for one in later(group, every_s or EVERY_S))
@@ -299,7 +306,7 @@ def tables(
         yield from (*was, *now)
 
 
-def table(group: Group, processes: int, ours: str = OURS) -> Iterator[dict[str, object]]:
+def table(group: Group, processes: int, ours: str = OUR_POLICY) -> Iterator[dict[str, object]]:
     """Prints one."""
     began = time.monotonic()
     verdicts = play(group, processes, ours)
@@ -329,7 +336,7 @@ def main() -> None:
     """Prints the tables; exits with 2 where there is no data."""
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--groups", nargs="+", choices=list(GROUPS), default=list(GROUPS))
-    asked.add_argument("--ours", choices=(OURS, AS_RUN), default=OURS)
+    asked.add_argument("--ours", choices=(OUR_POLICY, AS_RUN), default=OUR_POLICY)
     asked.add_argument("--shifted", action="store_true")
     asked.add_argument("--every", type=float, metavar="HOURS")
     asked.add_argument("--processes", type=int, default=2)

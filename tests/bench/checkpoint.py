@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.agent.control import Control
+from router.agent.control import AgentControlFolder
 from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints
-from router.agent.notice import Notice
+from router.agent.notice import MachineNotice
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 
@@ -93,13 +93,13 @@ def _from_order(folder: Path) -> None:
 
 def _from_notice(folder: Path) -> None:
     """Without the agent's process: from the event in its queue to a training that asks all the time."""
-    control = Control(folder / "control", signals=True)
+    control = AgentControlFolder(folder / "control", signals=True)
     control.prepare()
     checkpoints = Checkpoints(folder / "run", agent=Agent(str(control.folder)))
     waits = []
     for number in range(ORDERS):
         began = time.monotonic()
-        control.announced(Notice(f"n-{number}", "interruption", "aws", 120.0, ""))
+        control.announced(MachineNotice(f"n-{number}", "interruption", "aws", 120.0, ""))
         while not checkpoints.wanted(number):
             os.sched_yield()
         checkpoints.save(number, lambda _: waits.append(time.monotonic() - began))  # noqa: B023

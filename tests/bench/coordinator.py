@@ -19,7 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.agent.calls import Coordinator
+from router.agent.calls import CoordinatorClient
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
 HEARTBEAT_SECONDS = 10.0
@@ -72,7 +72,7 @@ def _send(url: str, kind: str) -> None:
     bodies = json.load(sys.stdin)
 
     def one(rank: int) -> float:
-        node = Coordinator(url, attempt=ATTEMPT, rank=rank, token=TOKEN, ca_file=None, seconds=30)
+        node = CoordinatorClient(url, attempt=ATTEMPT, rank=rank, token=TOKEN, ca_file=None, seconds=30)
         began = time.perf_counter()
         node.post(kind, bodies[rank])
         return time.perf_counter() - began

@@ -64,10 +64,15 @@ def _wave(dialect: str, machines: int, dice: random.Random) -> list[float]:
             words = [sys.executable, folder / "program.py", folder / f"run-{rank}", _writes(folder, rank), STEP_SECONDS]
             stack.enter_context(
                 agents(
-                    folder / f"machine-{rank}", coordinator, "exec " + shlex.join(map(str, words)), only=[rank],
-                    heartbeat_seconds=HEARTBEAT_SECONDS, metadata=dialect, metadata_url=url,
+                    folder / f"machine-{rank}",
+                    coordinator,
+                    "exec " + shlex.join(map(str, words)),
+                    only=[rank],
+                    heartbeat_seconds=HEARTBEAT_SECONDS,
+                    metadata=dialect,
+                    metadata_url=url,
                 )
-            )  # fmt: skip
+            )
         _wait(lambda: all(list((folder / f"machine-{r}").glob("**/progress.json")) for r in served))
 
         def tell(rank: int) -> None:

@@ -18,8 +18,8 @@ from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.ledger.entry import Entry, Use
-from router.state.store import Store
+from router.ledger.entry import LedgerEntry, MachineUse
+from router.state.store import StateStore
 from tests.support.postgres_here import postgres_here
 from tests.support.state_values import HOUR, NOW, entry
 
@@ -58,7 +58,7 @@ def _places(folder: Path, *, sqlite_only: bool) -> Iterator[tuple[str, str]]:
 def figures(name: str, url: str, folder: Path, rows: int) -> Iterator[str]:
     """What a ledger of so many rows takes at that place."""
     batches = [_batch(first) for first in range(0, rows, BATCH)]
-    with Store.open(url, now=NOW) as store:
+    with StateStore.open(url, now=NOW) as store:
         took, slowest = 0.0, 0.0
         for batch in batches:
             began = time.perf_counter()
@@ -80,15 +80,21 @@ def figures(name: str, url: str, folder: Path, rows: int) -> Iterator[str]:
         yield _line(name, "back up", rows, time.perf_counter() - began, more=f", {size / rows:.0f} bytes a row")
 
 
-def _batch(first: int) -> list[Entry]:
-    uses = tuple(Use)
+def _batch(first: int) -> list[LedgerEntry]:
+    uses = tuple(MachineUse)
     return [
         entry(
-            str(number), rank=number % 64, attempt=f"a{number // 64}", job=f"job-{number % 997}", use=uses[number % 5],
-            start=NOW + timedelta(seconds=number), end=NOW + timedelta(seconds=number) + HOUR, steps=number,
+            str(number),
+            rank=number % 64,
+            attempt=f"a{number // 64}",
+            job=f"job-{number % 997}",
+            use=uses[number % 5],
+            start=NOW + timedelta(seconds=number),
+            end=NOW + timedelta(seconds=number) + HOUR,
+            steps=number,
         )
         for number in range(first, first + BATCH)
-    ]  # fmt: skip
+    ]
 
 
 def _line(name: str, what: str, rows: int, seconds: float, limit: int | None = None, more: str = "") -> str:

@@ -17,7 +17,7 @@ from typing import Any
 
 from router.coordinator.metrics import Metrics
 from router.state.records import NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, attempt, entry, node
 
 MACHINES = 4
@@ -28,7 +28,7 @@ def main(gangs: int = 500) -> None:
     """Prints the figures."""
     with TemporaryDirectory(prefix="stepfare-bench-") as folder:
         path = Path(folder) / "state.db"
-        with Store.open(f"sqlite:///{path}", now=NOW) as store:
+        with StateStore.open(f"sqlite:///{path}", now=NOW) as store:
             _fill(store, gangs)
             all_metrics = [Metrics(store, lambda: NOW, lambda: NOW, ticks=_counter()) for _ in range(ROUNDS)]
             first = [_timed(metrics) for metrics in all_metrics]
@@ -52,7 +52,7 @@ def _timed(metrics: Metrics) -> float:
     return time.perf_counter() - began
 
 
-def _fill(store: Store, gangs: int) -> None:
+def _fill(store: StateStore, gangs: int) -> None:
     up: dict[str, Any] = {"made_at": NOW, "agent": "running", "heard_at": NOW}
     for number in range(2 * gangs):
         alive = number < gangs
@@ -63,10 +63,15 @@ def _fill(store: Store, gangs: int) -> None:
         heard_at = NOW + timedelta(seconds=number)
         store.add_notice(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "taken back", heard_at))
         store.note(one.id, "saved", heard_at + timedelta(seconds=3), rank=0, id="n")
-    store.ledger.add([
-        entry(f"m{number}-{rank}", attempt=f"a{gangs + number}", rank=rank, end=NOW + HOUR, lost_steps=2 * (rank == 0))
-        for number in range(gangs) for rank in range(MACHINES)
-    ])  # fmt: skip
+    store.ledger.add(
+        [
+            entry(
+                f"m{number}-{rank}", attempt=f"a{gangs + number}", rank=rank, end=NOW + HOUR, lost_steps=2 * (rank == 0)
+            )
+            for number in range(gangs)
+            for rank in range(MACHINES)
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -20,13 +20,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from router.agent.calls import Coordinator as Calls
-from router.agent.config import Config, parse
-from router.agent.notices import Notices
+from router.agent.calls import CoordinatorClient as Calls
+from router.agent.config import AgentConfig, parse_config
+from router.agent.notices import NoticeListener
 from router.coordinator.app import make_app
-from router.coordinator.rules import Answer, Attendance
-from router.coordinator.server import Server
-from router.state.store import Store
+from router.coordinator.handlers import AgentMessageHandler, AgentReply
+from router.coordinator.server import CoordinatorServer
+from router.state.store import StateStore
 from tests.support.agents import agents
 from tests.support.coordinations import ATTEMPT, TOKEN, scene
 from tests.support.coordinator import Coordinator
@@ -45,14 +45,14 @@ HEADERS = ("median", "p90", "p99", "slowest")
 CPU_SECONDS = 30.0
 
 
-class Timed(Attendance):
+class Timed(AgentMessageHandler):
     """Remembers when each rank's notice was in the database."""
 
-    def __init__(self, store: Store, logs: Path, clock: Callable[[], datetime]) -> None:
+    def __init__(self, store: StateStore, logs: Path, clock: Callable[[], datetime]) -> None:
         super().__init__(store, logs, clock)
         self.taken: dict[int, float] = {}
 
-    def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> Answer:
+    def answer(self, attempt: str, rank: int, message: str, authorization: str, body: dict[str, Any]) -> AgentReply:
         """As it is."""
         said = super().answer(attempt, rank, message, authorization, body)
         if message == "notice" and said[0] == 200:
@@ -77,7 +77,7 @@ def _waits(dialect: str) -> list[float]:
     with TemporaryDirectory() as folder, scene(Path(folder), MACHINES) as gang, MetadataService().running() as service:
         attendance = Timed(gang.store, Path(folder) / "logs", gang.clock)
         told: dict[int, float] = {}
-        with Server(make_app(attendance, b"agent", gang.store.id), "127.0.0.1", 0) as server:
+        with CoordinatorServer(make_app(attendance, b"agent", gang.store.id), "127.0.0.1", 0) as server:
             for first in range(0, MACHINES, AT_ONCE):
                 ranks = range(first, first + AT_ONCE)
                 told |= _wave(dialect, ranks, attendance.taken, server.url, service, dice, Path(folder))
@@ -85,9 +85,14 @@ def _waits(dialect: str) -> list[float]:
 
 
 def _wave(
-    dialect: str, ranks: range, taken: dict[int, float], coordinator: str, service: MetadataService,
-    dice: random.Random, folder: Path,
-) -> dict[int, float]:  # fmt: skip
+    dialect: str,
+    ranks: range,
+    taken: dict[int, float],
+    coordinator: str,
+    service: MetadataService,
+    dice: random.Random,
+    folder: Path,
+) -> dict[int, float]:
     """When each was told."""
     announce, within = ANNOUNCE[dialect]
     told: dict[int, float] = {}
@@ -116,17 +121,31 @@ def _tell(announce: Callable[[Machine], None], machine: Machine, told: dict[int,
     announce(machine)
 
 
-def _listen(dialect: str, rank: int, url: str, coordinator: str, folder: Path) -> Notices:
-    plain = Config(
-        ATTEMPT, "job", rank, MACHINES, "true", "w", coordinator, "t", "l", str(folder / f"spool-{rank}" / "spool"),
-        metadata=dialect, metadata_url=url,
-    )  # fmt: skip
-    config = parse({**asdict(plain), "mounts": []})
+def _listen(dialect: str, rank: int, url: str, coordinator: str, folder: Path) -> NoticeListener:
+    plain = AgentConfig(
+        ATTEMPT,
+        "job",
+        rank,
+        MACHINES,
+        "true",
+        "w",
+        coordinator,
+        "t",
+        "l",
+        str(folder / f"spool-{rank}" / "spool"),
+        metadata=dialect,
+        metadata_url=url,
+    )
+    config = parse_config({**asdict(plain), "mounts": []})
     calls = Calls(coordinator, attempt=ATTEMPT, rank=rank, token=TOKEN, ca_file=None, seconds=10.0)
-    notices = Notices(
-        config, calls, who={"protocol": 1, "incarnation": f"life-{rank}"}, events=queue.SimpleQueue(),
-        note=lambda _: None, environment={"PATH": "/nowhere"},
-    )  # fmt: skip
+    notices = NoticeListener(
+        config,
+        calls,
+        who={"protocol": 1, "incarnation": f"life-{rank}"},
+        events=queue.SimpleQueue(),
+        note=lambda _: None,
+        environment={"PATH": "/nowhere"},
+    )
     notices.start()
     return notices
 

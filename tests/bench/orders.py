@@ -27,12 +27,12 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
-from router.agent.orders import HELD
+from router.agent.orders import HOLD_SECONDS
 from router.coordinator.app import make_app
-from router.coordinator.rules import Attendance
-from router.coordinator.server import Server
+from router.coordinator.handlers import AgentMessageHandler
+from router.coordinator.server import CoordinatorServer
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.coordinations import NOW, TOKEN, gang_records
 
 GANGS, RANKS = 500, 2
@@ -57,12 +57,12 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 
 def _measure(folder: Path, spread: float, gangs: int, ranks: int) -> None:
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         for gang in range(gangs):
             attempt, nodes = gang_records(ranks, name=f"gang-{gang}")
             store.add_attempt(replace(attempt, phase=Phase.RUNNING, met_at=NOW), nodes)
-        attendance = Attendance(store, folder / "logs", lambda: datetime.now(UTC))
-        with Server(make_app(attendance, b"agent", store.id), "127.0.0.1", 0) as server:
+        attendance = AgentMessageHandler(store, folder / "logs", lambda: datetime.now(UTC))
+        with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", 0) as server:
             counts = ["--gangs", str(gangs), "--ranks", str(ranks)]
             command = [sys.executable, "-m", "tests.bench.orders", *counts, "--be-agents", server.url, str(spread)]
             busy = time.process_time()
@@ -107,7 +107,7 @@ async def _agents(url: str, spread: float, gangs: int, ranks: int) -> dict[str, 
 async def _hear(url: str, name: str, rank: int) -> float:
     """When the rank has its order."""
     while True:
-        answer = await _post(url, name, rank, "orders", {"seen": "", "wait": HELD})
+        answer = await _post(url, name, rank, "orders", {"seen": "", "wait": HOLD_SECONDS})
         if answer["order"] == "checkpoint":
             assert answer["id"] == f"taken-{name}"
             return time.monotonic()

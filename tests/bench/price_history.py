@@ -24,8 +24,8 @@ from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.prices import history
-from router.prices.history_parts import writing
-from router.prices.history_sql import connect, microseconds
+from router.prices.history_parts import lock_for_writing
+from router.prices.history_sql import connect, to_microseconds
 from router.prices.history_write import write_part
 
 T = TypeVar("T")
@@ -61,10 +61,10 @@ def figures(folder: Path, rows: int) -> Iterator[str]:
     yield _query("one series, not merged", folder)
     seconds, done = _timed(lambda: history.compact(folder))
     yield f"  merge {done.parts} parts into {done.months}         {seconds:9.2f} s {rows / seconds:14,.0f} rows/s"
-    there = history.summary(folder)
+    there = history.summarize(folder)
     yield f"  on disk                        {there.size / 1e6:9.0f} MB {there.size / there.rows:13.2f} bytes/row"
     yield _query("one series, a year", folder)
-    seconds, frame = _timed(lambda: history.latest(folder))
+    seconds, frame = _timed(lambda: history.read_latest(folder))
     yield f"  latest price of everything     {seconds:9.2f} s {len(frame):14,} series"
     seconds, found = _timed(lambda: history.latest_by_region(folder))
     yield f"  last moment of each region     {seconds:9.2f} s {len(found):14,} regions"
@@ -82,8 +82,8 @@ def build(folder: Path, rows: int) -> None:
         step = (after - month) / PARTS_A_MONTH
         for number in range(PARTS_A_MONTH):
             begin = month + number * step
-            with writing(folder), connect() as connection:
-                made = _made_up(microseconds(begin), step // timedelta(microseconds=1), each, number)
+            with lock_for_writing(folder), connect() as connection:
+                made = _made_up(to_microseconds(begin), step // timedelta(microseconds=1), each, number)
                 write_part(folder, f"{month:%Y-%m}", number + 1, connection, made)
 
 
@@ -113,7 +113,7 @@ def new_points() -> Iterator[PricePoint]:
 
 
 def _query(name: str, folder: Path) -> str:
-    seconds, frame = _timed(lambda: history.series(folder, ONE, MONTHS[0], MONTHS[-1]))
+    seconds, frame = _timed(lambda: history.read_series(folder, ONE, MONTHS[0], MONTHS[-1]))
     return f"  {name:30} {seconds:9.2f} s {len(frame):14,} rows"
 
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from router.prices.bookstore import BookStore
 
 ROWS = 150_000
@@ -73,25 +73,25 @@ def catalogue_figures() -> Iterator[str]:
 
     from pricing.places import Market
     from providers.neoclouds.parse.catalogue import read_catalogue
-    from providers.neoclouds.parse.listing import Terms, harvest_of
-    from providers.neoclouds.parse.naming import Naming
+    from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
+    from providers.neoclouds.parse.machine_names import NamingRule
     from tests.support.neocloud_rows import catalogue_items
     from tests.support.neocloud_service import csv_of
 
     text = csv_of(list(catalogue_items("nebius", 40, 1500)))
     rows = text.count("\n") - 1
     day = NOW.date()
-    terms = Terms("nebius", "gpuhunt catalogue", day, day, markets=frozenset(Market))
+    terms = CatalogueTerms("nebius", "gpuhunt catalogue", day, day, markets=frozenset(Market))
 
     def ours() -> object:
-        return read_catalogue(io.StringIO(text, newline=""), lambda _: Naming())[""]
+        return read_catalogue(io.StringIO(text, newline=""), lambda _: NamingRule())[""]
 
     theirs = _rate(rows, lambda: list(storage.load(io.StringIO(text), provider="nebius")))
     to_rows = _rate(rows, ours)
     to_offers = _rate(
         rows,
-        lambda: harvest_of(
-            read_catalogue(io.StringIO(text, newline=""), lambda _: Naming())[""], embedded_book(), terms
+        lambda: build_fetch_result(
+            read_catalogue(io.StringIO(text, newline=""), lambda _: NamingRule())[""], embedded_book(), terms
         ),
     )
     yield f"\nCATALOGUE OF {rows:,} ROWS (gpuhunt's CSV, rows a second, best of 3)"

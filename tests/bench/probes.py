@@ -19,24 +19,29 @@ from typing import Final
 
 import numpy as np
 
-from router.files.trace_files import read_traces
-from router.files.trace_values import Holes
-from router.quoting.play.asking import Explorer
-from router.quoting.play.probing import explore
-from router.quoting.play.scene import HOUR_S, Scene, Task, Ways
-from router.quoting.play.series import Floats, Series
-from router.quoting.play.simulation import simulate
-from router.quoting.policies.baselines import UniformProgress
-from router.quoting.policies.omniscient import least_usd
-from router.quoting.policies.payback import CheapestWithMoves, Lindy
-from router.quoting.policies.skynomad import SkyNomad
-from router.quoting.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.config.trace_files import read_traces
+from router.config.trace_values import Holes
+from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.omniscient import compute_least_usd
+from router.spot.policies.payback import CheapestWithMoves, Lindy
+from router.spot.policies.skynomad import SkyNomad
+from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
+from router.spot.simulator.blind_policy import BlindPolicy
+from router.spot.simulator.blind_simulator import simulate_blind
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import simulate
+from router.spot.simulator.traces import Floats, Series
 from tests.support.repository import ROOT
 
 DATA: Final = ROOT.parent / "shared" / "data"
 SIX: Final = (
-    "us-central1-a", "us-west1-a", "europe-west1-c", "europe-west3-c", "asia-southeast1-b", "asia-south2-b",
-)  # fmt: skip
+    "us-central1-a",
+    "us-west1-a",
+    "europe-west1-c",
+    "europe-west3-c",
+    "asia-southeast1-b",
+    "asia-south2-b",
+)
 THIRTEEN: Final = (
     "asia-southeast1-c", "asia-south2-b", "us-west1-b", "europe-west3-c", "us-west1-a", "us-east4-a", "europe-west1-c",
     "us-central1-c", "us-central1-b", "asia-southeast1-b", "us-central1-a", "us-east5-a", "us-east4-b",
@@ -58,11 +63,11 @@ class Set:
     ratios: tuple[float, ...]
     skynomad: SkyNomad
 
-    def scene(self, ratio: float, starts: Sequence[int]) -> Scene:
+    def scene(self, ratio: float, starts: Sequence[int]) -> SimulationInputs:
         """These windows, work a ``ratio``-th of the deadline."""
         deadline = self.deadline_ticks * self.series.tick_s
-        ways = Ways.between(self.series.regions, egress_usd)
-        return Scene.of(Task(round(deadline / ratio), deadline, RESTART_S), self.series, starts, ways)
+        ways = ZoneMoveCosts.between(self.series.regions, egress_usd)
+        return SimulationInputs.of(Task(round(deadline / ratio), deadline, RESTART_S), self.series, starts, ways)
 
     def tiled(self) -> list[int]:
         """Windows end to end."""
@@ -97,7 +102,7 @@ def sets(data: Path, holes: Holes) -> Iterator[Set]:
     yield Set("V100, 3 zones", v100, 1106, (1.2, 1.5), SkyNomad.v100())
 
 
-def policies(of: Set) -> dict[str, Explorer]:
+def policies(of: Set) -> dict[str, BlindPolicy]:
     """Those that play over all zones, by the names of the tables."""
     return {
         "UP(S)": FailoverProgress(),
@@ -110,7 +115,7 @@ def policies(of: Set) -> dict[str, Explorer]:
     }
 
 
-def on_demand_usd(scene: Scene) -> float:
+def on_demand_usd(scene: SimulationInputs) -> float:
     """On demand from the start, where it is cheapest; whole ticks."""
     ticks = -(-(scene.task.work_s + scene.task.changeover_s) // scene.tick_s)
     return ticks * scene.tick_s / HOUR_S * float(scene.on_demand_usd.min())
@@ -142,10 +147,10 @@ class Cell:
 def played(of: Set, ratio: float, starts: Sequence[int]) -> Cell:
     """All policies in these windows."""
     scene = of.scene(ratio, starts)
-    bills = {name: explore(scene, policy) for name, policy in policies(of).items()}
+    bills = {name: simulate_blind(scene, policy) for name, policy in policies(of).items()}
     usd = {"on-demand": np.full(len(starts), on_demand_usd(scene)), "one zone": one_zone_usd(of, ratio, starts)}
     usd |= {name: bill.usd for name, bill in bills.items()}
-    return Cell(least_usd(scene), usd, sum(int(bill.late.sum()) for bill in bills.values()))
+    return Cell(compute_least_usd(scene), usd, sum(int(bill.late.sum()) for bill in bills.values()))
 
 
 def line(ratio: float, cell: Cell) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.support.repository import ROOT
 
@@ -44,7 +44,17 @@ _WORDS: Final = {
 }
 _ENUMS: Final = {"Enum", "StrEnum", "IntEnum"}
 _OPTION: Final = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-_COMMAND: Final = re.compile(r"^  ([a-z]+(?: [a-z-]+)?)  ", re.MULTILINE)
+_PROSE: Final = {"$comment", "description", "examples", "title"}
+# The table of commands, where it is and where it was.
+_NAMES: Final = """
+try:
+    from router.cli.commands import TABLE
+    names = list(TABLE.commands)
+except ImportError:
+    from router.cli.main import COMMANDS
+    names = list(COMMANDS)
+print(*names, sep="\\n")
+"""
 
 
 def surface(tree: Path) -> Surface:
@@ -59,7 +69,34 @@ def _files(tree: Path) -> Iterator[str]:
     for pattern in FILES:
         for path in tree.glob(pattern):
             if path.is_file():
-                yield f"{path.relative_to(tree)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+                content = path.read_bytes()
+                if path.parent.name == "schema":
+                    content = json.dumps(_rules(json.loads(content)), sort_keys=True).encode()
+                yield f"{path.relative_to(tree)} {hashlib.sha256(content).hexdigest()}"
+
+
+def _rules(schema: dict[str, Any]) -> Any:
+    """Return what a schema accepts: without prose, and definitions where they are used in place of by name."""
+    definitions = schema.get("$defs", {})
+
+    def plain(value: Any, seen: tuple[str, ...] = ()) -> Any:
+        if isinstance(value, list):
+            return [plain(each, seen) for each in value]
+        if not isinstance(value, dict):
+            return value
+        name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+        if name in definitions:
+            return {"again": seen.index(name)} if name in seen else plain(definitions[name], (*seen, name))
+        # Under "properties" the keys are fields of files, which may be called anything.
+        return {
+            key: {field: plain(each, seen) for field, each in inner.items()}
+            if key == "properties"
+            else plain(inner, seen)
+            for key, inner in value.items()
+            if key not in _PROSE
+        }
+
+    return plain({key: value for key, value in schema.items() if key != "$defs"})
 
 
 def _words(tree: Path) -> Surface:
@@ -95,7 +132,7 @@ def _tables(tree: Path) -> Iterator[str]:
 
 def _commands(tree: Path) -> Iterator[str]:
     """Each command with each of its options, as its help names them."""
-    names = _COMMAND.findall(_run(tree, ("--help",)).split("Commands", 1)[-1])
+    names = _python(tree, _NAMES, ()).splitlines()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         helps = pool.map(partial(_run, tree), [(*name.split(), "--help") for name in names])
         for name, text in zip(names, helps, strict=True):
@@ -107,12 +144,21 @@ def _run(tree: Path, words: Sequence[str], home: str = "") -> str:
     """What a command of that tree prints. CalledProcessError where it fails."""
     scripts: dict[str, str] = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     module, function = scripts["stepfare"].split(":")
-    code = f"import sys; sys.path.insert(0, {str(tree)!r}); from {module} import {function} as main; main()"
+    return _python(tree, f"from {module} import {function} as main; main()", words, home)
+
+
+def _python(tree: Path, code: str, words: Sequence[str], home: str = "") -> str:
+    """What a program prints that imports the packages of that tree."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STEPFARE_")}
     with tempfile.TemporaryDirectory() as empty:
         environment = {**kept, "STEPFARE_HOME": home or empty, "COLUMNS": "200", "NO_COLOR": "1"}
         done = subprocess.run(
-            [sys.executable, "-c", code, *words], cwd=tree, env=environment, text=True, check=True, capture_output=True
+            [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tree)!r})\n{code}", *words],
+            cwd=tree,
+            env=environment,
+            text=True,
+            check=True,
+            capture_output=True,
         )
     return done.stdout
 

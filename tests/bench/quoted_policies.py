@@ -15,16 +15,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from tempfile import TemporaryDirectory
 
+from router.app.quotes import QuoteOptions, prepare_quotes
 from router.prices.books import load_book
-from router.quoting.play.scene import HOUR_S
-from router.quoting.policies.baselines import UniformProgress
-from router.quoting.policies.our_policy import policy_for, quoted_policy_for
-from router.quoting.quotes.asked import Ask, Asking, Trade
-from router.quoting.quotes.explaining import sizes_alone
-from router.quoting.quotes.quoting import DRAWS
-from router.quoting.quotes.stage import PolicyFor, clock_for
-from router.quoting.quotes.venues import Venue
-from router.wiring.quoting import QuoteOptions, asked
+from router.quotes.explanation import list_single_sizes
+from router.quotes.make_quote import DRAWS
+from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
+from router.quotes.runner import PolicyFactory, choose_clock
+from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.our_policy import policy_for, quoted_policy_for
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.venues import QuoteOption
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -41,24 +41,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     paths = [str(NIGHTLY / f"{name}.yaml") for name in options.jobs] or [str(NIGHTLY)]
     with TemporaryDirectory(prefix="stepfare-bench-") as home:
         os.environ["STEPFARE_HOME"] = home  # no history of this machine
-        found = asked(paths, "embedded", NIGHTLY / "limits.yaml", NOW, QuoteOptions(), load_book)
+        found = prepare_quotes(paths, "embedded", NIGHTLY / "limits.yaml", NOW, QuoteOptions(), load_book)
         for ask in found.asks:
-            if isinstance(ask, Ask):
+            if isinstance(ask, QuoteRequest):
                 for line in compared(ask, found.trade, full=options.full):
                     print(line, flush=True)
 
 
-def compared(ask: Ask, trade: Trade, *, full: bool) -> Iterator[str]:
+def compared(ask: QuoteRequest, trade: MarketInputs, *, full: bool) -> Iterator[str]:
     """A line, where there is spot to count on."""
-    asking = Asking(ask, trade)
+    asking = QuoteProblem(ask, trade)
     if asking.refused() is not None:
         return
     everything = asking.menu(asking.venues, asking.steps, asking.window_h)
-    alone = sizes_alone(asking, everything)
+    alone = list_single_sizes(asking, everything)
     menu = alone[0][1] if alone else everything
     if all(v.sure for v in menu) or not any(v.sure for v in menu):
         return
-    policies: dict[str, PolicyFor] = {
+    policies: dict[str, PolicyFactory] = {
         "uniform progress": lambda _outlook, _like: UniformProgress(hysteresis=False),
         "foresight, quick": quoted_policy_for,
     }
@@ -68,9 +68,9 @@ def compared(ask: Ask, trade: Trade, *, full: bool) -> Iterator[str]:
     yield f"{ask.job.name:28} {len(menu)} places   " + "   ".join(told)
 
 
-def _usd(ask: Ask, trade: Trade, menu: Sequence[Venue]) -> float:
-    asking = Asking(ask, trade)
-    clock = clock_for(int(asking.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
+def _usd(ask: QuoteRequest, trade: MarketInputs, menu: Sequence[QuoteOption]) -> float:
+    asking = QuoteProblem(ask, trade)
+    clock = choose_clock(int(asking.window_h * HOUR_S), _TICKS, _LEAST_S, _MOST_S)
     return float(asking.stage(menu, clock, DRAWS, seed=1).play(clock.ticks).usd.mean())
 
 

@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
+from router.app.plan import PlanOptions, plan_request
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder
-from router.planning.reassign import Reassigned, Want, reassign
+from router.planning.remaining_work import remaining_candidates, remaining_job
+from router.planning.replacement import PlacementRequest, Placements, place_gangs
 from router.planning.solver import PulpSolver
-from router.planning.whats_left import job_left, places_left
-from router.wiring.planning import PlanOptions, plan_request
 from tests.bench.hundred_jobs import many_jobs, many_limits
 from tests.support.repository import ROOT
 
@@ -38,9 +38,9 @@ def figures(gangs: int = GANGS) -> Iterator[str]:
         limits = tight(plain, gangs, share)
         clock = Both()
         finder = CandidateFinder(book, limits, NOW, advisory=False)
-        wants = [Want(job, places_left(finder, job, in_region_gone)) for job in jobs]
+        wants = [PlacementRequest(job, remaining_candidates(finder, job, in_region_gone)) for job in jobs]
         finding = clock.lap()
-        found = reassign(wants, limits, solver=PulpSolver(), time_limit=LIMIT)
+        found = place_gangs(wants, limits, solver=PulpSolver(), time_limit=LIMIT)
         yield f"  {title}: candidates {finding}, placing {clock.lap()}"
         yield f"    {shown(found)}"
 
@@ -61,7 +61,7 @@ class Both:
         return time.perf_counter(), time.process_time()
 
 
-def shown(found: Reassigned) -> str:
+def shown(found: Placements) -> str:
     """What came out, in a line."""
     proven = "proven fewest" if found.fewest_waiting else "not proven fewest"
     late = ", time limit hit" if found.hit_time_limit else ""
@@ -80,7 +80,7 @@ def night(gangs: int) -> tuple[PriceBook, list[Job], Limits]:
     """The book, what is left of the jobs, and limits as large as the night."""
     request = plan_request([str(NIGHTLY)], "embedded", NIGHTLY / "limits.yaml", NOW, PlanOptions()).request
     jobs = many_jobs(request.jobs, gangs, NOW)
-    left = [job_left(job, job.steps * (1 + i % 7) // 10, GONE, NOW) for i, job in enumerate(jobs)]
+    left = [remaining_job(job, job.steps * (1 + i % 7) // 10, GONE, NOW) for i, job in enumerate(jobs)]
     return request.book, left, many_limits(request.limits, gangs / len(request.jobs))
 
 

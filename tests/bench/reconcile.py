@@ -70,8 +70,25 @@ def main() -> None:
 
 def write(path: Path, rows: int) -> None:
     """The facts."""
-    given = {"source", "origin", "row", "key", "state", "start", "end", "team", "job", "attempt", "use", "resource",
-             "instance_type", "quantity", "billed", "effective", "on_demand"}  # fmt: skip
+    given = {
+        "source",
+        "origin",
+        "row",
+        "key",
+        "state",
+        "start",
+        "end",
+        "team",
+        "job",
+        "attempt",
+        "use",
+        "resource",
+        "instance_type",
+        "quantity",
+        "billed",
+        "effective",
+        "on_demand",
+    }
     columns = ", ".join(
         f'"{name}"' if name in given else f'{_SAME.get(name, "NULL")} AS "{name}"' for name in COLUMNS.names
     )

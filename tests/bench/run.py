@@ -20,8 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from router.app.plan import PlanOptions, plan_request
 from router.planning.planner import PlanRequest
-from router.wiring.planning import PlanOptions, plan_request
 from tests.bench import (
     agent,
     agent_footprint,
@@ -149,7 +149,7 @@ def many(count: int, time_limit: timedelta) -> None:
 def _show(timed: Timed, request: PlanRequest) -> None:
     plan, jobs = timed.plan, len(request.jobs)
     print(f"  planning          {timed.wall:8.2f} s {timed.wall / jobs:10.3f} s a job")
-    for phase in ("sieve", "build", "solve", "price"):
+    for phase in ("feasibility", "build", "solve", "price"):
         seconds = getattr(timed.phases, phase)
         print(f"    {phase:15} {seconds:8.2f} s {seconds / timed.wall:10.1%}")
     engine = timed.engine

@@ -24,15 +24,15 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from pricing.money import UsdPerHour
-from router.files.duck import connect
-from router.ledger.entry import Entry, Use
+from router.files.duckdb_session import connect
+from router.ledger.entry import LedgerEntry, MachineUse
 from router.ledger.month import Month
-from router.showback.extract import Extract
-from router.showback.extractparts import Manifest, Part, write_manifest, write_part
-from router.showback.ledgerfacts import SCHEMA
-from router.state.ledger_rows import BEGINNING, Row, raw, sealed
+from router.showback.extract_parts import ExtractManifest, ExtractPart, write_manifest, write_part
+from router.showback.facts_from_ledger import SCHEMA
+from router.showback.ledger_extract import LedgerExtract
+from router.state.ledger_rows import BEGINNING, Row, chain_rows, entry_values
 from router.state.ledger_table import insert_rows
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.bench.bills import _COMMAND as COMMAND
 from tests.support.repository import ROOT
 from tests.support.state_values import entry
@@ -88,9 +88,9 @@ def main(arguments: tuple[str, ...] | None = None) -> None:
 def figures(home: Path, rows: int, new: int) -> Iterator[str]:
     """A line each: the extract, the first report with the new entries, a second one."""
     began = time.perf_counter()
-    with Store.open(f"sqlite:///{home}/state.db", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{home}/state.db", now=NOW) as store:
         # The one entry that stands for all that was appended before.
-        (last,) = sealed([raw(_entries(0)[0])], rows - new - 1, BEGINNING)
+        (last,) = chain_rows([entry_values(_entries(0)[0])], rows - new - 1, BEGINNING)
         manifest = write_extract(home / "extract", store.id, rows - new, str(last[-1]))
         _begin_with(store, last)
         for first in range(manifest.head, manifest.head + new, _BATCH):
@@ -109,7 +109,7 @@ def figures(home: Path, rows: int, new: int) -> Iterator[str]:
         yield f"  report, {form}, {name:17}{told} {aim}"
 
 
-def _begin_with(store: Store, last: Row) -> None:
+def _begin_with(store: StateStore, last: Row) -> None:
     """As if the ledger had all entries up to that one: triggers would not have it, so that one is away meanwhile."""
     with store._database.write("ledger") as connection:
         named = "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = 'ledger_has_no_gaps'"
@@ -119,11 +119,11 @@ def _begin_with(store: Store, last: Row) -> None:
         connection.exec_driver_sql(trigger)
 
 
-def write_extract(folder: Path, state: str, rows: int, last: str) -> Manifest:
+def write_extract(folder: Path, state: str, rows: int, last: str) -> ExtractManifest:
     """As the ledger's own extract would be, of made-up entries."""
-    place = Extract(folder, state).folder
+    place = LedgerExtract(folder, state).folder
     place.mkdir(parents=True)
-    parts: list[Part] = []
+    parts: list[ExtractPart] = []
     first = 1
     for number, month in enumerate(_MONTHS, 1):
         end = rows * number // len(_MONTHS) + 1
@@ -131,7 +131,7 @@ def write_extract(folder: Path, state: str, rows: int, last: str) -> Manifest:
             (place / f"month={month}").mkdir(exist_ok=True)
             parts.append(write_part(place, _facts(month, first, begin, min(begin + _PART, end)), str(month)))
         first = end
-    manifest = Manifest(state, rows, last, tuple(parts))
+    manifest = ExtractManifest(state, rows, last, tuple(parts))
     write_manifest(place, manifest)
     return manifest
 
@@ -139,19 +139,26 @@ def write_extract(folder: Path, state: str, rows: int, last: str) -> Manifest:
 def _facts(month: Month, first: int, begin: int, end: int) -> pa.Table:
     days = (min(month.ends, NOW) - month.begins).days
     sql = _FACTS.format(
-        first=first, month=month, uses=_USES, ranks=_RANKS, lives=_USES * _RANKS, begin=begin - first, end=end - first,
-        begins=int(month.begins.timestamp()) * 10**6, minutes=(days - 1) * 24 * 60,
-    )  # fmt: skip
+        first=first,
+        month=month,
+        uses=_USES,
+        ranks=_RANKS,
+        lives=_USES * _RANKS,
+        begin=begin - first,
+        end=end - first,
+        begins=int(month.begins.timestamp()) * 10**6,
+        minutes=(days - 1) * 24 * 60,
+    )
     with connect() as connection:
         table = connection.sql(f"{sql} ORDER BY i").to_arrow_table()
     return table.select(SCHEMA.names).cast(SCHEMA)
 
 
-def _entries(first: int) -> list[Entry]:
+def _entries(first: int) -> list[LedgerEntry]:
     return [_entry(number) for number in range(first, first + _BATCH)]
 
 
-def _entry(number: int) -> Entry:
+def _entry(number: int) -> LedgerEntry:
     """Of spot machines whose on-demand price is known, cut at microseconds: no two amounts are the same."""
     attempt, rank = f"n{number // 256}", number % 64
     start = datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=number % 60_000)
@@ -159,11 +166,21 @@ def _entry(number: int) -> Entry:
     hours = Fraction(lasts // timedelta(microseconds=1), 3_600_000_000)
     rate = UsdPerHour.parse("27.52")
     return entry(
-        f"metered {attempt} {number}", rank=rank, attempt=attempt, job=f"new-{number // 1024}",
-        use=tuple(Use)[number % 5], start=start, end=start + lasts, quantity=hours, resource=f"i-{attempt}-{rank}",
-        usd_per_hour=rate, usd=rate.over(lasts), on_demand_usd_per_hour=UsdPerHour.parse("55.04"), steps=number % 7,
+        f"metered {attempt} {number}",
+        rank=rank,
+        attempt=attempt,
+        job=f"new-{number // 1024}",
+        use=tuple(MachineUse)[number % 5],
+        start=start,
+        end=start + lasts,
+        quantity=hours,
+        resource=f"i-{attempt}-{rank}",
+        usd_per_hour=rate,
+        usd=rate.over(lasts),
+        on_demand_usd_per_hour=UsdPerHour.parse("55.04"),
+        steps=number % 7,
         recorded_at=start + timedelta(hours=1),
-    )  # fmt: skip
+    )
 
 
 def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
@@ -174,8 +191,12 @@ def _run(arguments: list[str], home: Path) -> tuple[float, float, int]:
     environment = {**os.environ, "STEPFARE_HOME": str(home)}
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, str(told), *wanted],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     took = time.perf_counter() - began
     if done.returncode:
         sys.exit(f"{' '.join(wanted)} failed with {done.returncode}: {done.stderr}")

@@ -35,24 +35,24 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import states
+from router.controller.accepted_limits import store_limits
+from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
+from router.controller.orders import Order
+from router.controller.policy_runner import Adviser
+from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
+from router.controller.release import release
+from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer, Replanner
+from router.controller.supervisor import Supervisor
+from router.controller.worker_pool import apply_lock
+from router.controller.workspaces import CoordinatorEndpoint, job_json
 from router.coordinator.app import make_app
-from router.coordinator.rules import Attendance
-from router.coordinator.server import Server
-from router.files.deploy_file import Deploy
+from router.coordinator.handlers import AgentMessageHandler
+from router.coordinator.server import CoordinatorServer
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.running.advising import Adviser
-from router.running.deploying import Outcome, Placed, Result
-from router.running.kept_limits import keep_limits
-from router.running.orders import Order
-from router.running.recovering import Answer, Go, Replanner, Wanting
-from router.running.release import release
-from router.running.site import Site
-from router.running.watching import Watcher
-from router.running.work import one_at_a_time
-from router.running.workspaces import Home, spec_json
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner
 from tests.support import made_up_book
@@ -89,20 +89,20 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> Iterator[str]:
     """One storm, in lines."""
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=real_clock()) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=real_clock()) as store:
         made = time.perf_counter()
         limits = fill(store, gangs, ranks)
         site = site_of(store, folder)
         yield f"STORM: {gangs} gangs of {ranks} in one zone ({time.perf_counter() - made:.1f} s to write them down)"
-        attendance = Attendance(store, folder / "logs", real_clock)
-        with Server(make_app(attendance, b"agent", store.id), "127.0.0.1", 0) as server:
-            site = replace(site, home=Home(server.url, "0" * 64))
+        attendance = AgentMessageHandler(store, folder / "logs", real_clock)
+        with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", 0) as server:
+            site = replace(site, home=CoordinatorEndpoint(server.url, "0" * 64))
             replanner = Timed(site, book)
-            watcher = Watcher(site, replanner, Adviser(replanner), lambda: one_at_a_time(site))
+            watcher = Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site))
             with (
                 agents(server.url, gangs, ranks) as process,
-                patch("router.running.watching.make_placed", pretended),
-                patch("router.running.watching.release", released),
+                patch("router.controller.supervisor.provision_recorded", pretended),
+                patch("router.controller.supervisor.release", released),
             ):
                 assert process.stdout is not None
                 assert process.stdin is not None
@@ -121,13 +121,13 @@ def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> I
         yield checked(store, gangs, limits)
 
 
-def idle(watcher: Watcher) -> Iterator[str]:
+def idle(watcher: Supervisor) -> Iterator[str]:
     """Passes with nothing new, beside agents that only beat."""
     took = []
     for _ in range(IDLE_PASSES):
         time.sleep(PASS_S)
         began = (time.perf_counter(), time.thread_time())
-        watcher.look()
+        watcher.reconcile()
         took.append((time.perf_counter() - began[0], time.thread_time() - began[1]))
     wall, own = ([pair[i] * 1000 for pair in took[1:]] for i in (0, 1))
     yield (
@@ -136,14 +136,14 @@ def idle(watcher: Watcher) -> Iterator[str]:
     )
 
 
-def weather(watcher: Watcher, replanner: Timed, gangs: int) -> list[tuple[float, float]]:
+def weather(watcher: Supervisor, replanner: Timed, gangs: int) -> list[tuple[float, float]]:
     """Passes until every gang has a place: when each began, how long it took."""
     passes = []
     ends = time.monotonic() + GIVE_UP_S
     while replanner.placed_count < gangs:
         assert time.monotonic() < ends, f"{replanner.placed_count} of {gangs} placed after {GIVE_UP_S:.0f} s"
         began = time.monotonic()
-        watcher.look()
+        watcher.reconcile()
         passes.append((began, time.monotonic() - began))
         time.sleep(PASS_S)
     return passes
@@ -167,7 +167,7 @@ def shown(
     yield f"  passes meanwhile: {len(passes)}, the longest {max(took for _, took in passes):.2f} s"
 
 
-def checked(store: Store, gangs: int, limits: Limits) -> str:
+def checked(store: StateStore, gangs: int, limits: Limits) -> str:
     """That each has one successor, elsewhere, at what was saved, and all together keep to the limits."""
     found = store.attempts()
     successors = {attempt.resumes: attempt for attempt in found if attempt.resumes}
@@ -204,7 +204,7 @@ class Timed(Replanner):
     batches: list[Batch] = field(default_factory=list)
     placed_count: int = 0
 
-    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
+    def replan(self, wanting: Sequence[PendingGang]) -> list[ReplanAnswer]:
         """As the replanner."""
         began = time.monotonic()
         # By its class: a dataclass with slots is made twice, and `super()` means the first.
@@ -212,22 +212,22 @@ class Timed(Replanner):
         self.batches.append(Batch(len(wanting), began, time.monotonic()))
         return answers
 
-    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed | Outcome]:
+    def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt | ProvisionResult]:
         """As the replanner."""
         done = Replanner.placed(self, going)
-        self.placed_count += sum(isinstance(one, Placed) for one in done)
+        self.placed_count += sum(isinstance(one, PlacedAttempt) for one in done)
         self.batches[-1].written = time.monotonic()
         return done
 
 
-def pretended(site: Site, errand: object, placed: Placed, when_whole: object) -> Outcome:
+def pretended(site: ControllerContext, request: object, placed: PlacedAttempt, when_whole: object) -> ProvisionResult:
     """The gang as if it were made, in no time."""
     now = site.clock()
     up = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=now))
-    return Outcome(Order(up.job, up.gang, up.start, up.end, ()), Result.READY, up)
+    return ProvisionResult(Order(up.job, up.gang, up.start, up.end, ()), ProvisionStatus.READY, up)
 
 
-def released(site: Site, attempt: Attempt, reason: str, message: str) -> Attempt:
+def released(site: ControllerContext, attempt: Attempt, reason: str, message: str) -> Attempt:
     """As it is, but for what Terraform would take."""
     site.stop.wait(RELEASE_S)
     return release(site, attempt, reason, message)
@@ -260,15 +260,15 @@ def profiled(wanted: bool) -> Iterator[None]:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("cumulative").print_stats(70)
 
 
-def fill(store: Store, gangs: int, ranks: int) -> Limits:
+def fill(store: StateStore, gangs: int, ranks: int) -> Limits:
     """Plan, limits, jobs, and a gang of each that runs in the zone."""
     now = real_clock()
     limits = limits_of(gangs, ranks)
     jobs = [job_of_gang(number, ranks) for number in range(gangs)]
     plan = {"as_of": now.isoformat(), "jobs": [{"job": job.name, "why": "x" * _PLAN_BYTES_A_JOB} for job in jobs]}
     store.put_plan("p" * 64, json.dumps(plan), now)
-    keep_limits(store, "p" * 64, limits)
-    store.put_jobs({job.digest: spec_json(job) for job in jobs}, now)
+    store_limits(store, "p" * 64, limits)
+    store.put_jobs({job.digest: job_json(job) for job in jobs}, now)
     for number, job in enumerate(jobs):
         store.add_attempt(*gang(number, job, ranks, now))
     return limits
@@ -278,10 +278,16 @@ def job_of_gang(number: int, ranks: int) -> Job:
     """Eight H100 a machine, a checkpoint; one in three has a deadline, one in ten more priority."""
     more: dict[str, Any] = {"deadline": "+3d"} if number % 3 == 0 else {}
     return simple_job(
-        f"job-{number:03}", ("H100", 8 * ranks), steps=20_000 + 100 * (number % 37), steps_per_hour=1000,
-        checkpoint={"size_gib": 10 + number % 5}, startup_minutes=10, team=f"team-{number % 5}",
-        priority=int(number % 10 == 0), **more,
-    )  # fmt: skip
+        f"job-{number:03}",
+        ("H100", 8 * ranks),
+        steps=20_000 + 100 * (number % 37),
+        steps_per_hour=1000,
+        checkpoint={"size_gib": 10 + number % 5},
+        startup_minutes=10,
+        team=f"team-{number % 5}",
+        priority=int(number % 10 == 0),
+        **more,
+    )
 
 
 def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, list[NodeRecord]]:
@@ -289,10 +295,22 @@ def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, lis
     cloud, region, zone = HERE
     attempt, nodes = gang_records(ranks, name=f"gang-{number:03}", token=TOKEN)
     attempt = replace(
-        attempt, plan="p" * 64, job=job.name, job_digest=job.digest, gang="g0", start=now, end=now + RUN, cloud=cloud,
-        region=region, team=job.team, phase=Phase.RUNNING, met_at=now, created_at=now,
-        at_risk_usd=UsdPerHour.parse("60").over(RUN), checkpoint_seconds=1800.0,
-    )  # fmt: skip
+        attempt,
+        plan="p" * 64,
+        job=job.name,
+        job_digest=job.digest,
+        gang="g0",
+        start=now,
+        end=now + RUN,
+        cloud=cloud,
+        region=region,
+        team=job.team,
+        phase=Phase.RUNNING,
+        met_at=now,
+        created_at=now,
+        at_risk_usd=UsdPerHour.parse("60").over(RUN),
+        checkpoint_seconds=1800.0,
+    )
     running = [
         replace(
             node,
@@ -314,10 +332,17 @@ def limits_of(gangs: int, ranks: int) -> Limits:
     """Room for all, but not where it is cheapest: a quota by region and market; teams with money."""
     per_region = gangs * ranks * 8 // 9
     quotas = [
-        {"name": f"{place} {market}", "cloud": place.split("/")[0], "region": place.split("/")[1], "market": market,
-         "unit": "accelerators", "amount": per_region}
-        for place, *_ in _PLACES for market in ("spot", "on_demand")
-    ]  # fmt: skip
+        {
+            "name": f"{place} {market}",
+            "cloud": place.split("/")[0],
+            "region": place.split("/")[1],
+            "market": market,
+            "unit": "accelerators",
+            "amount": per_region,
+        }
+        for place, *_ in _PLACES
+        for market in ("spot", "on_demand")
+    ]
     teams = [{"team": f"team-{number}", "budget": 50_000_000} for number in range(5)]
     return make_limits({"limits": quotas, "teams": teams})
 
@@ -338,14 +363,14 @@ def _offers() -> Iterator[Offer]:
 _BOOK = made_up_book.book(list(_offers()))
 
 
-def site_of(store: Store, folder: Path) -> Site:
+def site_of(store: StateStore, folder: Path) -> ControllerContext:
     """One that makes nothing."""
-    return Site(
+    return ControllerContext(
         store=store,
         runner=Runner(Engine(folder / "no-engine", EngineKind.TERRAFORM, "1.9.0"), {}),
         runs=folder / "runs",
         deploy=Deploy(),
-        home=Home("http://127.0.0.1:1", "0" * 64),
+        home=CoordinatorEndpoint("http://127.0.0.1:1", "0" * 64),
         clock=real_clock,
         wall_clock=real_clock,
         fleet=lambda cloud: None,

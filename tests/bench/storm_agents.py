@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from router.agent.orders import HELD
+from router.agent.orders import HOLD_SECONDS
 from tests.bench.orders import HEARTBEAT_SECONDS, _post
 
 STEP = 1000
@@ -73,7 +73,7 @@ async def _tell(url: str, name: str, after: float, found: Moments) -> None:
 
 async def _save(url: str, name: str, rank: int, takes: float, found: Moments) -> None:
     while True:
-        answer = await _post(url, name, rank, "orders", {"seen": "", "wait": HELD})
+        answer = await _post(url, name, rank, "orders", {"seen": "", "wait": HOLD_SECONDS})
         if answer["order"] == "checkpoint":
             break
         await asyncio.sleep(answer.get("retry_seconds", 0.2))

@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from terraform.engine import Engine, find_engine
-from terraform.outputs import made_nodes
-from terraform.runner import Limits, Runner
+from terraform.outputs import parse_nodes
+from terraform.runner import CommandLimits, Runner
 from terraform.workdir import CLI_CONFIG, prepare
 from tests.support.gangs import sandbox
 
@@ -83,12 +83,12 @@ def _shown(values: Sequence[float], digits: int = 1) -> str:
 
 
 def _ours(run: Path, engine: Engine, count: int) -> Took:
-    limits = Limits(preview_s=3600, apply_s=3600, destroy_s=3600)
+    limits = CommandLimits(preview_s=3600, apply_s=3600, destroy_s=3600)
     runner = Runner(engine, {"PATH": os.environ["PATH"]}, limits, PARALLELISM)
 
     def make() -> None:
         applied = runner.apply(run, lambda event: None, preview=runner.preview(run))
-        assert len(made_nodes(applied.outputs)) == count
+        assert len(parse_nodes(applied.outputs)) == count
 
     return _timed(make, lambda: runner.destroy(run, lambda event: None))
 

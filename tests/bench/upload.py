@@ -19,11 +19,11 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from router.storage.arrow import open_store
-from router.storage.checkpoints import manifest_at
-from router.storage.depot import Folder, opened
-from router.storage.pace import Pace
-from router.storage.transfer import transfer
+from router.checkpoints.arrow_store import open_arrow_store
+from router.checkpoints.checkpoints import read_manifest
+from router.checkpoints.object_store import FolderStore, open_checkpoint_store
+from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import transfer_checkpoint
 from tests.support.kept import save
 from tests.support.object_store import object_store
 
@@ -73,13 +73,13 @@ def _child(how: str, source: Path, url: str, environment: dict[str, str]) -> dic
 def _copy(how: str, source: str, url: str) -> None:
     """In a process of its own."""
     environment = dict(os.environ)
-    folder = Folder(Path(source))
-    manifest = manifest_at(folder, STEP)
+    folder = FolderStore(Path(source))
+    manifest = read_manifest(folder, STEP)
     assert manifest is not None
     if how == "ours":
-        target = opened(url, lambda text: open_store(text, environment))
+        target = open_checkpoint_store(url, lambda text: open_arrow_store(text, environment))
         began = time.perf_counter()
-        transfer(folder, manifest, target, Pace())
+        transfer_checkpoint(folder, manifest, target, TransferLimits())
     else:
         from pyarrow import fs
 

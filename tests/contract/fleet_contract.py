@@ -9,10 +9,10 @@ from typing import ClassVar, Protocol
 
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.calling import Caller
+from pricing.book_file import embedded_book
+from providers.caller import Caller
 from providers.errors import ProviderError
-from providers.fleet import Fleet, Found, Kind, in_order
+from providers.fleet import CloudResource, Fleet, ResourceKind, sort_resources
 from providers.registry import CLOUDS
 from providers.session import Session, Settings
 
@@ -50,7 +50,7 @@ def session(cloud: str, settings: Settings) -> Session:
     return Session(settings, embedded_book(), NOW, Caller(cloud, 60.0, attempts=3))
 
 
-def released(fleet: Fleet, found: Sequence[Found]) -> None:
+def released(fleet: Fleet, found: Sequence[CloudResource]) -> None:
     """Releases all of these; AssertionError at the first error."""
     assert fleet.release(found) == (None,) * len(found)
 
@@ -65,12 +65,14 @@ class FleetContract:
     def world(self) -> World:
         pytest.fail("the adapter's own test module gives its world")
 
-    def machines(self, world: World, attempt: str = "") -> list[Found]:
+    def machines(self, world: World, attempt: str = "") -> list[CloudResource]:
         """Machines found that are not on their way out, of one attempt or of all."""
         findings = world.fleet.found(world.regions)
         assert findings.gaps == ()
         return [
-            one for one in findings.found if one.kind is Kind.MACHINE and not one.going and attempt in ("", one.attempt)
+            one
+            for one in findings.found
+            if one.kind is ResourceKind.MACHINE and not one.going and attempt in ("", one.attempt)
         ]
 
     def test_it_is_that_cloud(self, world: World) -> None:
@@ -100,7 +102,7 @@ class FleetContract:
         world.make("llama-1", OURS, 2)
         world.make("bert-2", OURS, 2)
         first = world.fleet.found(world.regions).found
-        assert first == in_order(first)
+        assert first == sort_resources(first)
         assert len({(one.region, one.machine_id) for one in first}) == len(first)
         assert world.fleet.found(world.regions).found == first
 
@@ -137,7 +139,7 @@ class FleetContract:
         assert len(answers) == 1
         assert set(made) <= world.alive()
 
-    def renamed(self, found: Found) -> str:
+    def renamed(self, found: CloudResource) -> str:
         """The id under which something else may be found later. Clouds that use an id once: one never used."""
         return found.machine_id
 
@@ -155,7 +157,7 @@ class FleetContract:
         assert world.alive()
 
 
-def _leaves(found: Sequence[Found]) -> Iterator[object]:
+def _leaves(found: Sequence[CloudResource]) -> Iterator[object]:
     for one in found:
         for field in dataclasses.fields(one):
             yield getattr(one, field.name)

@@ -11,11 +11,20 @@ from typing import ClassVar
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError
-from providers.protocol import Allowances, Diagnosis, Harvest, Notice, Provider, Scope, StockHint, Wanted
+from providers.protocol import (
+    AccountAllowances,
+    Diagnosis,
+    FetchResult,
+    GangQuery,
+    Provider,
+    ProviderNotice,
+    Scope,
+    StockHint,
+)
 from providers.registry import CLOUDS
 from providers.session import Session, Settings
 
@@ -61,7 +70,7 @@ class ProviderContract:
         caller = Caller(self.clouds[0], 60.0)
         return Session(settings, book or embedded_book(), NOW, caller)
 
-    def harvests(self, provider: Provider) -> list[tuple[Scope, Harvest]]:
+    def harvests(self, provider: Provider) -> list[tuple[Scope, FetchResult]]:
         return [(scope, provider.fetch(scope, SINCE)) for scope in provider.scopes()]
 
     def test_it_is_one_of_the_clouds(self, provider: Provider) -> None:
@@ -135,16 +144,16 @@ class ProviderContract:
     def _everything(self, provider: Provider) -> Iterator[object]:
         harvests = [harvest for _, harvest in self.harvests(provider)]
         offer = next(offer for harvest in harvests for offer in harvest.offers)
-        wanted = Wanted(offer.instance_type, 2, Market.SPOT, (offer.region,))
+        wanted = GangQuery(offer.instance_type, 2, Market.SPOT, (offer.region,))
         stock: tuple[StockHint, ...] = tuple(provider.stock([wanted]))
-        allowances: Allowances = provider.allowances((offer.region,))
-        notices: tuple[Notice, ...] = tuple(provider.notices())
+        allowances: AccountAllowances = provider.allowances((offer.region,))
+        notices: tuple[ProviderNotice, ...] = tuple(provider.notices())
         diagnosis: Diagnosis = provider.diagnose()
         yield from _values((harvests, stock, allowances, notices, diagnosis))
 
     def test_stock_is_within_bounds(self, provider: Provider) -> None:
         offer = next(o for _, h in self.harvests(provider) for o in h.offers)
-        hints = provider.stock([Wanted(offer.instance_type, 1, offer.market, (offer.region,))])
+        hints = provider.stock([GangQuery(offer.instance_type, 1, offer.market, (offer.region,))])
         assert len({(h.region, h.zone, h.instance_type, h.market) for h in hints}) == len(hints)
         for hint in hints:
             assert hint.score is None or 0 <= hint.score <= 1

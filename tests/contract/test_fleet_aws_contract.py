@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from providers.fleet import Fleet, Found
+from providers.fleet import CloudResource, Fleet
 from providers.registry import open_fleet
 from tests.contract.fleet_contract import FleetContract, session
 from tests.support.aws_estate import Estate, estate
@@ -54,6 +54,6 @@ class TestAwsFleet(FleetContract):
         with estate() as app:
             yield Account(app)
 
-    def renamed(self, found: Found) -> str:
+    def renamed(self, found: CloudResource) -> str:
         """EC2 uses an id once."""
         return "i-0000000000000dead"

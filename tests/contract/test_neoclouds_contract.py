@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from providers.neoclouds.clouds import catalogued
+from providers.neoclouds.clouds import load_catalogue_entries
 from providers.protocol import Provider
 from providers.registry import CLOUDS, open_provider, open_public_provider
 from providers.session import Settings
@@ -36,4 +36,4 @@ class TestNeoclouds(ProviderContract):
 
 def test_every_cloud_of_the_catalogue_is_in_the_registry_and_covered() -> None:
     served = {cloud for cloud, e in CLOUDS.items() if "providers.neoclouds." in e.factory + e.public}
-    assert set(catalogued()) == served == set(TestNeoclouds.clouds)
+    assert set(load_catalogue_entries()) == served == set(TestNeoclouds.clouds)

@@ -37,14 +37,22 @@ def test_four_ranks_meet_run_and_end(tmp_path: Path, engine: str, processes: int
     one = processes == 1
     assert told == [
         {
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": told[0]["MASTER_PORT"], "NODE_RANK": str(rank), "NNODES": "4",
-            "WORLD_SIZE": str(4 * processes), "RANK": str(rank) if one else None, "LOCAL_RANK": "0" if one else None,
-            "PET_NNODES": None if one else "4", "COLOUR": "blue",
-            "SKYPILOT_NODE_RANK": str(rank), "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * 4),
-            "SKYPILOT_NUM_NODES": "4", "SKYPILOT_NUM_GPUS_PER_NODE": str(processes),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": told[0]["MASTER_PORT"],
+            "NODE_RANK": str(rank),
+            "NNODES": "4",
+            "WORLD_SIZE": str(4 * processes),
+            "RANK": str(rank) if one else None,
+            "LOCAL_RANK": "0" if one else None,
+            "PET_NNODES": None if one else "4",
+            "COLOUR": "blue",
+            "SKYPILOT_NODE_RANK": str(rank),
+            "SKYPILOT_NODE_IPS": "\n".join(["127.0.0.1"] * 4),
+            "SKYPILOT_NUM_NODES": "4",
+            "SKYPILOT_NUM_GPUS_PER_NODE": str(processes),
         }
         for rank in range(4)
-    ]  # fmt: skip
+    ]
     assert int(told[0]["MASTER_PORT"]) > 1023
     for rank in range(4):
         (ended,) = coordinator.messages("ended", rank)
@@ -101,9 +109,10 @@ def test_a_rank_that_is_refused_starts_nothing(tmp_path: Path, wrong: str) -> No
         told: dict[str, Any] = {"attempt": "attempt-2"} if wrong == "attempt_unknown" else {}
         if wrong == "rank_taken":
             theirs.answer(
-                "/v1/attempts/attempt-1/ranks/0/hello", f"Bearer {TOKEN}",
+                "/v1/attempts/attempt-1/ranks/0/hello",
+                f"Bearer {TOKEN}",
                 json.dumps({"nodes": 1, "incarnation": "other", "address": "10.0.0.1", "master_port": 1}).encode(),
-            )  # fmt: skip
+            )
         ours = Coordinator(1, "another-token" if wrong == "token" else TOKEN, url=theirs.url)
         with agents(tmp_path, ours, "echo started", **told) as ranks:
             assert ranks[0].end() == 5

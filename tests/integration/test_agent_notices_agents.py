@@ -22,8 +22,10 @@ from tests.support.repository import ROOT
 
 TOKEN = "token-canary-51ad"
 ANNOUNCE: dict[str, Callable[[Machine], None]] = {
-    "aws": Machine.interrupt, "gcp": Machine.preempt, "azure": Machine.event,
-}  # fmt: skip
+    "aws": Machine.interrupt,
+    "gcp": Machine.preempt,
+    "azure": Machine.event,
+}
 
 
 @pytest.fixture
@@ -98,7 +100,7 @@ def test_a_machine_without_its_metadata_service_works(tmp_path: Path) -> None:
         agents(tmp_path / "a", coordinator, "sleep 2", **poll) as (rank,),
     ):
         assert rank.end() == 0
-    assert rank.log("agent.log").count("the metadata service: Trouble") == 1
+    assert rank.log("agent.log").count("the metadata service: NoticeSourceError") == 1
 
 
 def test_gpus_that_are_not_well(tmp_path: Path) -> None:
@@ -122,8 +124,8 @@ def test_gpus_that_are_not_well(tmp_path: Path) -> None:
 def test_only_the_dialect_that_is_spoken_is_loaded(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, {root!r})\n"
-        "from router.agent.config import Config\nfrom router.agent.notices import watches_of\n"
-        "config = Config('a', 'j', 0, 1, 'c', 'w', 'http://127.0.0.1:1', 't', 'l', 's', metadata='gcp')\n"
+        "from router.agent.config import AgentConfig\nfrom router.agent.notices import watches_of\n"
+        "config = AgentConfig('a', 'j', 0, 1, 'c', 'w', 'http://127.0.0.1:1', 't', 'l', 's', metadata='gcp')\n"
         "assert len(watches_of(config)) == 2\n"
         "print(*sorted(name for name in sys.modules if 'imds_' in name or name.startswith('xml')))"
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from router.coordinator.saves import saved_for
+from router.coordinator.saves import save_answers
 from router.state.records import Phase
 from tests.support.agents import Rank, agents
 from tests.support.busy import in_time, on_a_busy_machine
@@ -92,8 +92,8 @@ def test_what_one_machine_is_told_the_training_of_all_hears_at_once(tmp_path: Pa
     ):
         _running(gang, root)
         _announce(ranks[2], "drill-1")
-        took = _until(lambda: len(saved_for(gang.store, ATTEMPT, "drill-1").ranks) == 3)
-        found = saved_for(gang.store, ATTEMPT, "drill-1")
+        took = _until(lambda: len(save_answers(gang.store, ATTEMPT, "drill-1").ranks) == 3)
+        found = save_answers(gang.store, ATTEMPT, "drill-1")
         assert gang.attempt.phase is Phase.NOTICED
         for rank in ranks:
             asked = json.loads((rank.folder / "control" / "request.json").read_text())

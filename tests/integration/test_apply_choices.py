@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from router.ledger.entry import Use
+from router.controller.orders import orders_of
+from router.controller.workspaces import attempt_name
+from router.ledger.entry import MachineUse
 from router.planning.plan_json import plan_from_json
-from router.running.orders import orders_of
-from router.running.workspaces import attempt_name
 from router.state.records import Phase
 from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, Site, job, planned
 from tests.support.deployed_checks import disagreements
@@ -49,7 +49,7 @@ def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> No
         assert {node.zone for node in store.nodes(second.id)} == {ZONE_B}
         # One was made there and one was refused: only the one that was there costs.
         metered = [entry for entry in store.ledger.entries(attempt=first.id) if entry.rank is not None]
-        assert [entry.use for entry in metered] == [Use.FAILED_LAUNCH]
+        assert [entry.use for entry in metered] == [MachineUse.FAILED_LAUNCH]
         (refused,) = [entry for entry in store.journal(first.id) if entry.what == "refused"]
         assert {refused.details["rank"], metered[0].rank} == {0, 1}
     folder = site.folder
@@ -71,8 +71,10 @@ def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site
         assert again.said.count("passed over, short") == 3
     with site.store() as store:
         assert [(a.choice, a.number, a.reason) for a in store.attempts()] == [
-            (0, 1, "short"), (1, 2, "short"), (2, 3, "short"),
-        ]  # fmt: skip
+            (0, 1, "short"),
+            (1, 2, "short"),
+            (2, 3, "short"),
+        ]
         assert len(store.shortages(store.attempts()[0].created_at)) == 3
 
 

@@ -76,8 +76,10 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
         assert (attempt.phase, attempt.reason) == (Phase.FAILED, "stopped")
         log = store.audit_log()
         assert [(entry.what, entry.digest) for entry in log] == [
-            ("apply", site.digest), ("apply", site.digest), ("destroy", ""),
-        ]  # fmt: skip
+            ("apply", site.digest),
+            ("apply", site.digest),
+            ("destroy", ""),
+        ]
         assert [entry.details.get("approved_by") for entry in log] == ["Ann", "", None]
         assert log[2].details["attempts"] == [attempt.id]
     told = site.run("audit")
@@ -86,8 +88,9 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
     over = [site.run("status", "--all", "-o", "json").json for _ in range(2)]
     assert over[0] | {"as_of": ""} == over[1] | {"as_of": ""}
     assert over[0]["gangs"][0]["policy"] == {
-        "name": "greedy", "parameters": {"least_saving_share": 0.1, "least_saving_usd": 1},
-    }  # fmt: skip
+        "name": "greedy",
+        "parameters": {"least_saving_share": 0.1, "least_saving_usd": 1},
+    }
     assert over[0]["gangs"][0]["quoted_policy"] is None
 
 
@@ -119,8 +122,10 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
         status = mixed.run("status", "-o", "json")
         found = _gangs(status.out)
         assert {name: gang["reason"] for name, gang in found.items()} == {
-            "bad": "failed", "good": "finished", "stays": "",
-        }  # fmt: skip
+            "bad": "failed",
+            "good": "finished",
+            "stays": "",
+        }
         assert "crashed with exit code 7" in found["bad"]["message"]
         assert [node["exit_code"] for node in found["good"]["nodes"]] == [0, 0]
         assert [node["agent"] for node in found["stays"]["nodes"]] == ["running", "running"]
@@ -140,8 +145,9 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
         # What ended well is done for its plan, what failed is tried again.
         again = _gangs(mixed.apply("-o", "json").out)
         assert {name: again[name]["result"] for name in ("good", "stays")} == {
-            "good": "done already", "stays": "runs already",
-        }  # fmt: skip
+            "good": "done already",
+            "stays": "runs already",
+        }
         assert again["bad"]["attempt"] != found["bad"]["attempt"]
         assert mixed.run("destroy", "bad", "stays", "--yes").code == 0
         assert disagreements(mixed, sightings) == []
@@ -158,7 +164,7 @@ def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
     follow.signal(signal.SIGINT)
     left = follow.wait()
     assert left.code == 130
-    assert "no longer followed; what runs goes on: see `stepfare status`" in left.said
+    assert "no longer followed; running gangs continue: see `stepfare status`" in left.said
     assert disagreements(site) == []
     follow = site.start("apply", site.plan, "--yes", "--follow")
     eventually(lambda: "runs already" in follow.err, 60)

@@ -17,10 +17,10 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from router.app.accept_quote import with_quoted_policy
 from router.planning.plan_json import plan_from_json, plan_to_json
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.policy import Rule
-from router.wiring.accepting import for_policy
+from router.spot.live.selection import default_run_policy
+from router.spot.policies.interface import Rule
 from tests.support.clouds import STEPFARE
 from tests.support.command import run
 from tests.support.deployed import ZONE_A, Site, Template, job, planned
@@ -80,7 +80,7 @@ def _changed(path: Path, change: Callable[[Any], None]) -> None:
 
 def _quoted_for(site: Site, rule: Rule) -> None:
     """As if a quote for that policy had been accepted."""
-    plan = for_policy(plan_from_json(site.plan.read_text()), run_policy(rule))
+    plan = with_quoted_policy(plan_from_json(site.plan.read_text()), default_run_policy(rule))
     site.plan.write_text(plan_to_json(plan))
 
 
@@ -95,7 +95,7 @@ def test_another_policy_than_was_quoted(site: Site) -> None:
     assert "dry run: nothing was made" in won
     site.deploy(policy="foresight")
     same = _said(run("apply", site.plan, "--dry-run", "--book", "sandbox"))
-    assert f"run by {run_policy(Rule.FORESIGHT)}, as its quote was made for" in same
+    assert f"run by {default_run_policy(Rule.FORESIGHT)}, as its quote was made for" in same
     assert "deploy file's" not in same
     _quoted_for(site, Rule.GREEDY)
     site.deploy(policy=None)
@@ -207,9 +207,14 @@ def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
     asks, terminal = pty.openpty()
     try:
         process = subprocess.Popen(
-            [str(STEPFARE), "apply", str(site.plan), "--book", "sandbox"], env=site.environment, stdin=terminal,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+            [str(STEPFARE), "apply", str(site.plan), "--book", "sandbox"],
+            env=site.environment,
+            stdin=terminal,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         os.write(asks, answer.encode())
         out, err = process.communicate(timeout=60)
     finally:
@@ -251,9 +256,11 @@ def test_a_secret_that_is_not_set(
     template = planned(tmp_path_factory.getbasetemp(), "secret", job("walk", machines=2, run={"env": env}))
     for site in _entered(template.site(tmp_path / "site"), monkeypatch):
         _refused(
-            site, 2, "job walk: error: run.env.TOKEN: refers to the variable STEPFARE_JOB_NOT_SET, which is not set",
+            site,
+            2,
+            "job walk: error: run.env.TOKEN: refers to the variable STEPFARE_JOB_NOT_SET, which is not set",
             "export STEPFARE_JOB_NOT_SET",
-        )  # fmt: skip
+        )
 
 
 def test_secrets_that_the_team_may_not_name_and_those_it_may(

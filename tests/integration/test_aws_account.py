@@ -11,16 +11,16 @@ import botocore.session
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.aws.parse.machines import FRACTION, UNKNOWN_ACCELERATOR
 from providers.aws.parse.prices import NOT_LISTED
-from providers.aws.parse.stock import scored_together
+from providers.aws.parse.stock import choose_scored_types
 from providers.errors import CredentialsError, NotForSaleError, RegionOffError
-from providers.protocol import NoticeKind, Scope, Wanted
+from providers.protocol import GangQuery, NoticeKind, Scope
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import CANARY, NOW, NOW_TEXT, provider, somebody
 from tests.support.aws_service_world import NEW_KNOWN, NEW_UNKNOWN, World, decimal, first_regions, gpu_of, score
@@ -153,12 +153,12 @@ def test_new_types_are_described_once_for_all_regions() -> None:
 def test_placement_scores_are_by_zone_and_ten_regions_at_a_time() -> None:
     with in_thread(make_app(regions=23, now=NOW_TEXT, history_rows=0)) as address:
         asked = provider(address)
-        hints = asked.stock([Wanted("g5.xlarge", 4, Market.SPOT)])
+        hints = asked.stock([GangQuery("g5.xlarge", 4, Market.SPOT)])
         calls = requests.get(f"{address}/_calls", timeout=5).json()
     assert calls["GetSpotPlacementScores"] == 3
     assert hints
     # Asked together with the two types most like it: EC2 answers low to fewer than three.
-    together = scored_together("g5.xlarge", (m for m in embedded_book().machines if m.cloud == "aws"))
+    together = choose_scored_types("g5.xlarge", (m for m in embedded_book().machines if m.cloud == "aws"))
     assert len(set(together)) == 3
     world = World(first_regions(23), (), NOW, 0, 30.0)
     for hint in hints:
@@ -170,11 +170,11 @@ def test_placement_scores_are_by_zone_and_ten_regions_at_a_time() -> None:
 
 def test_blocks_for_sale_are_counted_and_on_demand_stock_is_not_known(url: str) -> None:
     asked = provider(url)
-    wanted = Wanted("p5.48xlarge", 4, Market.RESERVED, ("us-west-2",))
-    hints = asked.stock([wanted, Wanted("g5.xlarge", 1, Market.RESERVED, ("us-west-2",))])
+    wanted = GangQuery("p5.48xlarge", 4, Market.RESERVED, ("us-west-2",))
+    hints = asked.stock([wanted, GangQuery("g5.xlarge", 1, Market.RESERVED, ("us-west-2",))])
     assert {hint.zone for hint in hints} == {z for n, z in WORLD.sold("us-west-2") if n == "p5.48xlarge"}
     assert {(hint.machines, hint.score, hint.market) for hint in hints} == {(4, None, Market.RESERVED)}
-    assert asked.stock([Wanted("p5.48xlarge", 4, Market.ON_DEMAND)]) == ()
+    assert asked.stock([GangQuery("p5.48xlarge", 4, Market.ON_DEMAND)]) == ()
 
 
 def test_quotas_and_reservations_are_found_on_every_page(url: str) -> None:
@@ -186,8 +186,9 @@ def test_quotas_and_reservations_are_found_on_every_page(url: str) -> None:
     # A scheduled block has no machine available yet, and all of them from its beginning on.
     assert [(held.name, held.machines, held.free) for held in found.held] == [("cr-1", 4, 3), ("cr-2", 2, 2)]
     assert [(str(held.end), held.prepaid) for held in found.held] == [
-        ("None", False), ("2026-12-01 11:00:00+00:00", True),
-    ]  # fmt: skip
+        ("None", False),
+        ("2026-12-01 11:00:00+00:00", True),
+    ]
     assert not found.gaps
     assert {quota.region for quota in provider(url).allowances(()).quotas} == {"us-west-2", "eu-west-1"}
 

@@ -23,7 +23,7 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.protocol import Harvest, Scope
+from providers.protocol import FetchResult, Scope
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import CANARY, NOW, NOW_TEXT, provider, somebody
 from tests.support.service import closed_port, in_thread
@@ -45,19 +45,19 @@ def _service(*faults: dict[str, Any], rows: int = 2_500) -> Iterator[str]:
         yield url
 
 
-def _fetch(*faults: dict[str, Any], attempts: int = 3) -> Harvest:
+def _fetch(*faults: dict[str, Any], attempts: int = 3) -> FetchResult:
     with _service(*faults) as url:
         return provider(url, attempts=attempts).fetch(SCOPE, SINCE)
 
 
 @pytest.fixture(scope="module")
-def whole() -> Harvest:
+def whole() -> FetchResult:
     with pytest.MonkeyPatch.context() as patch:
         somebody(patch)
         return _fetch()
 
 
-def _told(harvest: Harvest) -> dict[str, type[ProviderError]]:
+def _told(harvest: FetchResult) -> dict[str, type[ProviderError]]:
     return {gap.subject: type(gap.error) for gap in harvest.gaps}
 
 
@@ -74,7 +74,9 @@ def _told(harvest: Harvest) -> dict[str, type[ProviderError]]:
     ids=lambda fault: "-".join(map(str, fault.values())),
 )
 @pytest.mark.parametrize("action", ["DescribeSpotPriceHistory", "GetProducts"])
-def test_what_passes_is_tried_again_and_nothing_is_missing(fault: dict[str, Any], action: str, whole: Harvest) -> None:
+def test_what_passes_is_tried_again_and_nothing_is_missing(
+    fault: dict[str, Any], action: str, whole: FetchResult
+) -> None:
     assert _fetch({"match": action, "after": 0, "times": 1, **fault}) == whole
 
 
@@ -91,7 +93,7 @@ def test_what_passes_is_tried_again_and_nothing_is_missing(fault: dict[str, Any]
     ],
 )
 def test_a_call_that_fails_for_good_costs_what_it_would_have_brought(
-    kind: str, error: type[ProviderError], whole: Harvest
+    kind: str, error: type[ProviderError], whole: FetchResult
 ) -> None:
     harvest = _fetch({"match": "GetProducts", "kind": kind}, attempts=1)
     assert _told(harvest) == {"on-demand prices": error}
@@ -100,7 +102,7 @@ def test_a_call_that_fails_for_good_costs_what_it_would_have_brought(
     assert harvest.points == whole.points
 
 
-def test_a_history_that_breaks_off_loses_history_only(whole: Harvest) -> None:
+def test_a_history_that_breaks_off_loses_history_only(whole: FetchResult) -> None:
     harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "half_page", "after": 2}, attempts=2)
     assert _told(harvest) == {"spot price history": UnreadableError}
     assert harvest.offers == whole.offers
@@ -109,14 +111,14 @@ def test_a_history_that_breaks_off_loses_history_only(whole: Harvest) -> None:
     assert set(harvest.points) <= set(whole.points)
 
 
-def test_a_whole_history_stands_in_for_current_prices(whole: Harvest) -> None:
+def test_a_whole_history_stands_in_for_current_prices(whole: FetchResult) -> None:
     harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "error500", "times": 1}, attempts=1)
     assert _told(harvest) == {"spot prices": TransientError}
     assert harvest.offers == whole.offers
     assert harvest.covered == {(REGION, Market.ON_DEMAND)}
 
 
-def test_a_token_that_expires_midway_leaves_what_was_there(whole: Harvest) -> None:
+def test_a_token_that_expires_midway_leaves_what_was_there(whole: FetchResult) -> None:
     harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "expired_token", "after": 1})
     assert _told(harvest) == dict.fromkeys(("spot price history", "on-demand prices"), CredentialsError)
     assert harvest.offers == tuple(offer for offer in whole.offers if offer.market is Market.SPOT)
@@ -139,7 +141,7 @@ def test_where_nothing_can_be_had_the_error_is_raised(kind: str, error: type[Pro
         provider(url, attempts=1, limit_s=1.5).fetch(SCOPE, SINCE)
 
 
-def test_without_the_permission_for_spot_prices_they_are_estimated(whole: Harvest) -> None:
+def test_without_the_permission_for_spot_prices_they_are_estimated(whole: FetchResult) -> None:
     harvest = _fetch({"match": "DescribeSpotPriceHistory", "kind": "forbidden"})
     (gap,) = (gap for gap in harvest.gaps if gap.subject == "spot prices")
     assert isinstance(gap.error, PermissionDeniedError)
@@ -150,7 +152,7 @@ def test_without_the_permission_for_spot_prices_they_are_estimated(whole: Harves
     assert harvest.covered == {(REGION, Market.ON_DEMAND)}
 
 
-def test_without_offerings_prices_are_by_region(whole: Harvest) -> None:
+def test_without_offerings_prices_are_by_region(whole: FetchResult) -> None:
     harvest = _fetch({"match": "DescribeInstanceTypeOfferings", "kind": "forbidden"})
     assert {offer.zone for offer in harvest.offers if offer.market is Market.ON_DEMAND} == {None}
     assert {o for o in harvest.offers if o.market is Market.SPOT} <= set(whole.offers)
@@ -168,7 +170,7 @@ def test_without_offerings_prices_are_by_region(whole: Harvest) -> None:
     ],
 )
 def test_a_price_that_cannot_be_true_is_named_and_the_rest_stays(
-    kind: str, action: str, why: str, market: Market, whole: Harvest
+    kind: str, action: str, why: str, market: Market, whole: FetchResult
 ) -> None:
     harvest = _fetch({"match": action, "kind": kind})
     assert [drop.why for drop in harvest.dropped if drop not in whole.dropped] == [why]
@@ -180,7 +182,7 @@ def test_a_price_that_cannot_be_true_is_named_and_the_rest_stays(
     assert harvest.covered == BOTH - {(REGION, market)}
 
 
-def test_bands_are_a_gap_when_the_advisor_fails(whole: Harvest) -> None:
+def test_bands_are_a_gap_when_the_advisor_fails(whole: FetchResult) -> None:
     harvest = _fetch({"match": "spot-advisor-data.json", "kind": "bad_json"}, attempts=2)
     assert _told(harvest) == {"interruption bands": UnreadableError}
     assert {offer.key for offer in harvest.offers} == {offer.key for offer in whole.offers}

@@ -16,17 +16,17 @@ import botocore.handlers
 import botocore.session
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.announcing import QUEUE, Announcements
-from providers.calling import Caller
+from pricing.book_file import embedded_book
+from providers.caller import Caller
 from providers.errors import CredentialsError, ProviderError
+from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.registry import open_notices
 from providers.session import Session
-from router.running.announced import Hearing, Taken, announced
+from router.app.controller import interruption_queues
+from router.app.settings import SettingsFiles, read_settings
+from router.controller.cloud_notices import CloudQueueListener, QueuePoll, listen_for_notices
 from router.state.records import NoticeRecord, Phase
-from router.state.store import Store
-from router.wiring.deploying import interruption_queues
-from router.wiring.opening import Files, read_files
+from router.state.store import StateStore
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
@@ -91,9 +91,9 @@ class Cloud:
         asked = {"QueueUrl": queue or self.address, "AttributeNames": [name]}
         return int(self.sqs.get_queue_attributes(**asked)["Attributes"][name])
 
-    def opened(self, url: str = "") -> Announcements:
+    def opened(self, url: str = "") -> NoticeQueue:
         """The queue as stepfare reads it, at another address if one is given."""
-        made = replace(settings(url or self.url), options={QUEUE: self.address})
+        made = replace(settings(url or self.url), options={QUEUE_OPTION: self.address})
         queue = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", 60.0, attempts=2)))
         assert queue is not None
         return queue
@@ -103,15 +103,15 @@ class Cloud:
 class Scene:
     """A gang of two that trains on i-0 and i-1."""
 
-    store: Store
+    store: StateStore
     cloud: Cloud
     clock: Clock
     said: list[tuple[str, str]] = field(default_factory=list)
 
-    def hearing(self) -> Hearing:
-        return Hearing(self.store, self.cloud.opened(), self.clock, self.clock, self.tell)
+    def hearing(self) -> CloudQueueListener:
+        return CloudQueueListener(self.store, self.cloud.opened(), self.clock, self.clock, self.tell)
 
-    def poll(self) -> Taken:
+    def poll(self) -> QueuePoll:
         """One look by a new reader."""
         return self.hearing().poll(0)
 
@@ -121,7 +121,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, url: str) -> Iterator[Scene]:
-    with Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         one = attempt("a1", phase=Phase.RUNNING, met_at=NOW)
         store.add_attempt(one, [node("a1", rank, machine_id=f"i-{rank}", made_at=NOW) for rank in (0, 1)])
         yield Scene(store, Cloud(url, f"stepfare-{tmp_path.name.replace('_', '-')}"[:60]), Clock(NOW))
@@ -130,18 +130,24 @@ def scene(tmp_path: Path, url: str) -> Iterator[Scene]:
 def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
     scene.cloud.warn("i-1")
     scene.clock.move(8)
-    assert scene.poll() == Taken(kept=1)
+    assert scene.poll() == QueuePoll(kept=1)
     (notice,) = scene.store.notices()
     assert notice == NoticeRecord(
-        "a1", 1, "terminate-2026-11-21T18:02:00Z", "interruption", "aws", 112.0,
-        "the machine will be told to terminate at 2026-11-21T18:02:00Z", scene.clock(),
-    )  # fmt: skip
+        "a1",
+        1,
+        "terminate-2026-11-21T18:02:00Z",
+        "interruption",
+        "aws",
+        112.0,
+        "the machine will be told to terminate at 2026-11-21T18:02:00Z",
+        scene.clock(),
+    )
     one = scene.store.attempt("a1")
     assert one is not None
     assert (one.phase, one.order_id, one.order_seconds) == (Phase.NOTICED, notice.id, 110.0)
     assert scene.said == [("llama", f"a1: aws says of rank 1: {notice.what}")]
     assert scene.cloud.waiting() == 0
-    assert scene.poll() == Taken()
+    assert scene.poll() == QueuePoll()
 
 
 def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
@@ -151,7 +157,7 @@ def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.cloud.event(REBALANCE, {"instance-id": "i-0"})
     scene.clock.move(100)
-    assert scene.poll() == Taken(kept=1, known=2)
+    assert scene.poll() == QueuePoll(kept=1, known=2)
     assert [notice.kind for notice in scene.store.notices()] == ["interruption", "rebalance"]
     assert scene.store.notices()[1].seconds is None
     one = scene.store.attempt("a1")
@@ -159,13 +165,13 @@ def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     assert one.phase is Phase.RUNNING
     scene.clock.move(3600)
     scene.cloud.warn("i-0", at=scene.clock())
-    assert scene.poll() == Taken(kept=1)
+    assert scene.poll() == QueuePoll(kept=1)
 
 
 def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Scene) -> None:
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "running"})
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
-    assert scene.poll() == Taken(kept=1, others=1)
+    assert scene.poll() == QueuePoll(kept=1, others=1)
     one = scene.store.attempt("a1")
     assert one is not None
     assert (one.phase, one.order_id) == (Phase.RUNNING, "")
@@ -176,14 +182,14 @@ def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Sce
 
 def test_machines_of_nobody_wait_a_little_for_somebody_to_know_them(scene: Scene) -> None:
     scene.cloud.warn("i-7")
-    assert scene.poll() == Taken()
+    assert scene.poll() == QueuePoll()
     assert scene.cloud.waiting() == 1
     made = attempt("a2", phase=Phase.PROVISIONING)
     scene.store.add_attempt(made, [node("a2", machine_id="i-7", made_at=NOW)])
-    assert scene.poll() == Taken(kept=1)
+    assert scene.poll() == QueuePoll(kept=1)
     scene.cloud.warn("i-8")
     scene.clock.move(121)
-    assert scene.poll() == Taken(others=1)
+    assert scene.poll() == QueuePoll(others=1)
     assert scene.cloud.waiting() == 0
 
 
@@ -191,14 +197,14 @@ def test_what_we_end_ourselves_is_no_news(scene: Scene) -> None:
     scene.store.update("a1", lambda one: replace(one, phase=Phase.RELEASING))
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.clock.move(600)
-    assert scene.poll() == Taken(others=1)
+    assert scene.poll() == QueuePoll(others=1)
     assert scene.store.notices() == ()
 
 
 def test_what_cannot_be_read_ends_with_the_dead_letters(scene: Scene) -> None:
     scene.cloud.sqs.send_message(QueueUrl=scene.cloud.address, MessageBody="{not json")
     scene.cloud.warn("i-0")
-    assert scene.poll() == Taken(kept=1, unreadable=1)
+    assert scene.poll() == QueuePoll(kept=1, unreadable=1)
     for _ in range(3):
         scene.poll()
     assert (scene.cloud.waiting(), scene.cloud.waiting(scene.cloud.dead)) == (0, 1)
@@ -241,7 +247,7 @@ def test_the_calls_made_are_exactly_those_that_the_policy_allows(scene: Scene, m
     queue = scene.cloud.opened()
     made.clear()
     scene.cloud.warn("i-0")
-    Hearing(scene.store, queue, scene.clock, scene.clock, scene.tell).poll(0)
+    CloudQueueListener(scene.store, queue, scene.clock, scene.clock, scene.tell).poll(0)
     policy = json.loads(files("providers.aws").joinpath("interruptions.json").read_text(encoding="utf-8"))
     (statement,) = policy["Statement"]
     # One permission for one message and for many.
@@ -271,12 +277,12 @@ def test_a_cloud_without_a_queue_has_none() -> None:
 
 
 def test_a_queue_that_comes_back_is_read_on(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.announced._FIRST_PAUSE_S", 0.05)
-    monkeypatch.setattr("router.running.announced.WAIT_S", 0.0)
+    monkeypatch.setattr("router.controller.cloud_notices._FIRST_PAUSE_S", 0.05)
+    monkeypatch.setattr("router.controller.cloud_notices.WAIT_S", 0.0)
     calls: list[int] = []
     back = threading.Event()
 
-    def open_queue() -> Announcements:
+    def open_queue() -> NoticeQueue:
         calls.append(1)
         if len(calls) < 3:
             return scene.cloud.opened(f"http://127.0.0.1:{closed_port()}")
@@ -299,8 +305,8 @@ def test_a_queue_that_comes_back_is_read_on(scene: Scene, monkeypatch: pytest.Mo
 
 
 @contextmanager
-def listening_to(scene: Scene, queue: Callable[[], Announcements]) -> Iterator[None]:
-    with announced(scene.store, {"aws": queue}, scene.clock, scene.clock, scene.tell):
+def listening_to(scene: Scene, queue: Callable[[], NoticeQueue]) -> Iterator[None]:
+    with listen_for_notices(scene.store, {"aws": queue}, scene.clock, scene.clock, scene.tell):
         yield
 
 
@@ -323,7 +329,7 @@ def test_the_queues_of_the_deploy_file_are_opened(
     (tmp_path / "deploy.yaml").write_text(json.dumps(deploy), encoding="utf-8")
     clouds = tmp_path / "clouds.yaml"
     clouds.write_text(json.dumps({"clouds": {"aws": {"endpoints": {"sqs": scene.cloud.url}}}}), encoding="utf-8")
-    queues = interruption_queues(read_files(Files(clouds=clouds), {}), scene.clock)
+    queues = interruption_queues(read_settings(SettingsFiles(clouds=clouds), {}), scene.clock)
     assert list(queues) == ["aws us-east-1"]
     scene.cloud.warn("i-1")
     heard = queues["aws us-east-1"]().receive(0)

@@ -13,9 +13,9 @@ from typing import Any
 import botocore.session
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.announcing import QUEUE
-from providers.calling import Caller
+from pricing.book_file import embedded_book
+from providers.caller import Caller
+from providers.notices import QUEUE_OPTION
 from providers.registry import open_notices
 from providers.session import Session
 from terraform.engine import find_engine
@@ -65,7 +65,7 @@ def test_what_it_makes_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         detail = json.dumps({"instance-id": "i-0a", "instance-action": "stop"})
         subject = "EC2 Spot Instance Interruption Warning"
         bridge.put_events(Entries=[{"Source": "aws.ec2", "DetailType": subject, "Detail": detail, "Time": NOW}])
-        made = replace(settings(url), options={QUEUE: queue})
+        made = replace(settings(url), options={QUEUE_OPTION: queue})
         opened = open_notices("aws", Session(made, embedded_book(), NOW, Caller("aws", 60.0)))
         assert opened is not None
         (letter,) = opened.receive(0).letters

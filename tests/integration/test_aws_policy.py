@@ -13,7 +13,7 @@ import pytest
 
 from pricing.places import Market
 from providers.errors import CredentialsError, PermissionDeniedError
-from providers.protocol import Provider, Wanted
+from providers.protocol import GangQuery, Provider
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import CANARY, NOW, NOW_TEXT, nobody, provider, somebody
 from tests.support.service import closed_port, in_thread
@@ -55,7 +55,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 def _use_all_but_the_doctor(asked: Provider) -> None:
     for scope in asked.scopes():
         asked.fetch(scope, NOW - timedelta(days=40))
-    asked.stock([Wanted("p5.48xlarge", 2, market, ("us-west-2",)) for market in Market])
+    asked.stock([GangQuery("p5.48xlarge", 2, market, ("us-west-2",)) for market in Market])
     asked.allowances(("us-west-2",))
     asked.notices()
 

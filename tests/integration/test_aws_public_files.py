@@ -11,7 +11,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.errors import (
@@ -23,7 +23,7 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.protocol import Harvest, Scope, Wanted
+from providers.protocol import FetchResult, GangQuery, Scope
 from tests.support.aws_service import make_app
 from tests.support.aws_service_pages import BANDS
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, provider, settings
@@ -51,7 +51,7 @@ def url() -> Iterator[str]:
 
 
 @pytest.fixture
-def whole(url: str) -> Harvest:
+def whole(url: str) -> FetchResult:
     return provider(url).fetch(SCOPE, None)
 
 
@@ -59,7 +59,7 @@ def test_scopes_are_the_regions_of_the_price_list(url: str) -> None:
     assert provider(url).scopes() == [SCOPE]
 
 
-def test_list_prices_are_exact_and_dated_by_the_list(whole: Harvest) -> None:
+def test_list_prices_are_exact_and_dated_by_the_list(whole: FetchResult) -> None:
     listed = {offer.instance_type: offer for offer in whole.offers if offer.market is Market.ON_DEMAND}
     book = embedded_book()
     known = {name for name, _ in WORLD.sold_with_gpus(REGION) if book.machine("aws", name) is not None}
@@ -70,7 +70,7 @@ def test_list_prices_are_exact_and_dated_by_the_list(whole: Harvest) -> None:
         assert (offer.zone, offer.as_of, offer.weak) == (None, NOW.date() - timedelta(days=1), "")
 
 
-def test_spot_is_the_list_price_less_the_advised_saving_and_weak(whole: Harvest) -> None:
+def test_spot_is_the_list_price_less_the_advised_saving_and_weak(whole: FetchResult) -> None:
     listed = {o.instance_type: o.usd_per_hour for o in whole.offers if o.market is Market.ON_DEMAND}
     spot = {o.instance_type: o for o in whole.offers if o.market is Market.SPOT}
     assert spot.keys() == listed.keys()
@@ -82,7 +82,7 @@ def test_spot_is_the_list_price_less_the_advised_saving_and_weak(whole: Harvest)
         assert "savings" in offer.weak
 
 
-def test_what_credentials_would_add_is_said(whole: Harvest) -> None:
+def test_what_credentials_would_add_is_said(whole: FetchResult) -> None:
     (gap,) = whole.gaps
     assert isinstance(gap.error, CredentialsError)
     assert "history" in gap.would_add
@@ -92,7 +92,7 @@ def test_what_credentials_would_add_is_said(whole: Harvest) -> None:
 
 def test_what_needs_an_account_is_empty_or_a_gap(url: str) -> None:
     asked = provider(url)
-    assert asked.stock([Wanted("p5.48xlarge", 2, Market.SPOT)]) == ()
+    assert asked.stock([GangQuery("p5.48xlarge", 2, Market.SPOT)]) == ()
     allowances = asked.allowances(())
     assert (allowances.quotas, allowances.held, len(allowances.gaps)) == ((), (), 1)
     assert asked.notices() == ()
@@ -111,7 +111,7 @@ def test_an_account_that_the_settings_leave_alone_is_not_used(url: str, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["throttle", "error500", "half_page", "drop_connection"])
-def test_a_list_that_fails_once_is_read_again_from_the_start(kind: str, whole: Harvest) -> None:
+def test_a_list_that_fails_once_is_read_again_from_the_start(kind: str, whole: FetchResult) -> None:
     faults = [{"match": "index.csv", "kind": kind, "times": 1}]
     with in_thread(_app(faults=faults)) as address:
         assert provider(address).fetch(SCOPE, None).offers == whole.offers
@@ -132,7 +132,7 @@ def test_a_list_that_fails_for_good_is_an_error(kind: str, error: type[ProviderE
         provider(address, attempts=1, limit_s=2.0).fetch(SCOPE, None)
 
 
-def test_without_the_advisor_there_are_list_prices(whole: Harvest) -> None:
+def test_without_the_advisor_there_are_list_prices(whole: FetchResult) -> None:
     with in_thread(_app(faults=[{"match": "spot-advisor", "kind": "error500"}])) as address:
         harvest = provider(address, attempts=1).fetch(SCOPE, None)
     assert {offer.market for offer in harvest.offers} == {Market.ON_DEMAND}
@@ -141,7 +141,7 @@ def test_without_the_advisor_there_are_list_prices(whole: Harvest) -> None:
 
 
 @pytest.mark.parametrize("kind", ["price_zero", "currency", "duplicate"])
-def test_a_line_that_cannot_be_true_is_named_and_the_rest_stays(kind: str, whole: Harvest) -> None:
+def test_a_line_that_cannot_be_true_is_named_and_the_rest_stays(kind: str, whole: FetchResult) -> None:
     with in_thread(_app(faults=[{"match": "index.csv", "kind": kind}])) as address:
         harvest = provider(address).fetch(SCOPE, None)
     assert len(set(harvest.dropped) - set(whole.dropped)) == 1
@@ -159,7 +159,7 @@ def test_with_no_network_it_is_said_at_once() -> None:
         provider(f"http://127.0.0.1:{closed_port()}").scopes()
 
 
-def test_a_compressed_list_is_read_as_well(url: str, whole: Harvest) -> None:
+def test_a_compressed_list_is_read_as_well(url: str, whole: FetchResult) -> None:
     content = requests.get(f"{url}/offers/v1.0/aws/AmazonEC2/current/{REGION}/index.csv", timeout=5).content
 
     def compressed(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

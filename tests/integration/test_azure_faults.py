@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.azure.provider import AzureProvider
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import (
     CredentialsError,
     NotReachedError,
@@ -26,7 +26,7 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.protocol import Harvest, Scope
+from providers.protocol import FetchResult, Scope
 from providers.session import Session, Settings
 from tests.support.azure_service import SUBSCRIPTION, make_app
 from tests.support.busy import in_time
@@ -47,7 +47,7 @@ class Opened:
     caller: Caller
     url: str
 
-    def fetch(self, region: str = "eastus") -> Harvest:
+    def fetch(self, region: str = "eastus") -> FetchResult:
         return self.provider.fetch(Scope("azure", region), None)
 
     def calls(self) -> Mapping[str, int]:
@@ -69,7 +69,7 @@ def opened(*faults: Mapping[str, Any], attempts: int = 2, **settings: Any) -> It
 
 
 @pytest.fixture(scope="module")
-def healthy() -> Harvest:
+def healthy() -> FetchResult:
     with opened() as azure:
         return azure.fetch()
 
@@ -80,7 +80,7 @@ def fault(match: str, kind: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("match", [PRICES, SKUS])
 @pytest.mark.parametrize("kind", ["error500", "half_page", "bad_json", "not_a_page", "drop_connection"])
-def test_a_passing_fault_changes_nothing(match: str, kind: str, healthy: Harvest) -> None:
+def test_a_passing_fault_changes_nothing(match: str, kind: str, healthy: FetchResult) -> None:
     """On the second page, so that the pages before and after must still fit together."""
     with opened(fault(match, kind, after=1, times=1)) as azure:
         assert azure.fetch() == healthy
@@ -88,7 +88,7 @@ def test_a_passing_fault_changes_nothing(match: str, kind: str, healthy: Harvest
 
 
 @pytest.mark.parametrize("kind", ["throttle", "error503"])
-def test_it_waits_as_long_as_it_is_told(kind: str, healthy: Harvest) -> None:
+def test_it_waits_as_long_as_it_is_told(kind: str, healthy: FetchResult) -> None:
     with opened(fault(PRICES, kind, times=1, retry_after=1)) as azure:
         begin = time.monotonic()
         assert azure.fetch() == healthy
@@ -154,7 +154,7 @@ def test_without_skus_prices_stay_and_older_rows_by_zone_are_not_replaced(
     assert harvest.covered == frozenset()
 
 
-def test_a_token_that_expires_midway_costs_the_regions_after_it(healthy: Harvest) -> None:
+def test_a_token_that_expires_midway_costs_the_regions_after_it(healthy: FetchResult) -> None:
     with opened(fault(SKUS, "expired_token", after=3)) as azure:
         assert azure.fetch() == healthy
         later = azure.fetch("swedencentral")
@@ -171,8 +171,9 @@ def test_a_missing_permission_is_named() -> None:
     assert isinstance(gap.error, PermissionDeniedError)
     assert gap.error.permission == "Microsoft.Compute/skus/read"
     assert {permission for permission, error in checks.items() if error} == {
-        "Microsoft.Compute/skus/read", "Microsoft.Compute/locations/usages/read",
-    }  # fmt: skip
+        "Microsoft.Compute/skus/read",
+        "Microsoft.Compute/locations/usages/read",
+    }
     assert {g.subject for g in allowed.gaps} == {ZONES, "quotas of eastus"}
     assert allowed.held, "what is permitted is still there"
 
@@ -193,7 +194,7 @@ def test_a_region_that_is_off_is_not_offered() -> None:
         ("future", "not yet in force", True),
     ],
 )
-def test_a_bad_price_is_left_out_and_named(kind: str, why: str, healthy: Harvest, *, seen_whole: bool) -> None:
+def test_a_bad_price_is_left_out_and_named(kind: str, why: str, healthy: FetchResult, *, seen_whole: bool) -> None:
     with opened(fault("eastus", kind)) as azure:
         harvest = azure.fetch()
     bad = {o.key for o in healthy.offers if o.instance_type == H100 and o.market is Market.ON_DEMAND}
@@ -204,7 +205,7 @@ def test_a_bad_price_is_left_out_and_named(kind: str, why: str, healthy: Harvest
     assert ("eastus", Market.SPOT) in harvest.covered
 
 
-def test_a_row_that_is_no_row_leaves_the_rest(healthy: Harvest) -> None:
+def test_a_row_that_is_no_row_leaves_the_rest(healthy: FetchResult) -> None:
     with opened(fault(PRICES, "odd_row")) as azure:
         harvest = azure.fetch()
     assert harvest.offers == healthy.offers
@@ -212,7 +213,7 @@ def test_a_row_that_is_no_row_leaves_the_rest(healthy: Harvest) -> None:
     assert harvest.covered == frozenset()
 
 
-def test_an_unknown_new_machine_is_named(healthy: Harvest) -> None:
+def test_an_unknown_new_machine_is_named(healthy: FetchResult) -> None:
     with opened(fault("eastus", "new_type")) as azure:
         harvest = azure.fetch()
     assert (harvest.offers, harvest.machines, harvest.covered) == (healthy.offers, healthy.machines, healthy.covered)
@@ -222,7 +223,7 @@ def test_an_unknown_new_machine_is_named(healthy: Harvest) -> None:
     ]
 
 
-def test_a_clock_that_is_wrong_is_told(healthy: Harvest) -> None:
+def test_a_clock_that_is_wrong_is_told(healthy: FetchResult) -> None:
     with opened(fault("", "clock", seconds=600)) as azure:
         harvest = azure.fetch()
         ahead = azure.provider.diagnose().clock_ahead

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from werkzeug.serving import make_server
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.azure.provider import AzureProvider
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import AccountNotUsedError, CredentialsError, NotReachedError, SdkMissingError
 from providers.protocol import Scope
 from providers.session import Session, Settings

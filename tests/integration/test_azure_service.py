@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import requests
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from providers.azure.provider import AzureProvider
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError
 from providers.protocol import Scope
 from providers.session import Session, Settings
@@ -46,8 +46,10 @@ def test_an_account_gives_zones_and_new_machines(url: str) -> None:
     found = {region: provider(url).fetch(Scope("azure", region), None) for region in REGIONS}
     # Worked out from the rules of tests/support/azure_service_rows.py, by hand.
     assert {region: len(harvest.offers) for region, harvest in found.items()} == {
-        "eastus": 90, "swedencentral": 86, "westeurope": 30,
-    }  # fmt: skip
+        "eastus": 90,
+        "swedencentral": 86,
+        "westeurope": 30,
+    }
     h100 = {
         (region, o.zone, o.market.value): str(o.usd_per_hour)
         for region, harvest in found.items()
@@ -55,14 +57,21 @@ def test_an_account_gives_zones_and_new_machines(url: str) -> None:
         if o.instance_type == H100
     }
     assert h100 == {
-        ("eastus", "1", "on_demand"): "98.32", ("eastus", "1", "spot"): "24.58",
-        ("eastus", "2", "on_demand"): "98.32", ("eastus", "2", "spot"): "24.58",
-        ("eastus", "3", "on_demand"): "98.32", ("eastus", "3", "spot"): "24.58",
-        ("swedencentral", "1", "on_demand"): "99.3032", ("swedencentral", "1", "spot"): "24.8258",
-        ("swedencentral", "2", "on_demand"): "99.3032", ("swedencentral", "2", "spot"): "24.8258",
-        ("swedencentral", "3", "on_demand"): "99.3032", ("swedencentral", "3", "spot"): "24.8258",
-        ("westeurope", None, "on_demand"): "100.2864", ("westeurope", None, "spot"): "25.0716",
-    }  # fmt: skip
+        ("eastus", "1", "on_demand"): "98.32",
+        ("eastus", "1", "spot"): "24.58",
+        ("eastus", "2", "on_demand"): "98.32",
+        ("eastus", "2", "spot"): "24.58",
+        ("eastus", "3", "on_demand"): "98.32",
+        ("eastus", "3", "spot"): "24.58",
+        ("swedencentral", "1", "on_demand"): "99.3032",
+        ("swedencentral", "1", "spot"): "24.8258",
+        ("swedencentral", "2", "on_demand"): "99.3032",
+        ("swedencentral", "2", "spot"): "24.8258",
+        ("swedencentral", "3", "on_demand"): "99.3032",
+        ("swedencentral", "3", "spot"): "24.8258",
+        ("westeurope", None, "on_demand"): "100.2864",
+        ("westeurope", None, "spot"): "25.0716",
+    }
     (new,) = found["westeurope"].machines
     assert (new.instance_type, new.accelerator, new.accelerator_count) == ("Standard_NCC40ads_H100_v5", "H100-NVL", 1)
     assert all(harvest.gaps == () for harvest in found.values())

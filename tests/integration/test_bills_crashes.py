@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from router.showback.billstore import BillStore
-from router.showback.focus.writing import write_csv
-from router.showback.importing import import_bills
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 
@@ -28,8 +28,8 @@ import os, signal, sys
 from datetime import UTC, datetime
 from pathlib import Path
 import shutil
-from router.showback.billstore import BillStore
-from router.showback.importing import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.bill_import import import_bills
 
 die_at, store, *files = sys.argv[1:]
 left = int(die_at)
@@ -109,9 +109,13 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
     before = files(store)
     for room in (0, 20_000):
         done = subprocess.run(
-            command(tmp_path, 0, "restated.csv"), cwd=ROOT, capture_output=True, text=True, check=False,
+            command(tmp_path, 0, "restated.csv"),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
             preexec_fn=lambda room=room: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),  # type: ignore[misc]
-        )  # fmt: skip
+        )
         assert done.returncode != 0
         assert "File too large" in done.stderr
         assert (billed(store), files(store)) == (BEFORE, before)

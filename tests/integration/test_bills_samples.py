@@ -14,11 +14,11 @@ import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
-from router.showback.billstore import BillStore
+from router.showback.bill_import import BillImport, import_bills
+from router.showback.bill_store import BillStore
 from router.showback.focus.check import check_file
 from router.showback.focus.columns import COSTS
-from router.showback.focus.writing import write_csv
-from router.showback.importing import Imported, import_bills
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 
@@ -54,7 +54,7 @@ def told(path: Path) -> tuple[int, Sums]:
     return len(rows), dict(sums)
 
 
-def kept(done: Imported) -> tuple[int, Sums]:
+def kept(done: BillImport) -> tuple[int, Sums]:
     sums: Sums = defaultdict(Decimal)
     for bill in done.delivery.bills:
         for code, by_cost in bill.sums.items():
@@ -64,19 +64,19 @@ def kept(done: Imported) -> tuple[int, Sums]:
     return sum(bill.rows for bill in done.delivery.bills), dict(sums)
 
 
-def gaps(done: Imported) -> dict[str, dict[str, int]]:
+def gaps(done: BillImport) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for gap in done.delivery.gaps:
         found[gap.rule][gap.column] = gap.count
     return dict(found)
 
 
-def taken_in_once(path: Path, folder: Path) -> Imported:
+def taken_in_once(path: Path, folder: Path) -> BillImport:
     store = BillStore(folder)
     done = import_bills([path], store, NOW)
     assert kept(done) == told(path)
     before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    assert import_bills([path], store, NOW) == Imported(done.delivery, new=False)
+    assert import_bills([path], store, NOW) == BillImport(done.delivery, new=False)
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     return done
 

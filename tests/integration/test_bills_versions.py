@@ -97,8 +97,9 @@ def test_falls_are_in_json_with_both_figures(cut: Path) -> None:
     take(1, RIGHT)
     found = parsed(run("bills", "import", cut, "-o", "json", "--now", DAY.format(2)))
     assert {each["what"]: (each["before"], each["after"]) for each in found["fell"]}["rows"] == (
-        str(len(RIGHT.read_bytes().splitlines()) - 1), str(len(cut.read_bytes().splitlines()) - 1)
-    )  # fmt: skip
+        str(len(RIGHT.read_bytes().splitlines()) - 1),
+        str(len(cut.read_bytes().splitlines()) - 1),
+    )
     costs = next(each for each in found["fell"] if each["what"] == "BilledCost")
     assert (Decimal(costs["before"]), Decimal(costs["after"])) == (billed(RIGHT), billed(cut))
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from gpuhunt import CatalogItem
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
-from pricing.offercsv import COLUMNS, WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.offer_csv import COLUMNS, WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from providers.protocol import Harvest
-from router.files.catalogue_files import OTHER_CLOUD, read_catalogue
+from providers.protocol import FetchResult
+from router.config.catalogue_files import OTHER_CLOUD, read_catalogue
 from tests.support.neocloud_rows import catalogue_items
 from tests.support.neocloud_service import csv_of
 
@@ -35,7 +35,7 @@ def gpuhunt_items(name: str) -> list[CatalogItem]:
     return list(catalogue_items(name, 2, 0))
 
 
-def only(path: Path, cloud: str | None = None, as_of: date | None = None) -> Harvest:
+def only(path: Path, cloud: str | None = None, as_of: date | None = None) -> FetchResult:
     (harvest,) = read_catalogue(path, BOOK, TODAY, cloud=cloud, as_of=as_of).values()
     return harvest
 

@@ -11,7 +11,7 @@ STOPPED_CHILD = """
 import os, sys, threading
 from pathlib import Path
 from router.cli import main as command_line
-from terraform.process import Patience, run_process
+from terraform.process import StopTimeouts, run_process
 
 try:
     sys.argv = ["stepfare", "--version"]
@@ -21,7 +21,7 @@ except SystemExit:
 stop = threading.Event()
 done = run_process(
     ["sh", "-c", "echo started; exec sleep 600"], folder=Path.cwd(), environment=os.environ, limit_s=300.0,
-    patience=Patience(interrupt_s=120.0, terminate_s=60.0), on_line=lambda line: stop.set(), stop=stop,
+    patience=StopTimeouts(interrupt_s=120.0, terminate_s=60.0), on_line=lambda line: stop.set(), stop=stop,
 )
 print(done.ended, done.code, done.killed)
 """

@@ -61,7 +61,7 @@ def test_a_table_of_the_usual_policies(traces: Path) -> None:
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
     assert lines[0] == "10h of work in 14h, launch 12m, each of 3 zones"
-    assert re.fullmatch(r"\d+ windows in \d+ stretches of weather", lines[1])
+    assert re.fullmatch(r"\d+ windows in \d+ stretches of time", lines[1])
     assert lines[3].split()[:3] == ["POLICY", "MEAN", "USD"]
     first = {line.split()[0] for line in lines[4:11]}
     assert first == {"ours", "greedy", "sliced", "up", "up-plain", "optimum", "on-demand"}
@@ -84,8 +84,22 @@ def test_what_the_watcher_runs_can_be_scored(traces: Path) -> None:
 
 def test_json_is_the_table_and_csv_has_a_row_a_window_and_policy(traces: Path, tmp_path: Path) -> None:
     file = tmp_path / "windows.csv"
-    result = run(traces, *BASE, "--zones", "all", "--policy", "up,greedy", "--checkpoint", "50 GB", "--csv", file,
-                 "--ratio", "1.2", "-o", "json")  # fmt: skip
+    result = run(
+        traces,
+        *BASE,
+        "--zones",
+        "all",
+        "--policy",
+        "up,greedy",
+        "--checkpoint",
+        "50 GB",
+        "--csv",
+        file,
+        "--ratio",
+        "1.2",
+        "-o",
+        "json",
+    )
     assert result.exit_code == 0, result.stderr
     content = json.loads(result.stdout)
     assert [cell["deadline_h"] for cell in content["cells"]] == [14, 12]
@@ -117,20 +131,39 @@ def test_any_number_of_processes_finds_the_same(traces: Path) -> None:
 
 def test_a_page_that_needs_nothing_else(traces: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    asked = ("--work", "10h", "--ratio", "1.2", "--ratio", "1.5", "--every", "16h", "--processes", "1",
-             "--zones", "grow", "--policy", "greedy,up,lindy", "--html")  # fmt: skip
+    asked = (
+        "--work",
+        "10h",
+        "--ratio",
+        "1.2",
+        "--ratio",
+        "1.5",
+        "--every",
+        "16h",
+        "--processes",
+        "1",
+        "--zones",
+        "grow",
+        "--policy",
+        "greedy,up,lindy",
+        "--html",
+    )
     assert run(traces, *asked, file).exit_code == 0
     text = file.read_text(encoding="utf-8")
     assert re.findall(r"<h2>(.*?)</h2>", text) == [
-        "Cost against deadline", "Cost against number of zones", "One run", "Figures",
-    ]  # fmt: skip
+        "Cost against deadline",
+        "Cost against number of zones",
+        "One run",
+        "Figures",
+    ]
     assert text.count("<svg") == 3
     assert text.count("<table>") == 6
     assert "<script" not in text
     page = ElementTree.fromstring(
-        text.replace("<!doctype html>", "").replace('<meta charset="utf-8">', "").replace(
-            '<meta name="viewport" content="width=device-width">', "")
-    )  # fmt: skip
+        text.replace("<!doctype html>", "")
+        .replace('<meta charset="utf-8">', "")
+        .replace('<meta name="viewport" content="width=device-width">', "")
+    )
     shown = {url for element in page.iter() for url in element.attrib.values() if url.startswith("http")}
     assert all("w3.org" in url or "purl.org" in url or "creativecommons" in url for url in shown)
     again = tmp_path / "again.html"
@@ -208,17 +241,19 @@ def test_a_job_file_says_work_deadline_gang_and_launch(traces: Path, tmp_path: P
         ({"gang": "H100:128"}, ("--accelerator", "H100:8"), "llama.yaml:6:11: error: workload: "),
         ({"more": ""}, ("--accelerator", "H100:8"), "checkpoint: without a checkpoint nothing of a run is left"),
         (
-            {"more": "checkpoint: {size_gib: 1}\nuse_spot: false"}, ("--accelerator", "H100:8"),
+            {"more": "checkpoint: {size_gib: 1}\nuse_spot: false"},
+            ("--accelerator", "H100:8"),
             "market.spot: spot is 'never'",
         ),
         (
-            {"more": "checkpoint: {size_gib: 1}\nstatus: {steps_done: 9000}"}, ("--accelerator", "H100:8"),
+            {"more": "checkpoint: {size_gib: 1}\nstatus: {steps_done: 9000}"},
+            ("--accelerator", "H100:8"),
             "status: has no steps left",
         ),
         ({"steps": 90_000}, ("--accelerator", "H100:8"), "14h is too short for the 4d4h of work of llama"),
         ({}, ("--accelerator", "H100:8", "--work", "3h"), "--work: the job files say that"),
     ],
-)  # fmt: skip
+)
 def test_jobs_that_cannot_be_played(
     traces: Path, tmp_path: Path, changes: dict[str, object], arguments: tuple[str, ...], says: str
 ) -> None:
@@ -301,19 +336,38 @@ def test_files_appear_whole_or_not_at_all(traces: Path, tmp_path: Path) -> None:
 
 
 def test_a_process_that_is_killed_is_a_failure(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.wiring.backtesting._play", killed)
+    monkeypatch.setattr("router.app.backtest._play", killed)
     result = run(traces, "--work", "10h", "--deadline", "14h", "--processes", "2", "--policy", "up")
     assert result.exit_code == ExitCode.FAILURE
     assert "a process was killed" in result.stderr
 
 
 def test_an_interruption_ends_every_process(traces: Path, tmp_path: Path) -> None:
-    words = ["backtest", "--traces", str(traces), "--work", "20h", "--ratio", "1.5", "--every", "30m",
-             "--processes", "2", "--policy", "skynomad", "--csv", str(tmp_path / "a.csv")]  # fmt: skip
+    words = [
+        "backtest",
+        "--traces",
+        str(traces),
+        "--work",
+        "20h",
+        "--ratio",
+        "1.5",
+        "--every",
+        "30m",
+        "--processes",
+        "2",
+        "--policy",
+        "skynomad",
+        "--csv",
+        str(tmp_path / "a.csv"),
+    ]
     started = subprocess.Popen(
-        [sys.executable, "-c", "from router.cli.main import main; main()", *words], cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        [sys.executable, "-c", "from router.cli.main import main; main()", *words],
+        cwd=ROOT,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     workers = Path(f"/proc/{started.pid}/task/{started.pid}/children")
     for _ in range(400):
         if len(workers.read_text().split()) >= 3:  # two, and what tracks their semaphores
@@ -336,6 +390,8 @@ def test_an_interruption_ends_every_process(traces: Path, tmp_path: Path) -> Non
 
 def test_progress_is_shown_part_by_part(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int | None]] = []
-    monkeypatch.setattr(console.Bars, "advance", lambda self, name, done, total, remark: seen.append((done, total)))
+    monkeypatch.setattr(
+        console.ProgressBars, "advance", lambda self, name, done, total, remark: seen.append((done, total))
+    )
     assert run(traces, *BASE, "--policy", "up").exit_code == 0
     assert seen == [(done, 30) for done in range(31)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from router.cli.commands import TABLE
 from router.cli.console import ExitCode
-from router.cli.main import COMMANDS
 from tests.support.repository import ROOT
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
@@ -28,7 +29,14 @@ def test_help_lists_every_command_in_80_columns_and_the_exit_codes() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert done.stderr == ""
-    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+    assert {name.partition(" ")[0] for name in TABLE.commands} == {
+        w for words in TABLE.sections.values() for w in words
+    }
+    assert all(f"  {word} " in done.stdout for words in TABLE.sections.values() for word in words)
+    shown = " ".join(done.stdout.split())
+    for name in TABLE.commands:
+        group, _, word = name.partition(" ")
+        assert not word or re.search(rf" {group} [^()]*\([^()]*\b{word}\b", shown), name
     assert max(map(len, done.stdout.splitlines())) <= 80
     text = done.stdout.split("Exit codes:")[1]
     assert all(f"{code.value} " in text for code in ExitCode)
@@ -41,7 +49,19 @@ def test_help_needs_nothing_heavy() -> None:
     assert heavy & set(done.stdout.split()) == set()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("group", TABLE.groups)
+def test_a_group_lists_its_commands(group: str) -> None:
+    asked, bare = run(group, "--help"), run(group)
+    assert (asked.returncode, asked.stderr) == (0, "")
+    assert (bare.returncode, bare.stdout) == (ExitCode.INVALID_INPUT, "")
+    assert asked.stdout.strip() == bare.stderr.strip()
+    assert asked.stdout.startswith(f"Usage: stepfare {group} ")
+    for child in TABLE.children(group):
+        line = next(line for line in asked.stdout.splitlines() if line.startswith(f"  {child} "))
+        assert line.split(maxsplit=1)[1] == TABLE.commands[f"{group} {child}"].help
+
+
+@pytest.mark.parametrize("name", TABLE.commands)
 def test_every_command_has_help_with_an_example(name: str) -> None:
     done = run(*name.split(), "--help")
     assert done.returncode == 0, done.stderr
@@ -61,6 +81,7 @@ def test_version_is_that_of_the_distribution() -> None:
     [
         (("valdate",), "did you mean validate?"),
         (("import", "x.yaml"), "did you mean import sky?"),
+        (("ledger", "lst"), "no such command 'ledger lst'; did you mean ledger list?"),
         (("validate",), "Missing argument"),
         (("validate", "x", "--nonsense"), "No such option"),
         (("schema", "jobs"), "'job', 'limits', 'clouds', 'pool', 'sandbox', 'deploy', 'plan'"),

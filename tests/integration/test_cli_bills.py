@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 from router.cli.console import ExitCode
-from router.showback.focus.writing import write_csv, write_parquet
+from router.showback.focus.write import write_csv, write_parquet
 from tests.support.charge_files import cell, changed
 from tests.support.command import NOW, run
 from tests.support.golden_charges import golden_charges
@@ -76,8 +76,15 @@ def test_gaps_are_listed_with_their_place(tmp_path: Path) -> None:
     done = take(path)
     assert "bill.csv:\n  ChargeFrequency 'Usage-based' is not one of its words (line 6)" in done.stdout
     gap = parsed(take(path, "-o", "json"))["gaps"][0]
-    assert gap == {"file": "bill.csv", "rule": "word", "column": "ChargeFrequency", "count": 1, "row": 5, "line": 6,
-                   "value": "'Usage-based'"}  # fmt: skip
+    assert gap == {
+        "file": "bill.csv",
+        "rule": "word",
+        "column": "ChargeFrequency",
+        "count": 1,
+        "row": 5,
+        "line": 6,
+        "value": "'Usage-based'",
+    }
 
 
 def test_show_has_the_exact_sums_and_the_files(november: Path) -> None:
@@ -144,9 +151,16 @@ def test_findings_have_line_row_column_and_reason(tmp_path: Path) -> None:
     found = json.loads(run("ledger", "check", path, "-o", "json").stdout)
     assert (found["total"], found["focus_version"], found["rows"]) == (1, "1.4", 9)
     assert found["findings"] == [
-        {"rule": "word", "row": 5, "line": 6, "column": "PricingCategory", "value": "'Spot'",
-         "what": "'Spot' is not one of its words", "why": "FOCUS lists them; spot is Dynamic"}
-    ]  # fmt: skip
+        {
+            "rule": "word",
+            "row": 5,
+            "line": 6,
+            "column": "PricingCategory",
+            "value": "'Spot'",
+            "what": "'Spot' is not one of its words",
+            "why": "FOCUS lists them; spot is Dynamic",
+        }
+    ]
 
 
 def test_more_than_are_shown_are_counted(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from typer.testing import Result
 
 from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
-from router.ledger.entry import Entry
-from router.running import channels
-from router.running.channels import Channel
-from router.running.happenings import Level
-from router.state.chain import verify
-from router.state.store import Store
+from router.controller import notify_channels
+from router.controller.events import EventLevel
+from router.controller.notify_channels import Channel
+from router.ledger.entry import LedgerEntry
+from router.state.hash_chain import verify_chain
+from router.state.store import StateStore
 from tests.support.command import run, write_job
 from tests.support.state_values import NOW, attempt, entry, node
 
@@ -34,11 +34,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def opened(home: Path) -> Store:
-    return Store.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+def opened(home: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW)
 
 
-def daily(days: int, usd: str, **said: Any) -> list[Entry]:
+def daily(days: int, usd: str, **said: Any) -> list[LedgerEntry]:
     """An hour of each day from the first of the month."""
     starts = [MONTH + timedelta(days=day) for day in range(days)]
     return [
@@ -72,9 +72,10 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
     budget("set", "7", "--project", "asr", "--warn", "")
     lines = budget("list").stdout.splitlines()
     assert [line.split()[:4] for line in lines] == [
-        ["BUDGET", "OF", "SINCE", "USD"], ["team", "research", "2026-11", "$12,000.50"],
+        ["BUDGET", "OF", "SINCE", "USD"],
+        ["team", "research", "2026-11", "$12,000.50"],
         ["project", "asr", "2026-11", "$7.00"],
-    ]  # fmt: skip
+    ]
     assert max(map(len, lines)) <= 80
     assert [each["scope"] for each in records("list", "--month", "2026-12")] == ["all", "team", "project"]
     budget("remove", "--team", "research", "--from", "2026-12")
@@ -86,17 +87,19 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
     with opened(home) as store:
         log = store.audit_log()
     assert [(one.what, one.details["budget"], str(one.usd)) for one in log] == [
-        ("budget set", "team research", "12000.50"), ("budget set", "all", "90000.00"),
-        ("budget set", "project asr", "7.00"), ("budget remove", "team research", "0.00"),
-    ]  # fmt: skip
-    assert verify(log) is None
+        ("budget set", "team research", "12000.50"),
+        ("budget set", "all", "90000.00"),
+        ("budget set", "project asr", "7.00"),
+        ("budget remove", "team research", "0.00"),
+    ]
+    assert verify_chain(log) is None
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("set", "5"), "whose budget is not said"),
-        (("set", "5", "--team", "a", "--all"), "a budget is of one"),
+        (("set", "5"), "no owner of the budget is given"),
+        (("set", "5", "--team", "a", "--all"), "a budget has one owner only"),
         (("set", "5", "--team", " "), "--team: is empty"),
         (("set", "much", "--all"), "AMOUNT"),
         (("set", "5", "--all", "--warn", "80,50"), "rising"),
@@ -155,14 +158,16 @@ def test_a_hard_budget_that_is_exceeded_ends_with_four(home: Path) -> None:
 
 
 def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[tuple[str, str, Level]] = []
+    said: list[tuple[str, str, EventLevel]] = []
     works = [False]
 
-    def send(title: str, text: str, level: Level) -> bool:
+    def send(title: str, text: str, level: EventLevel) -> bool:
         said.append((title, text, level))
         return works[0]
 
-    monkeypatch.setattr(channels, "channels", lambda addresses: (Channel("pager", send),) if addresses else ())
+    monkeypatch.setattr(
+        notify_channels, "open_channels", lambda addresses: (Channel("pager", send),) if addresses else ()
+    )
     monkeypatch.setenv("PAGER", "json://pager.invalid")
     deploy = tmp_path / "deploy.yaml"
     deploy.write_text("notify: {urls: [env:PAGER]}\n", encoding="utf-8")
@@ -179,7 +184,7 @@ def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypa
     works[0] = True
     check()
     title, text, level = said[-1]
-    assert (title, level) == ("stepfare: team research: budget", Level.WARNING)
+    assert (title, level) == ("stepfare: team research: budget", EventLevel.WARNING)
     assert text.startswith("team research: $54.00 of $100.00 (54 %) of the hard budget of 2026-11 is spent; at this")
     check()
     assert len(said) == 2
@@ -187,7 +192,7 @@ def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypa
         store.ledger.add(daily(1, "47", team="research", project="new"))
     check(code=ExitCode.OVER_BUDGET)
     assert said[-1][1].endswith("is spent; plans and orders that go over it are refused")
-    assert said[-1][2] is Level.ERROR
+    assert said[-1][2] is EventLevel.ERROR
     check(code=ExitCode.OVER_BUDGET)
     assert len(said) == 3
     budget("set", "101", "--team", "research", "--hard")

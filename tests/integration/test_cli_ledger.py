@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd
-from router.state.chain import verify
+from router.state.hash_chain import verify_chain
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.books_steps import FIRST, of
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, node
@@ -39,8 +39,8 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(home: Path) -> Store:
-    return Store.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+def opened(home: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW)
 
 
 def run(home: Path, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
@@ -71,7 +71,7 @@ def test_a_month_is_closed_and_what_comes_late_corrects_it(home: Path) -> None:
         store.ledger.add([of(9, "late", 9)])
         log = store.audit_log()
     assert [[one.what, one.digest, one.details["seal"]] for one in log] == [["ledger close", *done.stdout.split()]]
-    assert verify(log) is None
+    assert verify_chain(log) is None
     table = run(home, "periods").stdout.splitlines()
     assert table[0].split() == ["PERIOD", "STATE", "CLOSED", "AT", "ENTRIES", "PLANNED", "METERED", "ADDED", "SPENT"]
     assert [line.split()[:2] for line in table[1:]] == [["2026-09", "closed"], ["2026-10", "open"], ["2026-11", "open"]]
@@ -79,8 +79,10 @@ def test_a_month_is_closed_and_what_comes_late_corrects_it(home: Path) -> None:
     periods = json.loads(run(home, "periods", "-o", "json").stdout)
     assert periods["schema_version"] == 1
     assert [(row["period"], row["entries"], row["metered_usd"], row["fee_usd"]) for row in periods["periods"]] == [
-        ("2026-09", 4, "82.56", "100.00"), ("2026-10", 2, "55.04", "0.00"), ("2026-11", 2, "55.04", "0.00"),
-    ]  # fmt: skip
+        ("2026-09", 4, "82.56", "100.00"),
+        ("2026-10", 2, "55.04", "0.00"),
+        ("2026-11", 2, "55.04", "0.00"),
+    ]
 
 
 def test_machines_that_are_not_metered_yet_are_said(home: Path) -> None:
@@ -123,8 +125,9 @@ def test_entries_are_listed_in_three_forms(home: Path) -> None:
     assert (len(table), max(map(len, table)) <= 80) == (8, True)
     october = json.loads(run(home, "list", "--month", "2026-10", "-o", "json").stdout)
     assert [(row["key"], row["usd"], row["use"], row["usd_per_hour"]) for row in october["entries"]] == [
-        ("o1", "27.52", "work", "27.52"), ("o2", "27.52", "work", "27.52"),
-    ]  # fmt: skip
+        ("o1", "27.52", "work", "27.52"),
+        ("o2", "27.52", "work", "27.52"),
+    ]
     rows = list(csv.DictReader(io.StringIO(run(home, "list", "--limit", "0", "-o", "csv").stdout)))
     assert [row["key"] for row in rows] == [entry.key for entry in FIRST]
     assert sum(float(row["usd"]) for row in rows) == pytest.approx(6 * 27.52 + 100)
@@ -150,9 +153,10 @@ def test_books_are_kept_brought_back_and_moved_to_archives(home: Path, tmp_path:
     assert run(other, "restore", tmp_path / "books.gz").stdout == kept.stdout
     assert run(other, "verify").stdout.split()[0] == kept.stdout.strip()
     assert "is not empty" in run(other, "restore", tmp_path / "books.gz", code=1).stderr
-    assert "only months up to 2026-09 are closed" in run(
-        home, "archive", tmp_path / "old.gz", "--before", "2026-11", code=1
-    ).stderr  # fmt: skip
+    assert (
+        "only months up to 2026-09 are closed"
+        in run(home, "archive", tmp_path / "old.gz", "--before", "2026-11", code=1).stderr
+    )
     moved = run(home, "archive", tmp_path / "old.gz", "--before", "2026-10")
     assert "4 entries of months before 2026-10" in moved.stderr
     assert "as they were archived" in run(home, "verify", "--archive", tmp_path / "old.gz").stderr
@@ -161,7 +165,7 @@ def test_books_are_kept_brought_back_and_moved_to_archives(home: Path, tmp_path:
     for command in (("restore", tmp_path / "old.gz"), ("verify", "--archive", tmp_path / "books.gz")):
         assert "name a file that" in run(tmp_path / "third", *command, code=1).stderr
     (tmp_path / "old.gz").write_bytes(b"something else")
-    assert "is no file of books" in run(home, "verify", "--archive", tmp_path / "old.gz", code=1).stderr
+    assert "is no backup or archive file" in run(home, "verify", "--archive", tmp_path / "old.gz", code=1).stderr
 
 
 def test_what_somebody_changed_is_found(home: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from pricing.bookfile import embedded_book, write_book
+from pricing.book_file import embedded_book, write_book
 from router.cli.main import app
 from tests.support.books import AN_OFFER, a_book, spot
 

@@ -144,8 +144,12 @@ def test_on_a_terminal_progress_goes_to_stderr_and_no_color_is_kept(folder: Path
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm"}
     with subprocess.Popen(
         [*COMMAND, "plan", str(folder / "good"), "--solver", "higs" if no_color else "highs", "--now", NOW],
-        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=writing, text=True,
-    ) as process:  # fmt: skip
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=writing,
+        text=True,
+    ) as process:
         stdout, _ = process.communicate(timeout=60)
     os.close(writing)
     seen = os.read(reading, 65536).decode()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from pricing.bookfile import embedded_book, write_book
-from pricing.offercsv import COLUMNS
+from pricing.book_file import embedded_book, write_book
+from pricing.offer_csv import COLUMNS
 from tests.support.command import JOB, plan, run, write_job
 
 GOOD = JOB.format(name="llama-7b", steps=1000, deadline="+18h")
@@ -219,9 +219,12 @@ def test_plans_that_are_none(folder: Path, change: object, words: tuple[str, ...
     assert plan("jobs", "--out", good).exit_code == 0
     Path("bad.json").write_text(change(good.read_text(encoding="utf-8")), encoding="utf-8")
     for command in (
-        ("plan", "show", "bad.json"), ("explain", "bad.json"), ("explain", "bad.json", "llama"),
-        ("plan", "diff", "good.json", "bad.json"), ("plan", "diff", "bad.json", "good.json"),
-    ):  # fmt: skip
+        ("plan", "show", "bad.json"),
+        ("explain", "bad.json"),
+        ("explain", "bad.json", "llama"),
+        ("plan", "diff", "good.json", "bad.json"),
+        ("plan", "diff", "bad.json", "good.json"),
+    ):
         refused(run(*command), "bad.json", *words)
     for command in (
         ("plan", "show", "none.json"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import write_book
+from pricing.book_file import write_book
 from tests.support.command import NOW, plan, run, write_job
 from tests.support.made_up_book import book, offer
 

@@ -49,8 +49,16 @@ def test_a_table_with_prices_moves_stock_and_course(folder: Path) -> None:
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE"]
     assert lines[1].split()[:-1] == [
-        "aws/us-east-1a", "p5.48xlarge", "spot", "22.00", "20.00", "24.00", "21.62", "8", "25%"
-    ]  # fmt: skip
+        "aws/us-east-1a",
+        "p5.48xlarge",
+        "spot",
+        "22.00",
+        "20.00",
+        "24.00",
+        "21.62",
+        "8",
+        "25%",
+    ]
     assert lines[1].split()[-1][0] == "▁"
     assert lines[2].split()[:4] == ["aws/us-east-1", "p5.48xlarge", "od", "98.32"]
     assert lines[3].split() == ["gcp/us-central1", "a2-highgpu-8g", "spot"]
@@ -193,8 +201,11 @@ def test_a_page_that_needs_nothing_else(folder: Path, tmp_path: Path) -> None:
     result = run(folder, "--plot", file)
     assert "prices.html shows 8 of 11 series" in result.stderr
     text = file.read_text(encoding="utf-8")
-    page = ElementTree.fromstring(text.replace("<!doctype html>", "").replace('<meta charset="utf-8">', "").replace(
-        '<meta name="viewport" content="width=device-width">', ""))  # fmt: skip
+    page = ElementTree.fromstring(
+        text.replace("<!doctype html>", "")
+        .replace('<meta charset="utf-8">', "")
+        .replace('<meta name="viewport" content="width=device-width">', "")
+    )
     assert page.find(".//{http://www.w3.org/2000/svg}svg") is not None
     links = [value for node in page.iter() for name, value in node.items() if name.endswith(("href", "src"))]
     assert [link for link in links if not link.startswith(("#", "data:"))] == []

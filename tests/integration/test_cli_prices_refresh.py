@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, write_book
+from pricing.book_file import embedded_book, write_book
 from pricing.problems import InvalidInputError
-from providers.protocol import Harvest
+from providers.protocol import FetchResult
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
-from router.prices.importing import import_book
+from router.prices.import_offers import import_book
+from router.prices.quality_gates import GateLimits
 from tests.support import neocloud_service
 from tests.support.busy import in_time
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
@@ -189,8 +189,9 @@ def test_a_whole_book_or_none(home: Path, tmp_path: Path) -> None:
     done = command(home, *words, "-o", "json")
     assert done.code == 5
     assert [(book["name"], book["stored"] is None) for book in done.json["books"]] == [
-        ("latest", True), ("sandbox", False),
-    ]  # fmt: skip
+        ("latest", True),
+        ("sandbox", False),
+    ]
     found = latest(home, sandbox=True)
     assert found is not None
     assert found != first
@@ -233,8 +234,8 @@ def test_prices_of_the_made_up_cloud_stay_out_of_the_book_of_real_clouds(home: P
 def test_offers_of_the_made_up_cloud_are_not_imported(home: Path) -> None:
     alone = latest(home, sandbox=True)
     assert alone is not None
-    found = {"sandbox": Harvest(offers=alone.offers), "aws": Harvest(offers=embedded_book().offers[:3])}
-    with pytest.raises(InvalidInputError, match="prices of sandbox, a made-up cloud"):
+    found = {"sandbox": FetchResult(offers=alone.offers), "aws": FetchResult(offers=embedded_book().offers[:3])}
+    with pytest.raises(InvalidInputError, match="prices of sandbox, a simulated cloud"):
         import_book(found, BookStore(home / "books"), alone.as_of, GateLimits(), replacing=False)
     assert latest(home) is None
 

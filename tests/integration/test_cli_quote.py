@@ -15,11 +15,11 @@ from typer.testing import Result
 from pricing.history import PricePoint
 from pricing.places import Market
 from router.cli.console import ExitCode
-from router.files.plan_files import read_plan
+from router.config.plan_files import read_plan
 from router.prices import history
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.policy import QUOTED_RULE
-from router.quoting.quotes.quote_schema import quote_schema
+from router.quotes.quote_schema import quote_schema
+from router.spot.live.selection import default_run_policy
+from router.spot.policies.interface import QUOTED_RULE
 from tests.support.command import NOW, run, write_job
 from tests.support.repository import ROOT
 
@@ -154,7 +154,7 @@ def test_a_quote_is_listed_shown_and_accepted(tmp_path: Path) -> None:
     plan = read_plan(out)
     assert [j.job for j in plan.jobs] == ["llama-7b"]
     assert plan.jobs[0].deadline == datetime(2026, 11, 23, 18, tzinfo=UTC)
-    runs = run_policy(QUOTED_RULE)
+    runs = default_run_policy(QUOTED_RULE)
     assert {line.policy for line in plan.lines} == {runs}
     assert f"run by {runs}, which the quote was made for" in " ".join(result.stderr.split())
     assert f"run by {runs}" in " ".join(run("quotes", "show", identity).stdout.split())
@@ -235,10 +235,20 @@ def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> 
     cloud, region, *zone, kind = spot["where"].split("/")
     now = datetime(2026, 11, 21, 18, tzinfo=UTC)
     points = [
-        PricePoint(now - timedelta(minutes=10 * i), cloud, region, zone[0] if zone else None, kind, Market.SPOT, None,
-                   1.0, None, "a prober")
+        PricePoint(
+            now - timedelta(minutes=10 * i),
+            cloud,
+            region,
+            zone[0] if zone else None,
+            kind,
+            Market.SPOT,
+            None,
+            1.0,
+            None,
+            "a prober",
+        )
         for i in range(1, 2000)
-    ]  # fmt: skip
+    ]
     history.append(home / "history", points)
     after = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
     weather = {p["where"]: p["weather"] for p in after["places"] if p["market"] == "spot"}

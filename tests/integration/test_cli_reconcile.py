@@ -16,11 +16,11 @@ from typer.testing import Result
 
 from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.focus.charge import Charge
-from router.showback.focus.writing import write_csv
-from router.state.store import Store
+from router.showback.focus.write import write_csv
+from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import WHAT
 from tests.support.state_values import NOW, entry
@@ -34,7 +34,7 @@ def hour(number: float) -> datetime:
     return DAY + timedelta(hours=number)
 
 
-def ledger(key: str, begin: float, end: float, rate: Decimal = RATE, **said: Any) -> Entry:
+def ledger(key: str, begin: float, end: float, rate: Decimal = RATE, **said: Any) -> LedgerEntry:
     hours = Fraction(end - begin)
     usd = Usd.parse(str(rate * Decimal(end - begin)))
     given = {"quantity": hours, "usd": usd, "usd_per_hour": UsdPerHour.parse(str(rate)), **said}
@@ -63,18 +63,30 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     last two hours are on no bill yet; a machine that nobody made is on it."""
     folder = tmp_path / "home"
     monkeypatch.setenv("STEPFARE_HOME", str(folder))
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         store.ledger.add(
             [
-                ledger("plan", 0, 10, kind=Kind.PLANNED, attempt="", rank=None, recorded_at=DAY),
-                ledger("start", 0, 0.5, use=Use.STARTUP, resource="i-0abc"),
-                ledger("work", 0.5, 12, use=Use.WORK, resource="i-0abc"),
+                ledger("plan", 0, 10, kind=LedgerEntryKind.PLANNED, attempt="", rank=None, recorded_at=DAY),
+                ledger("start", 0, 0.5, use=MachineUse.STARTUP, resource="i-0abc"),
+                ledger("work", 0.5, 12, use=MachineUse.WORK, resource="i-0abc"),
                 entry(
-                    "fee", kind=Kind.FEE, what=What.OTHER, who="anna", reason="support", usd=Usd.parse("12.25"), job="",
-                    start=DAY, end=hour(1), machines=0, rank=None, attempt="", market=None, team="",
+                    "fee",
+                    kind=LedgerEntryKind.FEE,
+                    what=CostItem.OTHER,
+                    who="anna",
+                    reason="support",
+                    usd=Usd.parse("12.25"),
+                    job="",
+                    start=DAY,
+                    end=hour(1),
+                    machines=0,
+                    rank=None,
+                    attempt="",
+                    market=None,
+                    team="",
                 ),
             ]
-        )  # fmt: skip
+        )
     return folder
 
 
@@ -140,8 +152,8 @@ def test_the_table_fits_and_says_why(home: Path, bill: Path) -> None:
 
 
 def test_csv_is_exact_and_no_formula(home: Path) -> None:
-    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
-        store.ledger.add([ledger("odd", 13, 14, kind=Kind.PLANNED, attempt="", rank=None, job="=1+1")])
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+        store.ledger.add([ledger("odd", 13, 14, kind=LedgerEntryKind.PLANNED, attempt="", rank=None, job="=1+1")])
     rows = list(csv.DictReader(io.StringIO(reconcile("-o", "csv").stdout)))
     assert [row["job"] for row in rows] == ["__unallocated__", "'=1+1", "llama"]
     assert rows[1]["quantity"] == "-27.52"

@@ -14,11 +14,11 @@ from typer.testing import Result
 
 from pricing.money import Usd
 from router.cli.console import ExitCode
-from router.ledger.entry import Entry, Kind, Use
+from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.state.store import Store
+from router.showback.focus.write import write_csv
+from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import golden_charges
 from tests.support.state_values import HOUR, entry
@@ -37,26 +37,40 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{home}/state.db", now=MOMENT) as opened:
+def store(home: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{home}/state.db", now=MOMENT) as opened:
         yield opened
 
 
-def hour(number: int, usd: str, use: Use = Use.WORK, **said: Any) -> Entry:
+def hour(number: int, usd: str, use: MachineUse = MachineUse.WORK, **said: Any) -> LedgerEntry:
     start = said.pop("start", FIRST + number * HOUR)
     return entry(f"m{number}", rank=0, start=start, end=start + HOUR, usd=Usd.parse(usd), use=use, **said)
 
 
-def a_month() -> list[Entry]:
+def a_month() -> list[LedgerEntry]:
     """Research: 10 + 20 + 30, of which 20 are lost; product 40; a fee of 5 that is nobody's."""
     fee = entry(
-        "fee", kind=Kind.FEE, who="ada", reason="support", usd=Usd.parse("5"), team="", job="", attempt="", gang="",
-        plan="", start=FIRST, end=FIRST + HOUR, cloud="aws",
-    )  # fmt: skip
+        "fee",
+        kind=LedgerEntryKind.FEE,
+        who="ada",
+        reason="support",
+        usd=Usd.parse("5"),
+        team="",
+        job="",
+        attempt="",
+        gang="",
+        plan="",
+        start=FIRST,
+        end=FIRST + HOUR,
+        cloud="aws",
+    )
     return [
-        hour(0, "10", steps=400), hour(1, "20", Use.RESTART_LOST_WORK), hour(2, "30", steps=600),
-        hour(3, "40", team="product", job="other", attempt="b1"), fee,
-    ]  # fmt: skip
+        hour(0, "10", steps=400),
+        hour(1, "20", MachineUse.RESTART_LOST_WORK),
+        hour(2, "30", steps=600),
+        hour(3, "40", team="product", job="other", attempt="b1"),
+        fee,
+    ]
 
 
 def showback(*more: object) -> Result:
@@ -73,7 +87,7 @@ def by_team(sections: Any) -> dict[str, str]:
     return {row["team"]: row["billed"] for row in sections["groups"]["rows"]}
 
 
-def test_a_month_of_the_ledger(store: Store) -> None:
+def test_a_month_of_the_ledger(store: StateStore) -> None:
     store.ledger.append(a_month(), after=0)
     sections = parsed()
     assert by_team(sections) == {"research": "60", "product": "40", "__unallocated__": "5"}
@@ -86,14 +100,14 @@ def test_a_month_of_the_ledger(store: Store) -> None:
     assert head["books"] == "open"
 
 
-def test_what_is_new_is_read_and_what_was_is_not_lost(store: Store) -> None:
+def test_what_is_new_is_read_and_what_was_is_not_lost(store: StateStore) -> None:
     store.ledger.append(a_month()[:2], after=0)
     assert by_team(parsed()) == {"research": "30"}
     store.ledger.append(a_month()[2:], after=2)
     assert by_team(parsed()) == {"research": "60", "product": "40", "__unallocated__": "5"}
 
 
-def test_a_closed_month_says_the_same_after_it_was_archived(store: Store, tmp_path: Path, home: Path) -> None:
+def test_a_closed_month_says_the_same_after_it_was_archived(store: StateStore, tmp_path: Path, home: Path) -> None:
     october = datetime(2026, 10, 5, tzinfo=UTC)
     store.ledger.append([hour(9, "70", start=october), hour(1, "1")], after=0)
     store.periods.close(Month(2026, 10), who="ada", at=MOMENT)
@@ -113,18 +127,38 @@ def test_a_closed_month_says_the_same_after_it_was_archived(store: Store, tmp_pa
     assert (again.stdout, again.stderr) == (wanted.stdout, "")
 
 
-def test_a_bill_takes_the_place_of_what_was_metered(store: Store, tmp_path: Path) -> None:
+def test_a_bill_takes_the_place_of_what_was_metered(store: StateStore, tmp_path: Path) -> None:
     """The bill has the first hour of whisper-ft's machine i-a1 at 20; the meter said 19 of it and of another 11."""
     start = datetime(2026, 11, 3, tzinfo=UTC)
     store.ledger.append(
         [
-            entry("k1", job="whisper-ft", team="speech", attempt="1", start=start, end=start + timedelta(minutes=15),
-                  usd=Usd.parse("4"), use=Use.STARTUP, resource="i-a1", machines=1),
-            entry("k2", job="later", team="speech", attempt="9", start=start + 20 * HOUR, end=start + 21 * HOUR,
-                  usd=Usd.parse("11"), use=Use.WORK, resource="i-new", machines=1),
+            entry(
+                "k1",
+                job="whisper-ft",
+                team="speech",
+                attempt="1",
+                start=start,
+                end=start + timedelta(minutes=15),
+                usd=Usd.parse("4"),
+                use=MachineUse.STARTUP,
+                resource="i-a1",
+                machines=1,
+            ),
+            entry(
+                "k2",
+                job="later",
+                team="speech",
+                attempt="9",
+                start=start + 20 * HOUR,
+                end=start + 21 * HOUR,
+                usd=Usd.parse("11"),
+                use=MachineUse.WORK,
+                resource="i-new",
+                machines=1,
+            ),
         ],
         after=0,
-    )  # fmt: skip
+    )
     path = tmp_path / "bill.csv"
     write_csv(path, [golden_charges()[1]], "1.4")  # i-a1, 00:00 to 00:15, 5 dollars
     assert run("bills", "import", path, "--now", NOW).exit_code == ExitCode.OK
@@ -153,7 +187,7 @@ def test_focus_files_need_no_ledger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["html", "csv", "json", "markdown", "table", "xlsx", "parquet"])
-def test_every_format_goes_to_a_file(store: Store, tmp_path: Path, form: str) -> None:
+def test_every_format_goes_to_a_file(store: StateStore, tmp_path: Path, form: str) -> None:
     store.ledger.append(a_month(), after=0)
     file = tmp_path / f"november.{form}"
     done = showback("-o", form, "--out", file)
@@ -162,7 +196,7 @@ def test_every_format_goes_to_a_file(store: Store, tmp_path: Path, form: str) ->
     assert list(tmp_path.glob(".*.part")) == []
 
 
-def test_the_charges_of_the_month_as_focus(store: Store, tmp_path: Path) -> None:
+def test_the_charges_of_the_month_as_focus(store: StateStore, tmp_path: Path) -> None:
     store.ledger.append(a_month(), after=0)
     file = tmp_path / "november.csv"
     assert showback("-o", "focus", "--out", file).exit_code == ExitCode.OK
@@ -200,7 +234,7 @@ def test_month_is_that_of_now_and_an_empty_ledger_is_said(home: Path) -> None:
     assert not (home / "state.db").exists()
 
 
-def test_the_parts_of_any_grouping_are_the_whole(store: Store) -> None:
+def test_the_parts_of_any_grouping_are_the_whole(store: StateStore) -> None:
     store.ledger.append(a_month(), after=0)
     for by in ("team", "job", "cloud,team", "market,use", "accelerator,what,category", "team,project,cost_center,job"):
         for share in ("none", "even", "weighted"):

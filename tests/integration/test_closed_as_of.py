@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from router.app.budgets import BooksFolders, spent_now
 from router.cli.console import ExitCode
 from router.ledger.month import Month
-from router.prices.home import bills_folder, extract_folder
+from router.prices.data_folders import bills_folder, extract_folder
 from router.showback.focus.check import check_file
-from router.state.store import Store
-from router.wiring.budgets import Places, spent_now
+from router.state.store import StateStore
 from tests.support.month_figures import figures, focus_sums, say
 from tests.support.repository import ROOT
 
@@ -122,7 +122,9 @@ def test_budgets_of_a_closed_month_are_those_of_its_seal(home: Path, basis: str)
         assert Decimal(found[""]["spent_usd"]) == round(Decimal(spent["all"]), 9)
         assert Decimal(found["research"]["spent_usd"]) == round(Decimal(spent["team research"]), 9)
     if basis == "effective":
-        with Store.open(f"sqlite:///{home / 'home' / 'state.db'}", now=datetime(2026, 12, 12, tzinfo=UTC)) as store:
+        with StateStore.open(
+            f"sqlite:///{home / 'home' / 'state.db'}", now=datetime(2026, 12, 12, tzinfo=UTC)
+        ) as store:
             *_, closing = store.periods.closings()
         assert {row["scope"]: row["spent"] for row in closing.sealed["spent"]} == spent
 
@@ -170,11 +172,12 @@ def test_as_of_after_the_closing_corrections_count_from_their_day_on(home: Path)
 def test_plans_are_held_to_what_corrections_come_to_as_well(home: Path) -> None:
     """December has no bill of its own, only a correction of November."""
     now = datetime(2026, 12, 11, 9, tzinfo=UTC)
-    with Store.open(f"sqlite:///{home / 'home' / 'state.db'}", now=now) as store:
-        spent = spent_now(store, Month(2026, 12), now, Places(extract_folder(), bills_folder()))
+    with StateStore.open(f"sqlite:///{home / 'home' / 'state.db'}", now=now) as store:
+        spent = spent_now(store, Month(2026, 12), now, BooksFolders(extract_folder(), bills_folder()))
     assert {whose: str(usd) for whose, usd in spent.items() if usd.nanos} == {
-        ("speech", "asr"): "500.00", ("", None): "-99.90",
-    }  # fmt: skip
+        ("speech", "asr"): "500.00",
+        ("", None): "-99.90",
+    }
 
 
 def test_corrections_in_a_focus_file_keep_its_rules_and_come_back_from_it(home: Path) -> None:
@@ -186,8 +189,10 @@ def test_corrections_in_a_focus_file_keep_its_rules_and_come_back_from_it(home: 
     assert corrections
     for row in corrections:
         assert (row["ChargeClass"], row["BillingPeriodStart"][:7], row["ChargePeriodStart"][:7]) == (
-            "Correction", "2026-12", "2026-11",
-        )  # fmt: skip
+            "Correction",
+            "2026-12",
+            "2026-11",
+        )
         assert (json.loads(row["Tags"])["team"], row["x_RecordState"]) == ("speech", "Invoiced")
         assert "in the place of bill-" in row["ChargeDescription"]
     assert check_file(path).counts == {}

@@ -17,8 +17,8 @@ import pytest
 from typer.testing import Result
 
 from router.cli.console import ExitCode
-from router.showback.billstore import BillStore
-from router.showback.importing import import_bills
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
 from tests.support.command import run
 from tests.support.repository import ROOT
 
@@ -232,18 +232,18 @@ def test_verify_looks_at_bills_budgets_and_the_seal(home: Path) -> None:
 
 def test_the_report_is_made_again_and_compared(home: Path) -> None:
     """Whoever writes a seal anew, with its hash, cannot make the rows say it."""
-    from router.state.periods import Closing, seal_hash_of
-    from router.state.store import Store
+    from router.state.periods import PeriodClosing, hash_seal
+    from router.state.store import StateStore
 
-    with Store.open(f"sqlite:///{home / 'state.db'}", now=datetime(2026, 12, 4, tzinfo=UTC)) as store:
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=datetime(2026, 12, 4, tzinfo=UTC)) as store:
         *_, closing = store.periods.closings()
     other = closing.seal.replace(closing.sealed["report"], "0" * 64)
-    forged = Closing(closing.period, closing.closed_at, closing.who, closing.head, closing.hash, other)
+    forged = PeriodClosing(closing.period, closing.closed_at, closing.who, closing.head, closing.hash, other)
     with sqlite3.connect(home / "state.db") as database:
         database.execute("DROP TRIGGER ledger_periods_keeps_rows")
         database.execute(
             "UPDATE ledger_periods SET seal = ?, seal_hash = ? WHERE period = '2026-11'",
-            (other, seal_hash_of(forged, "0" * 64)),
+            (other, hash_seal(forged, "0" * 64)),
         )
     refused = run("ledger", "verify")
     assert refused.exit_code == ExitCode.FAILURE

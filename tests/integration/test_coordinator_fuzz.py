@@ -83,6 +83,7 @@ def test_it_still_works_and_kept_to_its_folder(served: Scene) -> None:
     assert _post(served.port, f"/v1/attempts/{ATTEMPT}/ranks/1/heartbeat", body)[0] in (200, 409)
     names = {path.relative_to(served.folder).as_posix() for path in served.folder.rglob("*") if path.is_file()}
     assert names - {"state.db", "state.db-wal", "state.db-shm", "state.db.lock"} <= {
-        f"logs/{ATTEMPT}/rank-0.log", f"logs/{ATTEMPT}/rank-1.log",
-    }  # fmt: skip
+        f"logs/{ATTEMPT}/rank-0.log",
+        f"logs/{ATTEMPT}/rank-1.log",
+    }
     assert Path(served.folder).exists()

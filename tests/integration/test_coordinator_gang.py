@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from router.running.bootstrap import AgentAt
-from router.running.zipapp import pack
+from router.controller.bootstrap import AgentDownload
+from router.controller.zipapp import pack_agent
 from router.state.records import Phase
 from tests.support.agents import agents
 from tests.support.coordinations import TOKEN, Scene, scene
@@ -216,9 +216,9 @@ def test_no_token_and_no_secret_is_kept_or_said(tmp_path: Path) -> None:
 def test_the_agent_that_machines_fetch_is_the_one_they_expect(tmp_path: Path) -> None:
     import urllib.request
 
-    agent = pack()
+    agent = pack_agent()
     with scene(tmp_path, 1) as gang, gang.serving(agent):
-        at = AgentAt.of(gang.url, agent)
+        at = AgentDownload.of(gang.url, agent)
         with urllib.request.urlopen(at.url) as answer:
             assert answer.read() == agent
 

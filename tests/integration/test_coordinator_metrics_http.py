@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from pricing.problems import InvalidInputError
+from router.app.controller import open_coordinator
+from router.app.settings import SettingsFiles, read_settings
 from router.coordinator.app import make_app
 from router.coordinator.metrics import Metrics
-from router.coordinator.server import Server
-from router.state.store import Store
-from router.wiring.deploying import listening
-from router.wiring.opening import Files, read_files
+from router.coordinator.server import CoordinatorServer
+from router.state.store import StateStore
 from tests.support.coordinations import Scene, real_clock, scene
 
 
@@ -27,13 +27,13 @@ def one(tmp_path: Path) -> Iterator[Scene]:
 
 
 @contextmanager
-def serving(one: Scene, *, token: str = "", metrics: bool = True) -> Iterator[Server]:
+def serving(one: Scene, *, token: str = "", metrics: bool = True) -> Iterator[CoordinatorServer]:
     made = Metrics(one.store, real_clock, real_clock, token=token) if metrics else None
-    with Server(make_app(one.attendance, b"agent", one.store.id, made), "127.0.0.1", 0) as server:
+    with CoordinatorServer(make_app(one.attendance, b"agent", one.store.id, made), "127.0.0.1", 0) as server:
         yield server
 
 
-def get(server: Server, **headers: str) -> tuple[int, str, str]:
+def get(server: CoordinatorServer, **headers: str) -> tuple[int, str, str]:
     """(status, type, text)."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as connection:
         connection.request("GET", "/metrics", headers={name.replace("_", "-"): text for name, text in headers.items()})
@@ -76,18 +76,18 @@ def test_whoever_listens_answers_with_the_token_of_the_deploy_file(
 ) -> None:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path))
     (tmp_path / "deploy.yaml").write_text("coordinator: {metrics_token: env:METRICS}\n", encoding="utf-8")
-    opened = read_files(Files(), {"METRICS": "t-1"})
-    with Store.open(opened.state_url, now=real_clock()) as store:
-        with listening(opened, store, real_clock, real_clock) as home:
+    opened = read_settings(SettingsFiles(), {"METRICS": "t-1"})
+    with StateStore.open(opened.state_url, now=real_clock()) as store:
+        with open_coordinator(opened, store, real_clock, real_clock) as home:
             url = urlsplit(home.url)
             for token, status in (("", 401), ("t-1", 200)):
                 headers = {"X-Forwarded-For": "203.0.113.9", "Authorization": f"Bearer {token}"}
                 with closing(http.client.HTTPConnection(url.netloc, timeout=10)) as connection:
                     connection.request("GET", "/metrics", headers=headers)
                     assert connection.getresponse().status == status
-        unset = read_files(Files(), {})
+        unset = read_settings(SettingsFiles(), {})
         with (
             pytest.raises(InvalidInputError, match=r"coordinator\.metrics_token"),
-            listening(unset, store, real_clock, real_clock),
+            open_coordinator(unset, store, real_clock, real_clock),
         ):
             raise AssertionError

@@ -16,10 +16,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from router.coordinator import waiting as waiting_module
-from router.coordinator.waiting import Waiting
+from router.coordinator import long_poll as waiting_module
+from router.coordinator.long_poll import LongPoll
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
@@ -57,8 +57,8 @@ def _all_ask(gang: Scene) -> Iterator[list[Future[tuple[float, dict[str, Any]]]]
 
 
 def test_a_notice_to_one_wakes_all_at_once(gang: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain, seldom = Waiting.__init__, 15.0
-    monkeypatch.setattr(Waiting, "__init__", lambda self, look: plain(self, look, every=seldom))
+    plain, seldom = LongPoll.__init__, 15.0
+    monkeypatch.setattr(LongPoll, "__init__", lambda self, look: plain(self, look, every=seldom))
     with gang.serving(), _all_ask(gang) as asked:
         began = time.monotonic()
         assert gang.say(2, "notice", seconds=30.0) == (200, {})
@@ -76,7 +76,7 @@ def test_what_another_process_writes_arrives_within_a_second(gang: Scene, tmp_pa
         "order_seconds": 60.0,
         "ordered_at": datetime.now(UTC),
     }
-    with gang.serving(), Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=datetime.now(UTC)) as other:
+    with gang.serving(), StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=datetime.now(UTC)) as other:
         with _all_ask(gang) as asked:
             began = time.monotonic()
             other.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.CHECKPOINTING, **order))
@@ -126,8 +126,8 @@ def test_the_end_of_serving_does_not_wait_for_those_who_wait(gang: Scene) -> Non
 
 
 def test_where_no_more_can_be_held_the_answer_comes_at_once(gang: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Waiting.__init__
-    monkeypatch.setattr(Waiting, "__init__", lambda self, look: plain(self, look, most=1))
+    plain = LongPoll.__init__
+    monkeypatch.setattr(LongPoll, "__init__", lambda self, look: plain(self, look, most=1))
     with gang.serving(), ThreadPoolExecutor(1) as pool:
         held = pool.submit(_ask, gang, 0, wait=1.5)
         time.sleep(0.3)

@@ -23,9 +23,9 @@ from cryptography.x509.oid import NameOID
 
 from router.coordinator import app as app_module
 from router.coordinator.app import make_app
-from router.coordinator.bodies import LARGEST_BODY
-from router.coordinator.connections import Limits
-from router.coordinator.server import ListenError, Server, existing
+from router.coordinator.connections import ConnectionLimits
+from router.coordinator.messages import LARGEST_BODY
+from router.coordinator.server import CoordinatorServer, ListenError, is_serving
 from tests.support.agents import agents
 from tests.support.busy import in_time
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
@@ -45,13 +45,17 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "stepfare test")])
     now = dt.datetime.now(dt.UTC)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - dt.timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), True)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
     for file, secret in (("key.pem", serialization.NoEncryption()), ("locked.pem", _passphrase())):
         pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, secret)
@@ -123,7 +127,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(one: Scene, monkeypatch: py
 
 
 def test_a_connection_that_says_nothing_is_closed(one: Scene) -> None:
-    with one.serving(limits=Limits(head_seconds=0.2)) as server, ExitStack() as stack:
+    with one.serving(limits=ConnectionLimits(head_seconds=0.2)) as server, ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10)) for _ in range(2)]
         clients[1].sendall(b"POST /v1/att")
         assert [client.recv(100) for client in clients] == [b"", b""]
@@ -169,7 +173,7 @@ def test_serving_ends_in_time_whatever_is_connected(one: Scene, monkeypatch: pyt
 
 def test_a_port_that_is_taken_is_said(one: Scene) -> None:
     with one.serving() as server:
-        other = Server(make_app(one.attendance, b"", one.store.id), "127.0.0.1", server.port)
+        other = CoordinatorServer(make_app(one.attendance, b"", one.store.id), "127.0.0.1", server.port)
         with pytest.raises(ListenError, match=f"cannot listen on 127.0.0.1:{server.port}: Address already in use") as e:
             other.__enter__()
         assert "choose another" in e.value.remedy
@@ -178,14 +182,14 @@ def test_a_port_that_is_taken_is_said(one: Scene) -> None:
 @pytest.mark.parametrize("host", ["203.0.113.7", "no-such-host.invalid"])
 def test_an_address_that_is_not_ours(one: Scene, host: str) -> None:
     with pytest.raises(ListenError, match=host) as error:
-        Server(make_app(one.attendance, b"", ""), host, 0).__enter__()
+        CoordinatorServer(make_app(one.attendance, b"", ""), host, 0).__enter__()
     assert error.value.remedy
 
 
 def test_ipv6(one: Scene) -> None:
-    with Server(make_app(one.attendance, b"", one.store.id), "::1", 0) as server:
+    with CoordinatorServer(make_app(one.attendance, b"", one.store.id), "::1", 0) as server:
         assert server.url == f"http://[::1]:{server.port}"
-        assert existing(server.url, one.store.id, 5)
+        assert is_serving(server.url, one.store.id, 5)
 
 
 def test_certificates_that_cannot_be_used(one: Scene, certificate: tuple[Path, Path], tmp_path: Path) -> None:
@@ -197,7 +201,7 @@ def test_certificates_that_cannot_be_used(one: Scene, certificate: tuple[Path, P
     ]  # fmt: skip
     for first, second in wrong:
         with pytest.raises(ListenError, match=r"pem|test_certificates") as error:
-            Server(make_app(one.attendance, b"", ""), "127.0.0.1", 0, first, second).__enter__()
+            CoordinatorServer(make_app(one.attendance, b"", ""), "127.0.0.1", 0, first, second).__enter__()
         assert error.value.remedy
         assert "PRIVATE KEY" not in str(error.value)
 
@@ -206,12 +210,12 @@ def test_agents_over_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None
     cert, key = certificate
     with scene(tmp_path, 2) as gang:
         app = make_app(gang.attendance, b"agent", gang.store.id)
-        with Server(app, "127.0.0.1", 0, cert, key) as server:
+        with CoordinatorServer(app, "127.0.0.1", 0, cert, key) as server:
             gang.url = server.url
             assert server.url.startswith("https://")
-            assert existing(server.url, gang.store.id, 5, str(cert))
-            assert not existing(server.url, gang.store.id, 5)
-            assert not existing(server.url.replace("https", "http"), gang.store.id, 1)
+            assert is_serving(server.url, gang.store.id, 5, str(cert))
+            assert not is_serving(server.url, gang.store.id, 5)
+            assert not is_serving(server.url.replace("https", "http"), gang.store.id, 1)
             with socket.create_connection(("127.0.0.1", server.port), 10) as plain:
                 plain.sendall(_head("Content-Length: 0"))
                 assert not plain.recv(100).startswith(b"HTTP")
@@ -230,7 +234,7 @@ def test_agents_over_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None
 def test_whoever_never_gets_to_tls_is_not_waited_for(one: Scene, certificate: tuple[Path, Path]) -> None:
     app = make_app(one.attendance, b"agent", one.store.id)
     with (
-        Server(app, "127.0.0.1", 0, *certificate, limits=Limits(head_seconds=0.2)) as server,
+        CoordinatorServer(app, "127.0.0.1", 0, *certificate, limits=ConnectionLimits(head_seconds=0.2)) as server,
         socket.create_connection(("127.0.0.1", server.port), timeout=20) as client,
     ):
         assert client.recv(1) == b""
@@ -238,18 +242,18 @@ def test_whoever_never_gets_to_tls_is_not_waited_for(one: Scene, certificate: tu
 
 def test_whether_ours_is_there(one: Scene) -> None:
     with one.serving() as server:
-        assert existing(server.url, one.store.id, 5)
-        assert existing(f"{server.url}/", one.store.id, 5)
-        assert not existing(server.url, "s0123456789", 5)
-    assert not existing(server.url, one.store.id, 1)
+        assert is_serving(server.url, one.store.id, 5)
+        assert is_serving(f"{server.url}/", one.store.id, 5)
+        assert not is_serving(server.url, "s0123456789", 5)
+    assert not is_serving(server.url, one.store.id, 1)
     for url in ("", "nonsense", "http://", "ftp://127.0.0.1/x", f"http://127.0.0.1:{server.port}x"):
-        assert not existing(url, one.store.id, 1)
+        assert not is_serving(url, one.store.id, 1)
 
 
 def test_one_that_listens_and_says_nothing_is_not_ours() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
-        assert not existing(f"http://127.0.0.1:{silent.getsockname()[1]}", "s", 0.2)
+        assert not is_serving(f"http://127.0.0.1:{silent.getsockname()[1]}", "s", 0.2)
         assert in_time(began, 2)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from router.coordinator import app as app_module
-from router.coordinator import bodies
+from router.coordinator import messages
 from router.coordinator import server as server_module
-from router.coordinator.connections import Crowd, Limits
-from router.coordinator.rules import Attendance
+from router.coordinator.connections import ConnectionLimits, ConnectionRegistry
+from router.coordinator.handlers import AgentMessageHandler
 from tests.support.busy import on_a_busy_machine
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 from tests.support.deployed import eventually
@@ -35,16 +35,16 @@ def one(tmp_path: Path) -> Iterator[Scene]:
 class Crowds:
     """The one that counts now."""
 
-    last: Crowd
+    last: ConnectionRegistry
 
 
 @pytest.fixture(autouse=True)
 def _crowd(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made(limits: Limits) -> Crowd:
-        Crowds.last = Crowd(limits)
+    def made(limits: ConnectionLimits) -> ConnectionRegistry:
+        Crowds.last = ConnectionRegistry(limits)
         return Crowds.last
 
-    monkeypatch.setattr(server_module, "Crowd", made)
+    monkeypatch.setattr(server_module, "ConnectionRegistry", made)
 
 
 def connect(port: int) -> socket.socket:
@@ -89,7 +89,7 @@ def test_a_head_has_an_end(one: Scene, endless: bytes) -> None:
 
 
 def test_a_head_that_is_too_long_is_told_so_and_one_that_fits_is_taken(one: Scene) -> None:
-    with one.serving(limits=Limits(head_bytes=2 * KIB)) as server:
+    with one.serving(limits=ConnectionLimits(head_bytes=2 * KIB)) as server:
         for more, expected in ((1 * KIB, 200), (3 * KIB, 431)):
             with connect(server.port) as client:
                 client.sendall(head(f"X-Long: {'x' * more}", path="/v1/health", method="GET"))
@@ -97,7 +97,7 @@ def test_a_head_that_is_too_long_is_told_so_and_one_that_fits_is_taken(one: Scen
 
 
 def test_a_body_may_come_with_its_head_however_long_both_are(one: Scene) -> None:
-    with one.serving(limits=Limits(head_bytes=2 * KIB)) as server, connect(server.port) as client:
+    with one.serving(limits=ConnectionLimits(head_bytes=2 * KIB)) as server, connect(server.port) as client:
         body = json.dumps(one.body(0, "logs")).encode().ljust(100 * KIB)
         client.sendall(head(f"Authorization: Bearer {TOKEN}", f"Content-Length: {len(body)}") + body)
         assert status(client) == 200
@@ -110,13 +110,13 @@ def test_nobody_decodes_a_body_before_the_token_is_right(
     one: Scene, monkeypatch: pytest.MonkeyPatch, lines: tuple[str, ...]
 ) -> None:
     decoded: list[bytes] = []
-    real = bodies.decoded
+    real = messages.decode_body
 
     def decoding(data: bytes) -> dict[str, Any]:
         decoded.append(data)
         return real(data)
 
-    monkeypatch.setattr(bodies, "decoded", decoding)
+    monkeypatch.setattr(messages, "decode_body", decoding)
     body = json.dumps(one.body(0, "logs")).encode()
     with one.serving() as server:
         with connect(server.port) as client:
@@ -149,7 +149,7 @@ def test_half_a_body_without_a_token_is_not_waited_for_nor_kept(one: Scene, monk
 
 def test_the_connections_of_one_address_without_a_token_have_an_end(one: Scene) -> None:
     """The one that came first goes: an agent that is about to show its token is not kept out by those that wait."""
-    with one.serving(limits=Limits(per_address=3, storm_seconds=0)) as server, ExitStack() as stack:
+    with one.serving(limits=ConnectionLimits(per_address=3, storm_seconds=0)) as server, ExitStack() as stack:
         waiting = []
         for _ in range(3):
             waiting.append(stack.enter_context(connect(server.port)))
@@ -167,16 +167,19 @@ def test_the_connections_of_one_address_without_a_token_have_an_end(one: Scene) 
 def test_whoever_showed_a_token_is_not_counted(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of machines may call from one address, and hold a connection each for their orders."""
     taken = threading.Semaphore(0)
-    real = Attendance.answer
+    real = AgentMessageHandler.answer
 
-    def answering(self: Attendance, *given: Any) -> Any:
+    def answering(self: AgentMessageHandler, *given: Any) -> Any:
         taken.release()
         return real(self, *given)
 
-    monkeypatch.setattr(Attendance, "answer", answering)
+    monkeypatch.setattr(AgentMessageHandler, "answer", answering)
     asks = {"protocol": 1, "incarnation": "life-0", "seen": "", "wait": 20}
     body = json.dumps(asks).encode()
-    with one.serving(limits=Limits(per_address=2, strangers=2, storm_seconds=0)) as server, ExitStack() as stack:
+    with (
+        one.serving(limits=ConnectionLimits(per_address=2, strangers=2, storm_seconds=0)) as server,
+        ExitStack() as stack,
+    ):
         held = []
         for _ in range(6):
             held.append(stack.enter_context(connect(server.port)))
@@ -190,15 +193,15 @@ def test_whoever_showed_a_token_is_not_counted(one: Scene, monkeypatch: pytest.M
 def test_many_agents_may_call_at_once_from_one_address(one: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a restart of the coordinator, which knows no token then: none is closed while its token is looked at."""
     release = threading.Event()
-    real = Attendance.refusal
+    real = AgentMessageHandler.refusal
 
-    def slowly(self: Attendance, *given: Any) -> Any:
+    def slowly(self: AgentMessageHandler, *given: Any) -> Any:
         assert release.wait(on_a_busy_machine(20))
         return real(self, *given)
 
-    monkeypatch.setattr(Attendance, "refusal", slowly)
+    monkeypatch.setattr(AgentMessageHandler, "refusal", slowly)
     body = json.dumps(one.body(0, "logs")).encode()
-    with one.serving(limits=Limits(per_address=2, storm_seconds=0)) as server, ExitStack() as stack:
+    with one.serving(limits=ConnectionLimits(per_address=2, storm_seconds=0)) as server, ExitStack() as stack:
         agents = [stack.enter_context(connect(server.port)) for _ in range(2)]
         for agent in agents:
             agent.sendall(head(f"Authorization: Bearer {TOKEN}", f"Content-Length: {len(body)}") + body)
@@ -212,7 +215,7 @@ def test_many_agents_may_call_at_once_from_one_address(one: Scene, monkeypatch: 
 
 
 def test_no_more_connections_than_there_are_files_for(one: Scene) -> None:
-    with one.serving(limits=Limits(connections=3)) as server, ExitStack() as stack:
+    with one.serving(limits=ConnectionLimits(connections=3)) as server, ExitStack() as stack:
         clients = [stack.enter_context(connect(server.port)) for _ in range(3)]
         with connect(server.port) as late:
             late.sendall(head(path="/v1/health", method="GET"))
@@ -224,7 +227,7 @@ def test_a_stranger_does_not_stay(one: Scene) -> None:
     """One who asks for what needs no token, and never reads it."""
     agent = b"x" * 50_000_000
     path = f"/v1/agents/{hashlib.sha256(agent).hexdigest()}"
-    with one.serving(agent, limits=Limits(stranger_seconds=0.3)) as server, connect(server.port) as client:
+    with one.serving(agent, limits=ConnectionLimits(stranger_seconds=0.3)) as server, connect(server.port) as client:
         client.sendall(head(path=path, method="GET"))
         with connect(server.port) as later:
             assert status(later) == 0

@@ -18,11 +18,11 @@ import psutil
 import pytest
 
 from pricing.money import Usd
-from router.files.showback_file import Showback
-from router.ledger.entry import Entry, Kind, Use
-from router.showback.exporting import export
+from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
+from router.showback.accounts import Showback
+from router.showback.export import export_focus
 from router.showback.focus.check import check_file
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.training import checkpoints, losses, metrics
@@ -80,9 +80,14 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         path = f"{tools}{os.pathsep}{path}"
     folder, begin = tmp_path / "the demo", time.monotonic()
     done = subprocess.run(
-        [str(STEPFARE), "demo", "--dir", str(folder)], env=_environment(tmp_path, path), stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        [str(STEPFARE), "demo", "--dir", str(folder)],
+        env=_environment(tmp_path, path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert in_time(begin, LONGEST_S)
     assert done.stderr == ""
@@ -91,7 +96,7 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     assert 0.001 < float(spent[1]) < 1.0  # 4.80 to 11.20 dollars an hour
     assert "trained     400 steps without a gap on 2 machines, on 4 gangs one after the other" in done.stdout
     assert "lost        0 steps that were saved" in done.stdout
-    assert "the same    as undisturbed: every loss and the last checkpoint, to the last bit" in done.stdout
+    assert "the same    as uninterrupted: every loss and the last checkpoint, to the last bit" in done.stdout
     assert "left over   nothing" in done.stdout
     assert re.search(r"^  step 396/400 loss 1\.\d{4} step_s 0\.05\d$", done.stdout, re.MULTILINE)
     assert _processes(folder) == []
@@ -102,15 +107,17 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
     status = subprocess.run(
         [str(STEPFARE), "status", "--all", "-o", "json"],
         env={**_environment(tmp_path, path), "STEPFARE_HOME": str(folder / "home")},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(status.stdout)["spent_usd"] == spent[1]
-    with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
-        metered = store.ledger.entries(kind=Kind.METERED)
-        assert export(store, tmp_path / "demo.csv", Showback(), "1.4").charges == len(metered)
+    with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+        metered = store.ledger.entries(kind=LedgerEntryKind.METERED)
+        assert export_focus(store, tmp_path / "demo.csv", Showback(), "1.4").charges == len(metered)
     assert check_file(tmp_path / "demo.csv").counts == {}
     assert sorted(rank or 0 for rank in (r for _, r in {(e.attempt, e.rank) for e in metered})) == [0] * 4 + [1] * 4
-    assert {entry.use for entry in metered} >= {Use.STARTUP, Use.WORK}
+    assert {entry.use for entry in metered} >= {MachineUse.STARTUP, MachineUse.WORK}
     assert sum(entry.steps for entry in metered) == 400
     again = len(metrics(folder / "checkpoints")) - 400
     # By what was said last, which on a busy machine was some time ago.
@@ -130,29 +137,36 @@ def test_the_demo(engine: str, tmp_path: Path) -> None:
         assert calls.read_text().split().count("apply") == 8  # one makes, one releases
 
 
-def _finance_sees_the_ledger(printed: str, metered: Sequence[Entry]) -> None:
+def _finance_sees_the_ledger(printed: str, metered: Sequence[LedgerEntry]) -> None:
     """The demo ends with figures that are those of its entries, reckoned here another way."""
 
-    def sum_of(*uses: Use) -> Decimal:
+    def sum_of(*uses: MachineUse) -> Decimal:
         return Decimal(str(Usd.total(entry.usd for entry in metered if entry.use in uses)))
 
-    def on_demand(entry: Entry) -> Decimal:
+    def on_demand(entry: LedgerEntry) -> Decimal:
         assert entry.on_demand_usd_per_hour is not None
         return Decimal(str(entry.on_demand_usd_per_hour.over(entry.end - entry.start)))
 
-    waste = {use: sum_of(use) for use in Use if use is not Use.WORK}
-    total, instead = sum_of(*Use), sum(map(on_demand, metered), Decimal(0))
+    waste = {use: sum_of(use) for use in MachineUse if use is not MachineUse.WORK}
+    total, instead = sum_of(*MachineUse), sum(map(on_demand, metered), Decimal(0))
     first = min(metered, key=lambda entry: entry.start).attempt
     restarts = sum(
         (
             on_demand(entry)
             for entry in metered
-            if entry.use in (Use.RESTART_LOST_WORK, Use.FAILED_LAUNCH)
-            or (entry.use is Use.STARTUP and entry.attempt != first)
+            if entry.use in (MachineUse.RESTART_LOST_WORK, MachineUse.FAILED_LAUNCH)
+            or (entry.use is MachineUse.STARTUP and entry.attempt != first)
         ),
         Decimal(0),
     )
-    amounts = (total, sum_of(Use.WORK), sum(waste.values()), total * 1000 / 400, instead, instead - total - restarts)
+    amounts = (
+        total,
+        sum_of(MachineUse.WORK),
+        sum(waste.values()),
+        total * 1000 / 400,
+        instead,
+        instead - total - restarts,
+    )
     (row,) = re.findall(r"^demo +letters +(.+)$", printed, re.MULTILINE)
     assert [float(word) for word in row.split()] == pytest.approx(list(map(float, amounts)), abs=0.0001)
     said = re.search(r"^  waste: (.+?)(?=\n  \w|\n\n)", printed, re.MULTILINE | re.DOTALL)
@@ -166,9 +180,14 @@ def _finance_sees_the_ledger(printed: str, metered: Sequence[Entry]) -> None:
 def test_the_new_folder_is_gone_afterwards(tmp_path: Path) -> None:
     environment = {**_environment(tmp_path, _without_terraform()), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [str(STEPFARE), "demo", "--steps", "20", "--calm"], env=environment, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        [str(STEPFARE), "demo", "--steps", "20", "--calm"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "is removed; --keep leaves it" in done.stdout
     assert list(tmp_path.glob("stepfare-demo-*")) == []
@@ -216,13 +235,13 @@ def test_interrupted_before_there_is_anything_to_release(tmp_path: Path) -> None
 BREAKS = """\
 from router.cli.main import main
 from router.demo import stage
-lay_out = stage.lay_out
+write_demo_files = stage.write_demo_files
 def broken(folder, steps, seed):
-    names = lay_out(folder, steps, seed)
+    names = write_demo_files(folder, steps, seed)
     job = folder / "job.yaml"
     job.write_text(job.read_text().replace("exec python -m router.demo.train", "echo no good >&2; exit 7;"))
     return names
-stage.lay_out = broken
+stage.write_demo_files = broken
 main()
 """
 
@@ -231,13 +250,17 @@ def test_a_training_that_fails_fails_the_demo(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
         [sys.executable, "-c", BREAKS, "demo", "--dir", str(folder)],
-        env=_environment(tmp_path, _without_terraform()), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=False, timeout=HANGS_S,
-    )  # fmt: skip
+        env=_environment(tmp_path, _without_terraform()),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=HANGS_S,
+    )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "the demo failed: `stepfare apply plan.json" in done.stderr
     assert "ended with exit code 5" in done.stderr
-    assert f"lies in {folder / 'home'}: logs/" in done.stderr
+    assert f"{folder / 'home'}: logs/" in done.stderr
     assert re.search("failed: .*exit code 7", " ".join(done.stdout.split()))
     assert "] no good" in done.stdout
     assert _processes(folder) == []

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from router.cli.demo_commands import Beside, Commands, FailedError
-from router.demo.stage import NotTrainedError, gangs_seen, lay_out, steps_done, trained
-from router.files.clouds_file import load_clouds
-from router.files.job_files import load_jobs
-from router.files.limits_file import load_limits
+from router.cli.demo_commands import DemoCommandError, DemoCommands, SideCommand
+from router.config.clouds_file import load_clouds
+from router.config.job_files import load_jobs
+from router.config.limits_file import load_limits
+from router.demo.stage import NotTrainedError, count_gangs, read_step_count, read_training_result, write_demo_files
 from tests.support.clouds import environment
 from tests.support.command import NOW, run
 from tests.support.training import train
@@ -22,7 +22,7 @@ from tests.support.training import train
 def stage(tmp_path: Path) -> Path:
     """A demo's folder with a name that shells and YAML do not like."""
     folder = tmp_path / 'a "demo": #1'
-    lay_out(folder, 120, 7)
+    write_demo_files(folder, 120, 7)
     return folder
 
 
@@ -52,47 +52,47 @@ def test_the_plan_wants_two_machines_where_there_are_two(stage: Path, monkeypatc
 def test_what_a_training_left(tmp_path: Path) -> None:
     place = tmp_path / "checkpoints"
     train("--steps", 20, "--checkpoint-dir", place)
-    found = trained(tmp_path, 20)
+    found = read_training_result(tmp_path, 20)
     assert (found.steps, found.again, found.checkpoint.name) == (20, 0, "step-00000020.ckpt")
     assert found.first_loss > found.last_loss > 0
     with pytest.raises(NotTrainedError, match="has no step 21"):
-        trained(tmp_path, 30)
+        read_training_result(tmp_path, 30)
     file = place / "metrics.jsonl"
     lines = file.read_text().splitlines()
     file.write_text("\n".join([*lines, *lines[5:7]]) + "\n")
-    assert trained(tmp_path, 20).again == 2
+    assert read_training_result(tmp_path, 20).again == 2
     file.write_text("\n".join(lines[:9] + lines[10:]) + "\n")
     with pytest.raises(NotTrainedError, match="has no step 10"):
-        trained(tmp_path, 20)
+        read_training_result(tmp_path, 20)
     file.write_text("\n".join(lines) + "\n")
     found.checkpoint.unlink()
     with pytest.raises(NotTrainedError, match=r"there is no .*step-00000020\.ckpt"):
-        trained(tmp_path, 20)
+        read_training_result(tmp_path, 20)
     file.write_text("{}\n")
     with pytest.raises(NotTrainedError, match=r"metrics\.jsonl"):
-        trained(tmp_path, 20)
+        read_training_result(tmp_path, 20)
     file.unlink()
     with pytest.raises(NotTrainedError, match=r"metrics\.jsonl"):
-        trained(tmp_path, 20)
+        read_training_result(tmp_path, 20)
 
 
 def test_how_far_a_training_is_and_by_how_many_gangs(tmp_path: Path) -> None:
-    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
+    assert (read_step_count(tmp_path), count_gangs(tmp_path)) == (0, 0)
     file = tmp_path / "checkpoints" / "metrics.jsonl"
     file.parent.mkdir()
     file.write_text("")
-    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
+    assert (read_step_count(tmp_path), count_gangs(tmp_path)) == (0, 0)
     lines = [json.dumps({"step": step, "attempt": attempt}) for step, attempt in ((1, "a"), (2, "a"), (2, "b"))]
     for count, gangs in ((1, 1), (2, 1), (3, 2)):
         file.write_text("".join(f"{line}\n" for line in lines[:count]))
-        assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (min(count, 2), gangs)
+        assert (read_step_count(tmp_path), count_gangs(tmp_path)) == (min(count, 2), gangs)
     file.write_text(lines[0] + "\n" + lines[1][:9])  # as it is while a line is written
-    assert (steps_done(tmp_path), gangs_seen(tmp_path)) == (0, 0)
+    assert (read_step_count(tmp_path), count_gangs(tmp_path)) == (0, 0)
 
 
 def test_a_command_is_shown_with_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = Commands(tmp_path, environment(tmp_path))
-    commands.show("stepfare --version", Beside("stepfare schema job", lambda: True))
+    commands = DemoCommands(tmp_path, environment(tmp_path))
+    commands.show("stepfare --version", SideCommand("stepfare schema job", lambda: True))
     said = capsys.readouterr().out
     assert "$ stepfare --version\n" in said
     assert "\n  stepfare 0." in said
@@ -102,9 +102,9 @@ def test_a_command_is_shown_with_what_it_says(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_command_that_fails_is_shown_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands = Commands(tmp_path, environment(tmp_path))
+    commands = DemoCommands(tmp_path, environment(tmp_path))
     for call in (commands.show, commands.ask):
-        with pytest.raises(FailedError, match=r"`stepfare plan none\.yaml` ended with exit code 2"):
+        with pytest.raises(DemoCommandError, match=r"`stepfare plan none\.yaml` ended with exit code 2"):
             call("stepfare plan none.yaml")
         said = capsys.readouterr()
         assert "none.yaml" in said.out.replace("$ stepfare plan none.yaml", "") + said.err

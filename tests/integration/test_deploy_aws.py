@@ -17,7 +17,7 @@ from typing import Any
 import boto3
 import pytest
 
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.moto_machines import machines
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, faults
 from tests.support.terraform_runs import needs_engine
@@ -54,13 +54,22 @@ class Desk:
     def run(self, *words: str, orders: Path | None = None) -> subprocess.CompletedProcess[str]:
         given = {} if orders is None else {"STEPFARE_STANDIN_FAULTS": str(orders)}
         environment = {
-            **os.environ, **self.aws.environment, **given, "STEPFARE_HOME": str(self.folder / "home"),
-            "STEPFARE_CLOUDS": str(self.folder / "none.yaml"), "STEPFARE_JOB_HF_TOKEN": "hf_canary_canary_canary",
-        }  # fmt: skip
+            **os.environ,
+            **self.aws.environment,
+            **given,
+            "STEPFARE_HOME": str(self.folder / "home"),
+            "STEPFARE_CLOUDS": str(self.folder / "none.yaml"),
+            "STEPFARE_JOB_HF_TOKEN": "hf_canary_canary_canary",
+        }
         return subprocess.run(
-            [str(STEPFARE), *words], cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300,
+            [str(STEPFARE), *words],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
             check=False,
-        )  # fmt: skip
+        )
 
     def status(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = json.loads(self.run("status", "--all", "-o", "json").stdout)["gangs"]
@@ -178,9 +187,12 @@ def test_sweep_releases_what_is_ours_and_leaves_others_alone(desk: Desk) -> None
     for owner in (state, "s0123456789"):
         tags = [{"Key": "stepfare_attempt", "Value": "gone-1"}, {"Key": "stepfare_state", "Value": owner}]
         run = desk.aws.ec2.run_instances(
-            ImageId=IMAGE, MinCount=1, MaxCount=1, InstanceType="p5.48xlarge",
+            ImageId=IMAGE,
+            MinCount=1,
+            MaxCount=1,
+            InstanceType="p5.48xlarge",
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-        )  # fmt: skip
+        )
         made.append(run["Instances"][0]["InstanceId"])
     shown = desk.run("sweep", "--cloud", "aws")
     assert all(name in shown.stdout for name in made)
@@ -196,5 +208,5 @@ def test_sweep_releases_what_is_ours_and_leaves_others_alone(desk: Desk) -> None
 
 
 def _state_id(desk: Desk) -> str:
-    with Store.open(f"sqlite:///{desk.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+    with StateStore.open(f"sqlite:///{desk.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         return store.id

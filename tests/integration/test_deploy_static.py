@@ -62,13 +62,21 @@ def test_a_job_on_a_host_that_is_there(tmp_path: Path) -> None:
 
         def run(*words: str) -> subprocess.CompletedProcess[str]:
             environment = {
-                "PATH": os.environ["PATH"], "HOME": str(tmp_path), "STEPFARE_HOME": str(tmp_path / "state"),
-                "STEPFARE_CLOUDS": str(tmp_path / "clouds.yaml"), "STEPFARE_DEPLOY": str(tmp_path / "deploy.yaml"),
-            }  # fmt: skip
+                "PATH": os.environ["PATH"],
+                "HOME": str(tmp_path),
+                "STEPFARE_HOME": str(tmp_path / "state"),
+                "STEPFARE_CLOUDS": str(tmp_path / "clouds.yaml"),
+                "STEPFARE_DEPLOY": str(tmp_path / "deploy.yaml"),
+            }
             return subprocess.run(
-                [str(STEPFARE), *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120,
+                [str(STEPFARE), *words],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=120,
                 check=False,
-            )  # fmt: skip
+            )
 
         assert run("prices", "refresh", "--cloud", "static").returncode == 0
         for name in ("one", "two"):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from providers.sandbox.stock import Stock
+from providers.sandbox.stock import StockFile
 from router.agent.helper.stepfare_checkpoint import Checkpoints
 from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, job, planned
 from tests.support.fault_stages import directory
@@ -89,7 +89,7 @@ def test_one_machine_is_switched_off_and_what_is_left_can_be_released(running: S
     assert running.run("destroy", "--all", "--yes").code == 0
     assert _ranks(running) == set()
     over = running.run("drill", "kill-node", "train")
-    assert (over.code, "nothing of train runs any more" in over.said) == (2, True)
+    assert (over.code, "train has no running attempt" in over.said) == (2, True)
 
 
 def test_a_machine_that_is_told_saves_before_it_is_switched_off(running: Site) -> None:
@@ -142,7 +142,7 @@ def test_a_zone_that_is_down_has_no_machine_and_sells_none(running: Site) -> Non
     down = running.run("drill", "zone-down", "train", "-o", "json")
     assert (down.code, _outcomes(down.json), down.json["places"]) == (0, {0: "killed", 1: "killed"}, [ZONE_A])
     assert _ranks(running) == set()
-    assert [one.place for one in Stock(stock.parent).closed(time.time())] == [ZONE_A]
+    assert [one.place for one in StockFile(stock.parent).closed(time.time())] == [ZONE_A]
     assert running.run("destroy", "--all", "--yes").code == 0
     up = running.run("drill", "zone-up", "-o", "json")
     assert (up.code, up.json["places"], stock.read_text()) == (0, [ZONE_A], OTHERS)

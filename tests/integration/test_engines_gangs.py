@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from router.demo.stage import DEPLOY, lay_out
+from router.demo.stage import DEPLOY, write_demo_files
 from tests.support.agents import agents
 from tests.support.clouds import STEPFARE
 from tests.support.coordinator import Coordinator
@@ -152,7 +152,7 @@ class _Stage:
 
     def __init__(self, folder: Path, engine: Engine) -> None:
         self.folder, self._engine = folder, engine
-        lay_out(folder, STEPS, 0)
+        write_demo_files(folder, STEPS, 0)
         # With hours to its deadline a training that Slurm ended by a signal would wait for cheaper spot.
         (folder / DEPLOY).write_text("policy: greedy\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("STEPFARE_", "AWS_"))}
@@ -170,9 +170,15 @@ class _Stage:
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output of one command, which has to end with that code."""
         done = subprocess.run(
-            [str(STEPFARE), *words], cwd=self.folder, env=self._environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=LONGEST_S,
-        )  # fmt: skip
+            [str(STEPFARE), *words],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LONGEST_S,
+        )
         printed = {str(log): log.read_text() for log in (self.folder / "home" / "logs").glob("*/*.log")}
         assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{printed}"
         return done.stdout

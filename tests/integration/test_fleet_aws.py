@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from providers.aws import estate as estate_calls
+from providers.aws import inventory as estate_calls
 from providers.aws.fleet import AwsFleet
 from providers.errors import (
     AccountNotUsedError,
@@ -19,7 +19,7 @@ from providers.errors import (
     ProviderError,
     SdkMissingError,
 )
-from providers.fleet import Found, Kind
+from providers.fleet import CloudResource, ResourceKind
 from providers.registry import open_fleet
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, THEIRS, session
@@ -42,9 +42,9 @@ def fleet(app: Estate, **options: Any) -> AwsFleet:
     return AwsFleet("aws", session("aws", settings), **{"pause_s": 0.02, "patience_s": 5.0, **options})
 
 
-def others(found: Sequence[Found]) -> dict[str, Found]:
+def others(found: Sequence[CloudResource]) -> dict[str, CloudResource]:
     """By the beginning of what they are."""
-    return {one.what.partition(",")[0]: one for one in found if one.kind is Kind.OTHER}
+    return {one.what.partition(",")[0]: one for one in found if one.kind is ResourceKind.OTHER}
 
 
 def test_sixty_machines_come_over_several_pages(app: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_region_that_is_denied_is_a_gap(app: Estate) -> None:
     app.machines("llama-1", OURS, [1], region=HOME)
     app.refusals["DescribeInstances us-west-2"] = "UnauthorizedOperation"
     findings = fleet(app).found([HOME, "us-west-2"])
-    assert [one.region for one in findings.found if one.kind is Kind.MACHINE] == [HOME]
+    assert [one.region for one in findings.found if one.kind is ResourceKind.MACHINE] == [HOME]
     (gap,) = findings.gaps
     assert gap.subject == "machines in us-west-2"
     assert isinstance(gap.error, PermissionDeniedError)
@@ -120,7 +120,7 @@ def test_a_kind_that_is_denied_is_a_gap(action: str, permission: str, subject: s
     app.machines("llama-1", OURS, [0])
     app.refusals[action] = "AccessDeniedException" if action == "GetResources" else "UnauthorizedOperation"
     findings = fleet(app).found([HOME])
-    assert len([one for one in findings.found if one.kind is Kind.MACHINE]) == 1
+    assert len([one for one in findings.found if one.kind is ResourceKind.MACHINE]) == 1
     (gap,) = findings.gaps
     assert gap.subject == f"{subject} in {HOME}"
     assert isinstance(gap.error, PermissionDeniedError)
@@ -169,10 +169,14 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     assert findings.found[0].machine_id == machine
     ids = {what: one.machine_id for what, one in found.items()}
     assert ids == {
-        "nat gateway": things.gateway, "elastic ip": things.address, "volume of 50 GiB": things.volume,
-        "network interface": things.interface, "security group": things.group, "vpc": things.vpc,
+        "nat gateway": things.gateway,
+        "elastic ip": things.address,
+        "volume of 50 GiB": things.volume,
+        "network interface": things.interface,
+        "security group": things.group,
+        "vpc": things.vpc,
         "subnet": ids["subnet"],
-    }  # fmt: skip
+    }
     billed = {what for what, one in found.items() if one.billed}
     assert billed == {"nat gateway", "elastic ip", "volume of 50 GiB"}
     assert {(one.attempt, one.state_id, one.rank) for one in found.values()} == {("llama-1", OURS, None)}
@@ -183,8 +187,14 @@ def test_what_was_made_for_machines_is_found_and_released_in_order(app: Estate) 
     by_hand = {one.what for one, error in answers.items() if error is not None and "by hand" in error.remedy}
     assert by_hand == {"vpc", "subnet"}
     assert [error for one, error in answers.items() if error is not None and one.what not in by_hand] == []
-    endings = ["TerminateInstances", "DeleteNatGateway", "DeleteVolume", "DeleteNetworkInterface", "ReleaseAddress",
-               "DeleteSecurityGroup"]  # fmt: skip
+    endings = [
+        "TerminateInstances",
+        "DeleteNatGateway",
+        "DeleteVolume",
+        "DeleteNetworkInterface",
+        "ReleaseAddress",
+        "DeleteSecurityGroup",
+    ]
     assert [call.split()[0] for call in app.calls if call.split()[0] in endings] == endings
     assert things.volumes() == {things.foreign}
     assert things.ec2.describe_addresses()["Addresses"] == []
@@ -197,7 +207,9 @@ def test_a_launch_template_is_released_by_its_id(app: Estate) -> None:
     template = app.ec2().create_launch_template(
         LaunchTemplateName="stepfare-llama-1-0", LaunchTemplateData={"ImageId": "ami-12c6146b"}
     )["LaunchTemplate"]["LaunchTemplateId"]
-    one = Found("aws", HOME, None, template, "llama-1", OURS, None, Kind.OTHER, "launch template", None, billed=False)
+    one = CloudResource(
+        "aws", HOME, None, template, "llama-1", OURS, None, ResourceKind.OTHER, "launch template", None, billed=False
+    )
     assert fleet(app).release([one]) == (None,)
     assert app.ec2().describe_launch_templates()["LaunchTemplates"] == []
     assert fleet(app).release([one]) == (None,)
@@ -252,9 +264,10 @@ def test_an_address_that_a_gateway_uses_is_not_torn_away(app: Estate) -> None:
 def test_an_open_spot_request_is_found_and_cancelled(app: Estate) -> None:
     ec2 = app.ec2()
     made = ec2.request_spot_instances(
-        InstanceCount=1, LaunchSpecification={"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"},
+        InstanceCount=1,
+        LaunchSpecification={"ImageId": "ami-12c6146b", "InstanceType": "p5.48xlarge"},
         TagSpecifications=specification("spot-instances-request", "llama-1", OURS),
-    )["SpotInstanceRequests"][0]  # fmt: skip
+    )["SpotInstanceRequests"][0]
     found = others(fleet(app).found([HOME]).found)
     one = found["spot request"]
     assert (one.machine_id, one.billed) == (made["SpotInstanceRequestId"], False)
@@ -337,7 +350,7 @@ def test_no_network_is_a_gap_and_an_error(app: Estate) -> None:
 
 
 def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name in ("providers.aws.fleet", "providers.aws.estate")]:
+    for name in [name for name in sys.modules if name in ("providers.aws.fleet", "providers.aws.inventory")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "providers.aws.client")
     monkeypatch.setitem(sys.modules, "botocore.session", None)
@@ -348,7 +361,9 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_kinds_that_are_not_released_say_so(app: Estate) -> None:
     role = "arn:aws:iam::123456789012:role/stepfare-llama-1"
-    one = Found("aws", HOME, None, role, "llama-1", OURS, None, Kind.OTHER, "iam role", None, billed=False)
+    one = CloudResource(
+        "aws", HOME, None, role, "llama-1", OURS, None, ResourceKind.OTHER, "iam role", None, billed=False
+    )
     (error,) = fleet(app).release([one])
     assert isinstance(error, ProviderError)
     assert "terraform destroy" in error.remedy

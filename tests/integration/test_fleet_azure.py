@@ -16,7 +16,7 @@ from providers.errors import (
     PermissionDeniedError,
     ProviderError,
 )
-from providers.fleet import Found, Kind
+from providers.fleet import CloudResource, ResourceKind
 from providers.registry import CLOUDS, open_fleet
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, THEIRS, session
@@ -61,8 +61,8 @@ def infiniband(app: Subscription, attempt: str, state: str, count: int) -> list[
     return app.scale_set(name, name, tags_of(attempt, state), count)
 
 
-def machines(fleet: AzureFleet) -> list[Found]:
-    return [one for one in fleet.found([]).found if one.kind is Kind.MACHINE]
+def machines(fleet: AzureFleet) -> list[CloudResource]:
+    return [one for one in fleet.found([]).found if one.kind is ResourceKind.MACHINE]
 
 
 def test_machines_and_their_group_are_found(app: Subscription, fleet: AzureFleet) -> None:
@@ -78,9 +78,7 @@ def test_machines_and_their_group_are_found(app: Subscription, fleet: AzureFleet
     assert (group.kind, group.what, group.billed) == ("other", "resource group stepfare-llama-1", True)
     assert (group.attempt, group.state_id, group.rank) == ("llama-1", OURS, None)
     first = findings.found[0]
-    assert (first.region, first.zone, first.what) == (
-        "eastus", "2", "virtual machine Standard_NC40ads_H100_v5"
-    )  # fmt: skip
+    assert (first.region, first.zone, first.what) == ("eastus", "2", "virtual machine Standard_NC40ads_H100_v5")
     assert first.since is not None
     assert first.since.isoformat().startswith("2026-11-21T17:00:00")
 
@@ -121,7 +119,7 @@ def test_a_machine_alone_is_ended_alone(make: object, app: Subscription, fleet: 
     second = machines(fleet)[1]
     assert fleet.release([second]) == (None,)
     assert app.machines() == {made[0], made[2]}
-    assert [one.kind for one in fleet.found([]).found].count(Kind.OTHER) == 1
+    assert [one.kind for one in fleet.found([]).found].count(ResourceKind.OTHER) == 1
 
 
 def test_sixty_machines_of_many_attempts(app: Subscription, fleet: AzureFleet) -> None:

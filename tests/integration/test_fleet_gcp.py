@@ -15,7 +15,7 @@ from providers.errors import (
     PermissionDeniedError,
     TransientError,
 )
-from providers.fleet import Found, Kind
+from providers.fleet import CloudResource, ResourceKind
 from providers.gcp import calls
 from providers.gcp.fleet import GcpFleet
 from providers.session import Settings
@@ -51,8 +51,8 @@ def gang(app: Project, attempt: str, state: str, count: int, zone: str = ZONES[0
     return [app.machine(f"stepfare-{attempt}-{r}", labels_of(attempt, state, r), zone) for r in range(count)]
 
 
-def machines(found: tuple[Found, ...]) -> list[Found]:
-    return [one for one in found if one.kind is Kind.MACHINE]
+def machines(found: tuple[CloudResource, ...]) -> list[CloudResource]:
+    return [one for one in found if one.kind is ResourceKind.MACHINE]
 
 
 def test_machines_are_found_in_every_zone_over_pages(app: Project, fleet: GcpFleet) -> None:
@@ -63,8 +63,11 @@ def test_machines_are_found_in_every_zone_over_pages(app: Project, fleet: GcpFle
     assert sorted(one.machine_id for one in findings.found) == sorted(path for paths in made.values() for path in paths)
     first = machines(findings.found)[0]
     assert (first.region, first.zone, first.what, first.rank) == (
-        "europe-west4", "europe-west4-a", "instance a3-highgpu-8g", 0
-    )  # fmt: skip
+        "europe-west4",
+        "europe-west4-a",
+        "instance a3-highgpu-8g",
+        0,
+    )
     assert first.since is not None
     assert first.since.isoformat() == "2026-11-21T17:00:00+00:00"
     wanted = [query.get("filter") for call, query in zip(app.calls, app.queries, strict=True) if "instances" in call]
@@ -106,8 +109,9 @@ def test_a_disk_that_outlived_its_machine_is_released(app: Project, fleet: GcpFl
     foreign = app.add(f"zones/{ZONES[0]}/disks/foreign", labels={}, sizeGb="10")
     found = fleet.found([]).found
     assert [(one.kind, one.what, one.billed) for one in found] == [
-        ("machine", "instance a3-highgpu-8g", True), ("other", "disk of 500 GiB", True),
-    ]  # fmt: skip
+        ("machine", "instance a3-highgpu-8g", True),
+        ("other", "disk of 500 GiB", True),
+    ]
     assert fleet.release(found) == (None, None)
     assert disk not in app.things
     assert set(app.things) == {foreign}
@@ -122,8 +126,12 @@ def test_what_is_known_by_its_name_is_shown_and_left_alone(app: Project, fleet: 
     app.add("regions/us-central1/resourcePolicies/stepfare-llama-1")
     found = fleet.found([]).found
     assert sorted(one.what for one in found) == [
-        "firewall rule", "network", "network", "placement policy", "subnetwork",
-    ]  # fmt: skip
+        "firewall rule",
+        "network",
+        "network",
+        "placement policy",
+        "subnetwork",
+    ]
     assert {(one.attempt, one.state_id, one.billed) for one in found} == {("llama-1", "", False)}
     before = set(app.things)
     answers = fleet.release(found)
@@ -205,8 +213,8 @@ def test_a_zone_that_does_not_answer_is_a_gap(app: Project, fleet: GcpFleet) -> 
     assert isinstance(findings.gaps[0].error, TransientError)
 
 
-@pytest.mark.parametrize("call", [call for call in calls.OF_FLEET if call.method.endswith(("ist", "List"))])
-def test_a_list_that_is_denied_is_a_gap(call: calls.Call, app: Project, fleet: GcpFleet) -> None:
+@pytest.mark.parametrize("call", [call for call in calls.FLEET_CALLS if call.method.endswith(("ist", "List"))])
+def test_a_list_that_is_denied_is_a_gap(call: calls.ApiCall, app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
     kind = call.method.partition(".")[0]
     path = f"GET /aggregated/{kind}" if call.method.endswith("aggregatedList") else f"GET /global/{kind}"

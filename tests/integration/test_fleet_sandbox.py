@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from providers.fleet import Found
+from providers.fleet import CloudResource
 from providers.sandbox import processes
 from providers.sandbox.fleet import SandboxFleet
 from providers.session import Settings
-from router.running.zipapp import pack
+from router.controller.zipapp import pack_agent
 from tests.contract.fleet_contract import OURS, session
 from tests.support import sandbox_nodes
 from tests.support.agents import alive, configuration
@@ -56,7 +56,7 @@ def fleet(grace_s: float = 10.0) -> SandboxFleet:
     return SandboxFleet("sandbox", session("sandbox", Settings()), grace_s=grace_s)
 
 
-def found(*nodes: Node) -> list[Found]:
+def found(*nodes: Node) -> list[CloudResource]:
     """These nodes, as the fleet finds them, in their order."""
     by_id = {one.machine_id: one for one in fleet().found(()).found}
     return [by_id[node.id] for node in nodes]
@@ -76,7 +76,7 @@ def test_several_processes_of_a_node_are_one_machine(start: Start) -> None:
 def agent(folder: Path, coordinator: Coordinator, start: Start, command: str, **more: float) -> Node:
     """The packed agent as a sandbox node."""
     zipapp = folder / "agent.pyz"
-    zipapp.write_bytes(pack())
+    zipapp.write_bytes(pack_agent())
     config = configuration(folder / "rank-0", coordinator, 0, command, **more)
     return start(f"exec {shlex.join([sys.executable, str(zipapp), str(config)])}")
 

@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from router.showback.charging import Books, charges
-from router.showback.focus.writing import write_parquet
+from router.showback.focus.write import write_parquet
+from router.showback.focus_from_ledger import ClosedBooks, charges_of_entries
 from tests.support.focus_tools import use_cases
 from tests.support.golden_charges import END, START, golden_charges
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
@@ -152,7 +152,7 @@ def test_all_run(queries: dict[str, str], table: duckdb.DuckDBPyConnection) -> N
 
 
 def test_all_run_on_what_was_metered(queries: dict[str, str], tmp_path: Path) -> None:
-    write_parquet(tmp_path / "metered.parquet", charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
+    write_parquet(tmp_path / "metered.parquet", charges_of_entries(month(), ACCOUNTS, ClosedBooks(closed=OCTOBER)))
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute(f"CREATE VIEW focus_data_table AS FROM read_parquet('{tmp_path / 'metered.parquet'}')")

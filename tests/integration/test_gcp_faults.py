@@ -19,14 +19,14 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.protocol import Harvest, Scope, Wanted
+from providers.protocol import FetchResult, GangQuery, Scope
 from tests.support.gcp_service_client import provider_at, serving
 
 US = Scope("gcp", "us-central1")
 PAGED: dict[str, Any] = {"page_size": 10, "sku_page_size": 100}
 
 
-def healthy() -> Harvest:
+def healthy() -> FetchResult:
     with serving(**PAGED) as (provider, _):
         return provider.fetch(US, None)
 
@@ -185,7 +185,7 @@ def test_history_of_one_type_that_is_refused_leaves_the_others() -> None:
 
 
 def test_advice_that_may_not_be_asked_is_raised() -> None:
-    gang = Wanted("a3-highgpu-8g", 1, Market.SPOT)
+    gang = GangQuery("a3-highgpu-8g", 1, Market.SPOT)
     with serving({"match": "advice.capacity", "kind": "forbidden"}) as (provider, _):
         with pytest.raises(PermissionDeniedError) as raised:
             provider.stock([gang])

@@ -9,7 +9,7 @@ import yaml
 
 from pricing.places import Market
 from providers.gcp import calls
-from providers.protocol import Scope, Wanted
+from providers.protocol import GangQuery, Scope
 from tests.support.gcp_service_client import serving
 from tests.support.repository import ROOT
 
@@ -41,7 +41,7 @@ def test_calls_and_role_are_equal() -> None:
     with serving() as (provider, app):
         region = Scope("gcp", "us-central1")
         provider.fetch(region, datetime(2026, 9, 1, tzinfo=UTC))
-        provider.stock([Wanted("a3-highgpu-8g", 1, Market.SPOT)])
+        provider.stock([GangQuery("a3-highgpu-8g", 1, Market.SPOT)])
         provider.allowances(())
         provider.notices()
         used = {needed(*call) for call in app.seen} - {""}
@@ -52,7 +52,7 @@ def test_calls_and_role_are_equal() -> None:
 
 
 def test_the_table_of_calls_says_the_same() -> None:
-    assert {call.permission for call in calls.ALL} - {""} == set(role())
+    assert {call.permission for call in calls.DOCTOR_CALLS} - {""} == set(role())
     assert role() == sorted(role())
 
 

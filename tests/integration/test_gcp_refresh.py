@@ -12,7 +12,7 @@ import pytest
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.errors import NotReachedError, RegionOffError
-from providers.protocol import Harvest, Scope, Wanted
+from providers.protocol import FetchResult, GangQuery, Scope
 from tests.support.gcp_service import GcpService, make_app
 from tests.support.gcp_service_client import NOW, provider_at, serving
 from tests.support.gcp_service_data import GPU_TYPES, offered
@@ -30,7 +30,7 @@ def service() -> Iterator[tuple[str, GcpService]]:
 
 
 @pytest.fixture(scope="module")
-def harvests(service: tuple[str, GcpService]) -> dict[str, Harvest]:
+def harvests(service: tuple[str, GcpService]) -> dict[str, FetchResult]:
     provider = provider_at(service[0])
     with ThreadPoolExecutor(8) as threads:
         scopes = provider.scopes()
@@ -39,7 +39,7 @@ def harvests(service: tuple[str, GcpService]) -> dict[str, Harvest]:
         }
 
 
-def test_every_region_is_seen_whole(harvests: dict[str, Harvest]) -> None:
+def test_every_region_is_seen_whole(harvests: dict[str, FetchResult]) -> None:
     assert len(harvests) == 40
     for region, harvest in harvests.items():
         assert harvest.covered == {(region, Market.ON_DEMAND), (region, Market.SPOT)}
@@ -47,7 +47,7 @@ def test_every_region_is_seen_whole(harvests: dict[str, Harvest]) -> None:
         assert harvest.regions == ()
 
 
-def test_the_catalogue_is_read_once_for_all(service: tuple[str, GcpService], harvests: dict[str, Harvest]) -> None:
+def test_the_catalogue_is_read_once_for_all(service: tuple[str, GcpService], harvests: dict[str, FetchResult]) -> None:
     calls = service[1].calls
     assert len(harvests) == 40
     assert calls["services.skus.list"] == 6
@@ -55,7 +55,7 @@ def test_the_catalogue_is_read_once_for_all(service: tuple[str, GcpService], har
     assert calls["machineTypes.list"] == 120
 
 
-def test_golden_counts(harvests: dict[str, Harvest]) -> None:
+def test_golden_counts(harvests: dict[str, FetchResult]) -> None:
     """Of what the service lists: every priced type in every zone that has it, in the markets it is sold in."""
     offers = Counter(o.market for h in harvests.values() for o in h.offers)
     unpriced = {"a3-edgegpu-8g", "a4x-maxgpu-4g-metal", "g4-standard-6"}
@@ -67,7 +67,7 @@ def test_golden_counts(harvests: dict[str, Harvest]) -> None:
     assert {m.instance_type for h in harvests.values() for m in h.machines} == {"a4-highgpu-8g"}
 
 
-def test_spot_checks(harvests: dict[str, Harvest]) -> None:
+def test_spot_checks(harvests: dict[str, FetchResult]) -> None:
     offers = {o.key: o for h in harvests.values() for o in h.offers}
     eight = offers["gcp", "us-central1", "us-central1-c", "a3-highgpu-8g", "on_demand"]
     assert abs(eight.usd_per_hour.nanos - UsdPerHour.parse("88.49").nanos) < 10_000
@@ -78,7 +78,7 @@ def test_spot_checks(harvests: dict[str, Harvest]) -> None:
     assert ("gcp", "us-central1", "us-central1-c", "a2-highgpu-1g", "spot") not in offers
 
 
-def test_the_rest_is_named(harvests: dict[str, Harvest]) -> None:
+def test_the_rest_is_named(harvests: dict[str, FetchResult]) -> None:
     why = Counter(d.why for d in harvests["us-central1"].dropped)
     assert why == {
         "an accelerator that the price book does not know": 2,
@@ -129,8 +129,8 @@ def test_settings_may_name_the_regions() -> None:
 
 def test_stock_is_asked_for_spot_gangs_in_one_zone() -> None:
     with serving() as (provider, app):
-        gang = Wanted("a3-highgpu-8g", 8, Market.SPOT, ("us-central1",))
-        hints = provider.stock([gang, Wanted("a3-highgpu-8g", 8, Market.ON_DEMAND)])
+        gang = GangQuery("a3-highgpu-8g", 8, Market.SPOT, ("us-central1",))
+        hints = provider.stock([gang, GangQuery("a3-highgpu-8g", 8, Market.ON_DEMAND)])
         assert [(h.zone, h.score) for h in hints] == [("us-central1-b", 0.5)]
         assert app.bodies == [
             {
@@ -145,7 +145,7 @@ def test_stock_is_asked_for_spot_gangs_in_one_zone() -> None:
 def test_stock_skips_places_that_do_not_sell_it() -> None:
     fault = {"match": "us-central1/advice", "kind": "not_found"}
     with serving(fault, regions=["us-central1", "us-east1"]) as (provider, _):
-        hints = provider.stock([Wanted("a3-highgpu-8g", 1, Market.SPOT)])
+        hints = provider.stock([GangQuery("a3-highgpu-8g", 1, Market.SPOT)])
         assert [h.region for h in hints] == ["us-east1"]
 
 

@@ -15,10 +15,10 @@ from tests.support.repository import PACKAGES, ROOT
 
 ARROWS = "Arrows point down: router, then terraform and providers, then pricing"
 CORE = "The core does no I/O"
-SOLVER = "One module calls a solver"
-TERRAFORM = "One module runs Terraform"
+ONE_EACH = "One module each calls a solver, runs Terraform and serves HTTP"
 SDKS = "Cloud SDKs stay in their adapter"
-INSIDE = "Inside router: edges, wiring, prices over time, disk, planning, jobs"
+INSIDE = "Inside router: a room imports only rooms below it"
+CIRCLES = "No package has a circle inside"
 AGENT = "The node agent needs the standard library alone"
 ANSWERS = "What a cloud answers is read without touching a network, a disk or an SDK"
 BOOKS = "Only the shell reads and writes price books"
@@ -60,12 +60,16 @@ def test_the_tree_keeps_its_contracts(tree: Path) -> None:
         ("terraform/planted.py", "import providers", ARROWS),
         ("router/jobs/planted.py", "import router.planning", INSIDE),
         ("router/unplaced/__init__.py", "", INSIDE),
+        ("router/spot/planted.py", "import router.config.deploy_file", INSIDE),
+        ("router/controller/planted.py", "import router.config", INSIDE),
+        ("router/planning/plan.py", "import router.planning.planner", CIRCLES),
+        ("router/coordinator/handlers.py", "import starlette", ONE_EACH),
         ("router/planning/planted.py", "import sqlite3", CORE),
         ("pricing/planted.py", "from os import environ", CORE),
-        ("router/planning/planted.py", "import pulp", SOLVER),
-        ("router/cli/planted.py", "import python_terraform", TERRAFORM),
+        ("router/planning/planted.py", "import pulp", ONE_EACH),
+        ("router/cli/planted.py", "import python_terraform", ONE_EACH),
         ("router/cli/planted.py", "import boto3.session", SDKS),
-        ("router/planning/planted.py", "import pricing.bookfile", BOOKS),
+        ("router/planning/planted.py", "import pricing.book_file", BOOKS),
         ("router/agent/planted.py", "import pricing.money", AGENT),
         ("providers/aws/parse/planted.py", "import boto3", ANSWERS),
     ],
@@ -73,6 +77,7 @@ def test_the_tree_keeps_its_contracts(tree: Path) -> None:
 def test_a_planted_import_breaks_its_contract(tree: Path, module: str, statement: str, contract: str) -> None:
     planted = tree / module
     planted.parent.mkdir(exist_ok=True)
-    planted.write_text(f"{statement}\n")
+    with planted.open("a", encoding="utf-8") as file:
+        file.write(f"{statement}\n")
     broken, output = _broken(tree)
     assert contract in broken, output

@@ -16,19 +16,19 @@ import pytest
 from focus_data_toolkit.cli import main as toolkit
 from focus_data_toolkit.model import lint_focus_1_4_structure
 
-from router.files.showback_file import Showback
-from router.showback.billstore import BillStore
-from router.showback.charging import Books, charges
-from router.showback.exporting import export
+from router.showback.accounts import Showback
+from router.showback.bill_import import import_bills
+from router.showback.bill_store import BillStore
+from router.showback.export import export_focus
 from router.showback.focus.check import check_file
-from router.showback.focus.reading import read_charges
-from router.showback.focus.writing import write_csv, write_parquet
-from router.showback.importing import import_bills
+from router.showback.focus.read import read_charges
+from router.showback.focus.write import write_csv, write_parquet
+from router.showback.focus_from_ledger import ClosedBooks, charges_of_entries
 from router.state.errors import StateError
 from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore
-from router.state.ledger_table import rows_after
-from router.state.store import Store
+from router.state.ledger_table import read_rows_after
+from router.state.store import StateStore
 from tests.support.books_steps import SEPTEMBER, of
 from tests.support.focus_tools import official_verdict
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
@@ -48,7 +48,7 @@ accounts:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The month as it came about: October's books were closed before its last machine was metered."""
     folder = tmp_path_factory.mktemp("home")
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         store.periods.close(OCTOBER, who="anna", at=datetime(2026, 11, 2, tzinfo=UTC))
         store.ledger.add(month())
     return folder
@@ -121,7 +121,7 @@ def test_what_is_refused(home: Path, tmp_path: Path) -> None:
 
 def test_what_is_archived_is_said_to_be_missing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
         store.ledger.add([of(9, "s1"), of(11, "n1")])
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         store.archives.archive(OCTOBER, tmp_path / "old.gz", who="anna", at=NOW)
@@ -133,7 +133,7 @@ def test_what_is_archived_is_said_to_be_missing(tmp_path: Path) -> None:
 
 def test_what_was_exported_can_be_imported_once(tmp_path: Path) -> None:
     path, bills = tmp_path / "november.csv", BillStore(tmp_path / "bills")
-    write_csv(path, charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
+    write_csv(path, charges_of_entries(month(), ACCOUNTS, ClosedBooks(closed=OCTOBER)))
     done = import_bills([path], bills, NOW)
     assert (done.new, {gap.rule for gap in done.delivery.gaps}) == (True, set())
     assert sum(Decimal(bill.sums["USD"]["BilledCost"] or 0) for bill in done.delivery.bills) == Decimal("1362.725")
@@ -146,27 +146,28 @@ def test_what_was_exported_can_be_imported_once(tmp_path: Path) -> None:
 def test_what_ends_in_the_middle_leaves_what_was_there(form: str, home: Path, tmp_path: Path) -> None:
     path = tmp_path / f"november.{form}"
     path.write_bytes(b"what was there")
-    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
         with mock.patch.object(LedgerStore, "batches", _breaking), pytest.raises(StateError, match="gone"):
-            export(store, path, ACCOUNTS, "1.4")
+            export_focus(store, path, ACCOUNTS, "1.4")
         assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"what was there"]
-        assert export(store, path, ACCOUNTS, "1.4").charges == 19
+        assert export_focus(store, path, ACCOUNTS, "1.4").charges == 19
     assert check_file(path).rows == 19
 
 
 def _breaking(ledger: LedgerStore, **_: object) -> Iterator[list[Row]]:
     with ledger._database.read() as connection:
-        yield rows_after(connection, 0, 5, 5)
+        yield read_rows_after(connection, 0, 5, 5)
     raise StateError("the server is gone")
 
 
 def test_the_other_lint_is_clean(tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
-    write_csv(path, charges(month(), ACCOUNTS, Books(closed=OCTOBER)))
+    write_csv(path, charges_of_entries(month(), ACCOUNTS, ClosedBooks(closed=OCTOBER)))
     report = lint_focus_1_4_structure(
-        "Cost and Usage", list(rows(path)), supported_conditions=["SupportsMultiplePricingCategories",
-                                                                  "SupportsUnitPricing"],
-    )  # fmt: skip
+        "Cost and Usage",
+        list(rows(path)),
+        supported_conditions=["SupportsMultiplePricingCategories", "SupportsUnitPricing"],
+    )
     assert (report.messages(), report.row_count) == ([], 19)
     assert toolkit(["validate", str(path)]) == 0
 
@@ -175,7 +176,7 @@ def test_the_other_lint_is_clean(tmp_path: Path) -> None:
 @pytest.mark.parametrize("accounts", [ACCOUNTS, Showback()], ids=["accounts", "none"])
 def test_of_the_official_validator_only_known_false_alarms_fail(accounts: Showback, tmp_path: Path) -> None:
     path = tmp_path / "november.parquet"
-    write_parquet(path, charges(month(), accounts, Books(closed=OCTOBER)), "1.2")
+    write_parquet(path, charges_of_entries(month(), accounts, ClosedBooks(closed=OCTOBER)), "1.2")
     verdict = official_verdict(path)
     allowed = {row["rule"] for row in rows(ALLOWED)}
     assert {rule: said for rule, said in verdict.failed.items() if rule not in allowed} == {}

@@ -11,7 +11,7 @@ import pytest
 
 from pricing.places import Market
 from terraform.errors import ApplyFailedError, DestroyFailedError, PreviewFailedError
-from terraform.outputs import made_nodes
+from terraform.outputs import parse_nodes
 from tests.support.terraform_moto import Cloud, calls, cloud, faults, gang
 from tests.support.terraform_runs import needs_engine
 
@@ -60,7 +60,7 @@ def test_a_gang_that_was_had_in_part_is_made_whole_by_another_apply(aws: Cloud, 
         runner.apply(tmp_path / "run")
     first = aws.ids("a-2")
     assert len(first) == 3
-    nodes = made_nodes(runner.apply(tmp_path / "run").outputs)
+    nodes = parse_nodes(runner.apply(tmp_path / "run").outputs)
     assert {str(node.rank): node.id for node in nodes} == aws.ids("a-2")
     assert first.items() < aws.ids("a-2").items()  # none made twice, none replaced
     runner.destroy(tmp_path / "run")

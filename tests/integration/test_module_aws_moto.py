@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from terraform.outputs import made_nodes
+from terraform.outputs import parse_nodes
 from tests.support.terraform_moto import Cloud, cloud, gang
 from tests.support.terraform_runs import needs_engine
 
@@ -70,7 +70,7 @@ def test_a_spot_gang_is_made_loses_a_machine_is_repaired_whole_shrunk_and_releas
     assert (preview.changes, preview.destroys, preview.drift) == ((), (), ())
     assert aws.inventory() == before
 
-    nodes = made_nodes(runner.apply(run, preview=preview).outputs)
+    nodes = parse_nodes(runner.apply(run, preview=preview).outputs)
     made = aws.ids("llama-1")
     assert {str(node.rank): node.id for node in nodes} == made
     _check_the_whole(aws, "llama-1")
@@ -83,7 +83,7 @@ def test_a_spot_gang_is_made_loses_a_machine_is_repaired_whole_shrunk_and_releas
     assert [(change.address, change.action) for change in found.drift] == [(LOST, "delete")]
     assert (found.creates, found.changes, found.destroys) == ((LOST,), (), ())
 
-    repaired = made_nodes(runner.apply(run, preview=found).outputs)
+    repaired = parse_nodes(runner.apply(run, preview=found).outputs)
     now = aws.ids("llama-1")
     assert {rank for rank in made if made[rank] != now[rank]} == {"2"}
     assert [(node.rank, node.id) for node in repaired] == [(rank, now[str(rank)]) for rank in range(4)]
@@ -92,7 +92,7 @@ def test_a_spot_gang_is_made_loses_a_machine_is_repaired_whole_shrunk_and_releas
 
     smaller = gang("llama-1", 2)
     aws.prepare(run, smaller)
-    assert [node.rank for node in made_nodes(runner.apply(run).outputs)] == [0, 1]
+    assert [node.rank for node in parse_nodes(runner.apply(run).outputs)] == [0, 1]
     assert aws.ids("llama-1") == {rank: made[rank] for rank in ("0", "1")}
 
     runner.destroy(run)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cliconfig import Plugins
-from terraform.outputs import made_nodes
+from terraform.cli_config import PluginSources
+from terraform.outputs import parse_nodes
 from terraform.workdir import prepare
 from tests.support.terraform_moto import IMAGE, Cloud, cloud, gang
 from tests.support.terraform_real_aws import mirror, needs_real_aws, older
@@ -32,13 +32,13 @@ def test_the_real_provider_makes_repairs_and_releases_a_gang(aws: Cloud, tmp_pat
     spec = replace(gang("real-1"), fabric="none", disk_gib=300)
     modules = older(tmp_path / "modules", aws.url)
     run = tmp_path / "run"
-    prepare(run, spec, plugins=Plugins(mirror=mirror()), modules=modules)
+    prepare(run, spec, plugins=PluginSources(mirror=mirror()), modules=modules)
     # The provider waits ten seconds before it looks at a new machine.
     runner = aws.runner()
     runner = replace(runner, limits=replace(runner.limits, apply_s=300, destroy_s=300))
 
     preview = runner.preview(run)
-    nodes = made_nodes(runner.apply(run, preview=preview).outputs)
+    nodes = parse_nodes(runner.apply(run, preview=preview).outputs)
     made = aws.ids("real-1")
     assert {str(node.rank): node.id for node in nodes} == made
     assert len(made) == 4

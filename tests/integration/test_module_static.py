@@ -13,8 +13,8 @@ import pytest
 
 from pricing.places import Market
 from terraform.hosts import Host as PoolHost
-from terraform.outputs import made_nodes
-from terraform.spec import Node, WorkspaceSpec
+from terraform.outputs import parse_nodes
+from terraform.spec import NodeSpec, WorkspaceSpec
 from terraform.workdir import prepare
 from tests.support import terraform_runs
 from tests.support.terraform_hosts import Host, ssh_host
@@ -150,13 +150,13 @@ def test_a_group_that_is_not_ours_is_left_alone(engine: Engine, host: Host, tmp_
 
 def test_a_spec_reaches_the_hosts_through_the_run_directory(host: Host, tmp_path: Path) -> None:
     entry = PoolHost("127.0.0.1", **host.described, private_address="10.0.0.7")
-    nodes = (Node(0, "pool-1-0", None, "dgx-h100", Market.ON_DEMAND),)
+    nodes = (NodeSpec(0, "pool-1-0", None, "dgx-h100", Market.ON_DEMAND),)
     spec = WorkspaceSpec(
         "pool-1", "static", "hall", nodes, user_data={0: WORKS}, hosts={0: entry}, private_key_path=Path(host.key)
     )
     prepare(tmp_path / "run", spec)
     runner = terraform_runs.runner(terraform_runs.QUICK)
-    (made,) = made_nodes(runner.apply(tmp_path / "run").outputs)
+    (made,) = parse_nodes(runner.apply(tmp_path / "run").outputs)
     assert (made.address, made.private_address, made.zone) == ("127.0.0.1", "10.0.0.7", None)
     child = _awaited(host.home / ".stepfare" / "pool-1" / "0" / "child")
     assert _alive(child)

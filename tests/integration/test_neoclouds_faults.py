@@ -14,13 +14,13 @@ import gpuhunt.providers.vastai
 import pytest
 from gpuhunt import QueryFilter
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import NotReachedError, PermissionDeniedError, ProviderError, TransientError, UnreadableError
 from providers.neoclouds.parse.hosts import DISK_GB
 from providers.neoclouds.provider import make
-from providers.protocol import Harvest, Provider, Wanted
+from providers.protocol import FetchResult, GangQuery, Provider
 from providers.session import Session, Settings
 from tests.support.neocloud_service import make_app
 from tests.support.service import closed_port, in_thread
@@ -40,7 +40,7 @@ def serving(**options: Any) -> Any:
         yield url
 
 
-def fetch(one: Provider) -> Harvest:
+def fetch(one: Provider) -> FetchResult:
     return one.fetch(one.scopes()[0], None)
 
 
@@ -174,7 +174,7 @@ def test_hosts_cost_what_gpuhunt_says(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gpuhunt.providers.vastai, "bundles_url", f"{url}/api/v0/bundles/")
         monkeypatch.setattr(gpuhunt.providers.vastai.VastAIProvider, "make_filters", lambda *_: {"limit": 3000})
         theirs = gpuhunt.providers.vastai.VastAIProvider().get(QueryFilter(min_disk_size=DISK_GB))
-        hints = one.stock([Wanted("8x_H100", 1, market, ("us-florida",)) for market in Market])
+        hints = one.stock([GangQuery("8x_H100", 1, market, ("us-florida",)) for market in Market])
     prices: dict[tuple[str, str, bool], list[float]] = {}
     for item in theirs:
         name = {"A100": "A100-80GB"}.get(item.gpu_name or "", item.gpu_name)

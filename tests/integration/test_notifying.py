@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import Deploy
-from router.files.notify_entry import Happening, NotifyEntry
-from router.running.channels import Channel, channels
-from router.running.happenings import Event, Level
-from router.running.lifecycle import GAVE_UP
-from router.running.notifying import LATELY, MOST_WAITING, TOLD, TRIES, Notifier, notifying
+from router.controller.deployment import Deploy
+from router.controller.events import EventLevel, GangEvent
+from router.controller.lifecycle import GAVE_UP
+from router.controller.notify import MOST_WAITING, NEWS_WINDOW, TOLD, TRIES, Notifier, run_notifier
+from router.controller.notify_channels import Channel, open_channels
+from router.controller.notify_settings import EventKind, NotifyEntry
 from router.state.records import NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.coordinations import Clock
 from tests.support.listeners import mailbox, webhook
 from tests.support.service import closed_port
@@ -33,12 +33,12 @@ CANARY = "canary-88d1f0"
 class Scene:
     """A state, a clock, and what was said about channels."""
 
-    store: Store
+    store: StateStore
     clock: Clock = field(default_factory=lambda: Clock(NOW))
     said: list[str] = field(default_factory=list)
-    heard: list[Event] = field(default_factory=list)
+    heard: list[GangEvent] = field(default_factory=list)
 
-    def notifier(self, *to: Channel, wanted: Any = tuple(Happening)) -> Notifier:
+    def notifier(self, *to: Channel, wanted: Any = tuple(EventKind)) -> Notifier:
         """One that knows nothing but what is in the state."""
         return Notifier(self.store, to, wanted, self.clock, self.said.append, self.heard.append, self.clock.ticks)
 
@@ -53,7 +53,7 @@ class Fake:
     """A channel in memory; ``works`` False refuses."""
 
     works: bool = True
-    sent: list[tuple[str, str, Level]] = field(default_factory=list)
+    sent: list[tuple[str, str, EventLevel]] = field(default_factory=list)
     tries: int = 0
 
     @property
@@ -69,24 +69,24 @@ class Fake:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         yield Scene(store)
 
 
 def test_a_webhook_hears_of_an_interruption_once(scene: Scene) -> None:
     scene.interrupted()
     with webhook() as hook:
-        notifier = scene.notifier(*channels([hook.url]))
+        notifier = scene.notifier(*open_channels([hook.url]))
         for _ in range(3):
             notifier.look()
             notifier.send()
-        again = scene.notifier(*channels([hook.url]))
+        again = scene.notifier(*open_channels([hook.url]))
         again.look()
         again.send()
     (message,) = hook.came
     assert message["title"] == "stepfare: llama: interrupted"
     assert message["message"] == (
-        "llama (a1) is interrupted in aws us-east-1: the machine of rank 0 is taken back in 120 s"
+        "llama (a1) is interrupted in aws us-east-1: the machine of rank 0 is preempted in 120 s"
     )
     assert message["type"] == "warning"
     assert [entry.details for entry in scene.store.journal("a1") if entry.what == TOLD] == [{"event": "interrupted"}]
@@ -97,7 +97,7 @@ def test_a_mail_server_hears_of_it(scene: Scene) -> None:
     scene.interrupted()
     with mailbox() as box:
         url = f"mailto://127.0.0.1:{box.port}?from=stepfare@example.com&to=ops@example.com&mode=insecure"
-        notifier = scene.notifier(*channels([url]))
+        notifier = scene.notifier(*open_channels([url]))
         notifier.look()
         notifier.send()
     (mail,) = box.came
@@ -110,27 +110,28 @@ def test_a_webhook_that_is_away_is_tried_again(scene: Scene) -> None:
     scene.interrupted()
     with webhook() as hook:
         hook.statuses = [500, 503]
-        notifier = scene.notifier(*channels([hook.url]))
+        notifier = scene.notifier(*open_channels([hook.url]))
         notifier.look()
         for _ in range(4):
             notifier.send()
             scene.clock.move(10)
     assert len(hook.came) == 1
     assert scene.said == [
-        "notify.urls[0] (json) does not take a message; trying again", "notify.urls[0] (json) takes messages again",
-    ]  # fmt: skip
+        "notify.urls[0] (json) does not take a message; trying again",
+        "notify.urls[0] (json) takes messages again",
+    ]
 
 
 def test_nothing_that_is_said_of_a_channel_shows_its_address(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     url = f"json://user:{CANARY}@127.0.0.1:{closed_port()}/{CANARY}"
-    (channel,) = channels([url])
-    assert not channel.send("title", "text", Level.INFO)
+    (channel,) = open_channels([url])
+    assert not channel.send("title", "text", EventLevel.INFO)
     assert CANARY not in repr(channel)
     assert CANARY not in caplog.text
     for bad in (f"nosuch://{CANARY}", CANARY, f"slack://{CANARY}"):
         with pytest.raises(InvalidInputError, match=r"notify\.urls\[1\]") as caught:
-            channels([url, bad])
+            open_channels([url, bad])
         assert CANARY not in str(caught.value)
 
 
@@ -177,7 +178,7 @@ def test_what_waits_is_bounded(scene: Scene) -> None:
     bad = Fake(works=False)
     notifier = scene.notifier(bad.channel)
     scene.interrupted()
-    events = [Event("a1", "llama", Happening.LATE, Level.INFO, f"{i}") for i in range(2)]
+    events = [GangEvent("a1", "llama", EventKind.LATE, EventLevel.INFO, f"{i}") for i in range(2)]
     notifier.tell(replace(events[0], attempt=f"x{i}") for i in range(MOST_WAITING + 50))
     assert len(notifier._queues[0].waiting) == MOST_WAITING
     assert len(notifier._open) == MOST_WAITING
@@ -186,11 +187,11 @@ def test_what_waits_is_bounded(scene: Scene) -> None:
 def test_only_what_is_wanted_is_sent_and_everything_heard(scene: Scene) -> None:
     scene.interrupted()
     fake = Fake()
-    notifier = scene.notifier(fake.channel, wanted=[Happening.LATE])
+    notifier = scene.notifier(fake.channel, wanted=[EventKind.LATE])
     notifier.look()
     notifier.send()
     assert fake.sent == []
-    assert [event.what for event in scene.heard] == [Happening.INTERRUPTED]
+    assert [event.what for event in scene.heard] == [EventKind.INTERRUPTED]
     scene.clock.move(6 * 3600)
     notifier.look()
     notifier.send()
@@ -202,7 +203,7 @@ def test_what_ended_long_ago_is_no_news(scene: Scene) -> None:
         gone = NOW - hours * HOUR
         made = attempt(name, phase=Phase.FAILED, reason="failed", message="it crashed", gone_at=gone)
         scene.store.add_attempt(made, [])
-    for name, at in (("given-old", NOW - 2 * LATELY), ("given-new", NOW)):
+    for name, at in (("given-old", NOW - 2 * NEWS_WINDOW), ("given-new", NOW)):
         made = attempt(name, phase=Phase.FAILED, reason="short", gone_at=NOW - 5 * HOUR)
         scene.store.add_attempt(made, [])
         scene.store.note(name, GAVE_UP, at, why="no place")
@@ -219,28 +220,32 @@ def _site(scene: Scene, urls: tuple[str, ...], environment: dict[str, str]) -> A
     deploy = Deploy(notify=NotifyEntry(urls=urls))
     told: list[tuple[str, str]] = []
     return SimpleNamespace(
-        store=scene.store, deploy=deploy, environment=environment, clock=scene.clock, told=told,
+        store=scene.store,
+        deploy=deploy,
+        environment=environment,
+        clock=scene.clock,
+        told=told,
         tell=lambda job, text: told.append((job, text)),
-    )  # fmt: skip
+    )
 
 
 def test_beside_a_command_it_works_by_itself(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.notifying.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
     scene.interrupted()
     heard = threading.Event()
     with webhook() as hook:
         site = _site(scene, ("env:HOOK",), {"HOOK": hook.url})
-        with notifying(site, lambda _: heard.set()):
+        with run_notifier(site, lambda _: heard.set()):
             assert heard.wait(30)
     assert [message["title"] for message in hook.came] == ["stepfare: llama: interrupted"]
     assert site.told == []
 
 
 def test_a_state_that_is_away_is_said_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.running.notifying.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("router.controller.notify.LOOK_SECONDS", 0.02)
     site = _site(scene, (), {})
     scene.store.close()
-    with notifying(site):
+    with run_notifier(site):
         threading.Event().wait(0.3)
     ((job, text),) = site.told
     assert job == "notify"
@@ -248,13 +253,13 @@ def test_a_state_that_is_away_is_said_once(scene: Scene, monkeypatch: pytest.Mon
 
 
 def test_an_address_that_is_not_set_is_said_at_the_start(scene: Scene) -> None:
-    with pytest.raises(InvalidInputError, match="HOOK"), notifying(_site(scene, ("env:HOOK",), {})):
+    with pytest.raises(InvalidInputError, match="HOOK"), run_notifier(_site(scene, ("env:HOOK",), {})):
         raise AssertionError
 
 
 def test_without_the_library_its_extra_is_named(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "apprise", None)
-    assert channels([]) == ()
+    assert open_channels([]) == ()
     with pytest.raises(InvalidInputError, match="apprise") as caught:
-        channels(["json://127.0.0.1"])
+        open_channels(["json://127.0.0.1"])
     assert "stepfare[notify]" in caught.value.problems[0].remedy

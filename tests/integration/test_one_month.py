@@ -59,10 +59,12 @@ def test_every_format_and_command_adds_up_to_one_figure(home: Path, tmp_path: Pa
     assert november["basis"] == "effective"
     # One sum of what was planned, too.
     planned = {
-        Decimal(total[-1]["planned"]), Decimal(november["planned_usd"]),
-        summed(report()["groups"]["rows"], "planned")["USD"], summed(report()["jobs"]["rows"], "planned")["USD"],
+        Decimal(total[-1]["planned"]),
+        Decimal(november["planned_usd"]),
+        summed(report()["groups"]["rows"], "planned")["USD"],
+        summed(report()["jobs"]["rows"], "planned")["USD"],
         summed(report()["variance"]["rows"], "planned")["USD"],
-    }  # fmt: skip
+    }
     assert planned == {Decimal("15794.195")}
     for words in (("showback", *when), ("showback", *when, "-o", "markdown"), ("ledger", "periods", "--now", AT)):
         text = say(*words)
@@ -188,12 +190,17 @@ def test_nothing_is_forecast_on_top_of_a_past_moment(home: Path) -> None:
     assert any("as of a past moment" in note for note in sections["totals"]["notes"])
     found = json.loads(say("budget", "check", "--now", at, "--no-notify", "-o", "json"))["budgets"]
     assert {row["name"]: (row["usd"], row["forecast_usd"]) for row in found} == {
-        "": ("30000.00", None), "research": ("12000.00", None), "asr": ("9000.00", None),
-    }  # fmt: skip
+        "": ("30000.00", None),
+        "research": ("12000.00", None),
+        "asr": ("9000.00", None),
+    }
     later = json.loads(say("budget", "list", "--now", "2026-11-26T00:00Z", "-o", "json"))["budgets"]
     assert {row["name"]: row["usd"] for row in later} == {
-        "": "15000.00", "research": "12000.00", "speech": "1.00", "asr": "9000.00",
-    }  # fmt: skip
+        "": "15000.00",
+        "research": "12000.00",
+        "speech": "1.00",
+        "asr": "9000.00",
+    }
     # October was closed on the fourth of November; the second did not know it.
     for at, books in (("2026-11-02T00:00Z", "open"), ("2026-11-05T00:00Z", "closed")):
         text = say("showback", "--month", "2026-10", "--now", at, "-o", "json")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import Usd, UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId

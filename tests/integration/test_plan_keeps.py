@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
+from router.controller.accepted_limits import limits_json
 from router.jobs.limits import Limits
 from router.planning.plan_json import plan_content, plan_from_json
-from router.running.kept_limits import limits_text
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.deployed import Template, job
 
 
@@ -16,7 +16,7 @@ def test_the_jobs_and_the_limits(tmp_path: Path) -> None:
     made = Template(tmp_path / "site", [job("kept")])
     text = (made.folder / "plan.json").read_text()
     content = plan_content(plan_from_json(text, "plan.json"))
-    with Store.open(f"sqlite:///{made.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
-        limits = Limits.model_validate_json(limits_text(store, content["digest"]))
+    with StateStore.open(f"sqlite:///{made.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
+        limits = Limits.model_validate_json(limits_json(store, content["digest"]))
         assert limits == Limits.model_validate({"clouds": ["sandbox"]})
         assert store.job(content["jobs"][0]["job_digest"]) is not None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.offers import is_stale
 from pricing.places import Market
 from router.prices.bookstore import BookStore
@@ -152,6 +152,6 @@ def test_google_sums_the_parts_of_a_machine(book: PriceBook) -> None:
 def test_the_history_is_there_and_the_next_refresh_continues_it(ran: tuple[Ran, float], home: Path) -> None:
     from router.prices import history
 
-    found = history.summary(home / "history")
+    found = history.summarize(home / "history")
     assert found.rows >= HISTORY_ROWS
     assert ran[0].json["history_added"] == found.rows

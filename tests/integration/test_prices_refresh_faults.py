@@ -16,7 +16,7 @@ from wsgiref.types import WSGIApplication
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market

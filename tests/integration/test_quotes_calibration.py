@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.files.quote_files import Acceptance, accept, keep_quotes
-from router.quoting.quotes.endings import Ending, kept
-from router.quoting.quotes.quote import Quote
+from router.app.quote_outcomes import quote_ending
+from router.config.quote_files import QuoteAcceptance, store_acceptance, store_quotes
+from router.quotes.outcomes import JobEnding, assess_quotes
+from router.quotes.quote import Quote
 from router.state.records import Phase
-from router.state.store import Store
-from router.wiring.endings import ending
+from router.state.store import StateStore
 from tests.support.asked_quotes import a_quote
 from tests.support.command import run
 from tests.support.scenes import NORTH, NORTH_SPOT, a_job
@@ -38,41 +38,46 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def accepted(plan: str = "p" * 64) -> Acceptance:
-    return Acceptance("quote-1", "2026-11-21T19:00:00Z", "who@where", plan, "j" * 64, "50")
+def accepted(plan: str = "p" * 64) -> QuoteAcceptance:
+    return QuoteAcceptance("quote-1", "2026-11-21T19:00:00Z", "who@where", plan, "j" * 64, "50")
 
 
 def of(quote: Quote, name: str = "a1", **more: Any) -> Any:
     return attempt(name, job=quote.job, **more)
 
 
-def store_in(tmp_path: Path) -> Store:
-    return Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW)
+def store_in(tmp_path: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW)
 
 
 def test_an_ending_is_all_machines_of_the_plan_and_when_it_was_done(tmp_path: Path, quoted: Quote) -> None:
     done = NOW + 3 * HOUR
     with store_in(tmp_path) as store:
-        assert ending(quoted, accepted(), store) is None
+        assert quote_ending(quoted, accepted(), store) is None
         lost = {"phase": Phase.FAILED, "reason": "interrupted"}
         store.add_attempt(of(quoted, "a1", **lost), [])
-        assert ending(quoted, accepted(), store) is None  # it goes on
+        assert quote_ending(quoted, accepted(), store) is None  # it goes on
         store.add_attempt(of(quoted, "a2", number=2, created_at=NOW + HOUR, phase=Phase.RUNNING), [])
-        assert ending(quoted, accepted(), store) is None
+        assert quote_ending(quoted, accepted(), store) is None
         store.update("a2", lambda a: replace(a, phase=Phase.FINISHED, result="finished", result_at=done))
-        store.ledger.add([entry("k1", job=quoted.job, attempt="a1"), entry("k2", job=quoted.job, attempt="a2"),
-                          entry("k3", job=quoted.job, plan="q" * 64)])  # fmt: skip
+        store.ledger.add(
+            [
+                entry("k1", job=quoted.job, attempt="a1"),
+                entry("k2", job=quoted.job, attempt="a2"),
+                entry("k3", job=quoted.job, plan="q" * 64),
+            ]
+        )
         one = entry("k1").usd
-        assert ending(quoted, accepted(), store) == Ending(one + one, done)
-        assert ending(quoted, accepted("q" * 64), store) is None
+        assert quote_ending(quoted, accepted(), store) == JobEnding(one + one, done)
+        assert quote_ending(quoted, accepted("q" * 64), store) is None
 
 
 def test_who_was_stopped_is_not_counted_and_who_was_given_up_is(tmp_path: Path, quoted: Quote) -> None:
     with store_in(tmp_path) as store:
         store.add_attempt(of(quoted, "a1", phase=Phase.FAILED, reason="stopped"), [])
         store.add_attempt(of(quoted, "b1", plan="q" * 64, phase=Phase.FAILED, reason="given_up"), [])
-        assert ending(quoted, accepted(), store) is None
-        assert ending(quoted, accepted("q" * 64), store) == Ending(Usd(0), None)
+        assert quote_ending(quoted, accepted(), store) is None
+        assert quote_ending(quoted, accepted("q" * 64), store) == JobEnding(Usd(0), None)
 
 
 def test_quotes_and_endings_make_rows(quoted: Quote) -> None:
@@ -80,19 +85,21 @@ def test_quotes_and_endings_make_rows(quoted: Quote) -> None:
     assert middle is not None
     cost = quoted.usd_levels[19]
     assert cost is not None
-    found = kept([(quoted, Ending(cost, middle)), (quoted, Ending(cost, late)), (quoted, Ending(cost, None))])
+    found = assess_quotes(
+        [(quoted, JobEnding(cost, middle)), (quoted, JobEnding(cost, late)), (quoted, JobEnding(cost, None))]
+    )
     assert (found.count, found.on_time, found.given_up) == (3, 1, 1)
     assert found.promised == pytest.approx(quoted.on_time)
     assert [(row.what, row.count) for row in found.rows] == [("cost", 2), ("finish", 2)]
-    assert kept([]).rows == ()
+    assert assess_quotes([]).rows == ()
     endless = replace(quoted, usd_levels=(*quoted.usd_levels[:-1], None))
-    assert [row.what for row in kept([(endless, Ending(cost, middle))]).rows] == ["finish"]
+    assert [row.what for row in assess_quotes([(endless, JobEnding(cost, middle))]).rows] == ["finish"]
 
 
 def test_the_command(tmp_path: Path, home: Path, quoted: Quote) -> None:
     assert "no quote was accepted yet" in run("quotes", "calibration").stdout
-    (identity,) = keep_quotes(home / "quotes", [quoted])
-    accept(home / "quotes", replace(accepted(), quote_id=identity))
+    (identity,) = store_quotes(home / "quotes", [quoted])
+    store_acceptance(home / "quotes", replace(accepted(), quote_id=identity))
     assert "accepted quotes: 1; none of their jobs is over" in run("quotes", "calibration").stdout
     with store_in(home) as store:
         over: dict[str, Any] = {"phase": Phase.FINISHED, "result": "finished", "result_at": quoted.start + HOUR}

@@ -12,11 +12,11 @@ import pytest
 
 from pricing.history import PricePoint
 from pricing.places import Market
-from router.files.fit_files import read_fit
+from router.app import fit_availability
+from router.app.fit_availability import recorded_pools
+from router.config.fit_files import read_fit
 from router.prices import history
-from router.quoting.weather.drifting import GRID
-from router.wiring import weather_fitting
-from router.wiring.weather_fitting import recorded
+from router.spot.availability.drift import GRID
 from tests.support.command import NOW, run
 from tests.support.repository import ROOT
 
@@ -29,7 +29,7 @@ HALF_HOUR = timedelta(minutes=30)
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(weather_fitting, "_STARTS", 2)
+    monkeypatch.setattr(fit_availability, "_STARTS", 2)
     return tmp_path / "home"
 
 
@@ -40,10 +40,20 @@ def watch(home: Path, days: float, every: int = 1, regions: tuple[str, ...] = RE
     for region in regions:
         up = np.cumsum(rng.random(count) < 0.06) % 2 == 0
         points += [
-            PricePoint(MOMENT - HALF_HOUR * (count - i), "azure", region, None, "Standard_ND96asr_v4", Market.SPOT,
-                       None, float(up[i]), None, "a feed")
+            PricePoint(
+                MOMENT - HALF_HOUR * (count - i),
+                "azure",
+                region,
+                None,
+                "Standard_ND96asr_v4",
+                Market.SPOT,
+                None,
+                float(up[i]),
+                None,
+                "a feed",
+            )
             for i in range(0, count, every)
-        ]  # fmt: skip
+        ]
     history.append(home / "history", points)
 
 
@@ -51,7 +61,7 @@ def watch(home: Path, days: float, every: int = 1, regions: tuple[str, ...] = RE
 def test_quotes_go_by_what_was_learned(home: Path) -> None:
     watch(home, 16)
     before = run("quote", JOB, "--book", "embedded", "--now", NOW)
-    assert "how far weather drifts is assumed" in " ".join(before.stdout.split())
+    assert "how far spot availability drifts is assumed" in " ".join(before.stdout.split())
     result = run("quotes", "fit", "--now", NOW)
     assert result.exit_code == 0, result.stderr
     assert "learned from 3 pools, 15 days" in result.stdout
@@ -74,10 +84,10 @@ def test_what_is_too_little_is_said(home: Path) -> None:
     watch(home, 13)
     result = run("quotes", "fit", "--now", NOW)
     assert result.exit_code == 1
-    assert "3 spot pools were looked at, for 13.0 days at most" in " ".join(result.stderr.split())
+    assert "3 spot pools were observed, for 13.0 days at most" in " ".join(result.stderr.split())
     assert not (home / "weather-fit.json").exists()
     watch(home, 30, every=4, regions=("brazilsouth",))  # two hours apart: a look holds for a quarter of that
-    assert recorded(home / "history", MOMENT).ground is None
+    assert recorded_pools(home / "history", MOMENT).ground is None
 
 
 @pytest.mark.slow

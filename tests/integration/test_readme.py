@@ -1,4 +1,4 @@
-"""The README is true: its commands run, its transcript is what `make plan` prints, its targets exist."""
+"""The README is true and short: its transcript is what `make plan` prints, its targets exist, the tour runs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-STEPFARE = Path(sys.executable).with_name("stepfare")
+from tests.support.doc_pages import DOCS, STEPFARE, blocks
+from tests.support.repository import ROOT
+
+README = ROOT / "README.md"
+TOUR = DOCS / "commands.md"
+MOST_LINES, MOST_WORDS = 150, 1200
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def _commands() -> list[str]:
-    lines = [line for block in _blocks("console") for line in block.splitlines() if line.startswith("$ ")]
-    return [line.removeprefix("$ ").split("#")[0].strip() for line in lines]
+def _commands(page: Path) -> list[str]:
+    """The commands of the `console` blocks of a page, without their comments."""
+    shown = (command for block in blocks(page, "console") for command in block.commands())
+    return [command.split("#")[0].strip() for command in shown]
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +33,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_every_stepfare_command_runs_in_the_order_shown(folder: Path) -> None:
-    commands = [c for c in _commands() if c.startswith("stepfare ")]
-    assert len(commands) >= 6
+def test_it_is_read_in_two_minutes() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= MOST_LINES
+    assert len(text.split()) <= MOST_WORDS
+
+
+def test_every_command_of_the_tour_runs_in_the_order_shown(folder: Path) -> None:
+    commands = _commands(TOUR)
+    assert len(commands) >= 20
     for command in commands:
         words = [str(STEPFARE), *shlex.split(command)[1:]]
         environment = {**os.environ, "STEPFARE_HOME": str(folder / "home")}
@@ -47,7 +52,7 @@ def test_every_stepfare_command_runs_in_the_order_shown(folder: Path) -> None:
 
 def test_the_make_targets_shown_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    shown = [c.split()[1] for c in _commands() if c.startswith("make ")]
+    shown = [c.split()[1] for c in _commands(README) if c.startswith("make ")]
     assert shown == ["plan", "test"]
     for target in shown:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
@@ -59,9 +64,9 @@ def test_the_transcript_is_what_make_plan_prints(folder: Path) -> None:
     assert recipe is not None
     arguments = shlex.split(recipe.group(1).replace("$(NOW)", "2026-11-21T18:00:00Z"))
     done = subprocess.run([str(STEPFARE), *arguments], cwd=folder, capture_output=True, text=True, check=True)
-    shown, printed = _blocks("text")[0], done.stdout
+    shown, printed = blocks(README, "text")[0].text, done.stdout
     if os.environ.get("STEPFARE_WRITE_GOLDEN"):
-        (ROOT / "README.md").write_text(README.replace(shown, printed), encoding="utf-8")
+        README.write_text(README.read_text(encoding="utf-8").replace(shown, printed), encoding="utf-8")
         return
     assert shown.splitlines() == printed.splitlines()
     assert len(_jobs(shown)) >= 16

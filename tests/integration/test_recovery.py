@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.state.records import Phase
 from tests.support.busy import on_a_busy_machine
 from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, planned
@@ -84,7 +84,9 @@ def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Si
     assert all(entry.at < left.at for entry in answered[:1])
     with site.store() as store:
         zones = {one.id: {node.zone for node in store.nodes(one.id)} for one in (first, second)}
-        by_attempt = {one.id: store.ledger.entries(kind=Kind.METERED, attempt=one.id) for one in (first, second)}
+        by_attempt = {
+            one.id: store.ledger.entries(kind=LedgerEntryKind.METERED, attempt=one.id) for one in (first, second)
+        }
     assert zones == {first.id: {ZONE_A}, second.id: {ZONE_B}}
     steps = {name: (sum(e.steps for e in some), sum(e.lost_steps for e in some)) for name, some in by_attempt.items()}
     assert {name: {e.rank for e in some} for name, some in by_attempt.items()} == {first.id: {0, 1}, second.id: {0, 1}}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pricing.places import Market
-from providers.sandbox.stock import Stock
+from providers.sandbox.stock import StockFile
 from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
@@ -55,7 +55,7 @@ def test_with_time_enough_uniform_progress_waits_for_spot(site: Site, base: Path
         watcher = watched(site, environment=fast, policy="uniform-progress")
         set_off(site, environment=fast)
         until_step(site, 60)
-        Stock(site.folder / "cloud").close(ZONE_B, None, "night")
+        StockFile(site.folder / "cloud").close(ZONE_B, None, "night")
         with taken_back(site, 1, 3):
             eventually(lambda: "waits for spot" in watcher.err, 60, why="for a job that waits")
         until_finished(site, 120)

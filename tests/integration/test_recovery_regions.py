@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import write_book
+from pricing.book_file import write_book
 from pricing.egress import SAME_CONTINENT, Tariff, Tier
 from pricing.money import UsdPerGb
-from providers.sandbox.stock import Stock
+from providers.sandbox.stock import StockFile
 from router.prices.bookstore import BookStore
 from router.state.records import Attempt, JournalEntry
 from tests.support import slow_saver
@@ -69,15 +69,22 @@ def _cloud() -> dict[str, Any]:
     return {
         "start": "2026-01-01T00:00:00Z",
         "regions": [{"name": region, **_PLACES, "zones": [f"{region}-a"]} for region in (EAST, WEST)],
-        "machines": [{
-            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
-            "fabric": "ethernet", "inter_node_gbps": 25,
-        }],
+        "machines": [
+            {
+                "type": TYPE,
+                "accelerator": "H100",
+                "accelerators": 1,
+                "vcpus": 24,
+                "memory_gib": 256,
+                "fabric": "ethernet",
+                "inter_node_gbps": 25,
+            }
+        ],
         "prices": [
             *(price(region, usd) for region, usd in ((EAST, "5.60"), (WEST, "5.80"))),
             *(price(r, usd, zone=f"{r}-a", market="spot") for r, usd in ((EAST, "2.10"), (WEST, "2.50"))),
         ],
-    }  # fmt: skip
+    }
 
 
 def planned(folder: Path, steps: int, **more: Any) -> Template:
@@ -137,7 +144,7 @@ def wrong(site: Site, sightings: Sightings, steps: int = STEPS) -> list[str]:
 
 def east_goes_down(site: Site) -> None:
     """Nothing is to be had there any more, and the machine is taken back, after a notice."""
-    Stock(site.folder / "cloud").close(EAST, None, "night")
+    StockFile(site.folder / "cloud").close(EAST, None, "night")
     with taken_back(site, 0, 10):
         eventually(lambda: len(attempts(site)) == 2, 60, why="for a next place")
         eventually(lambda: bool(journal(site, "copied") + journal(site, "not copied")), 60, why="for the copy")

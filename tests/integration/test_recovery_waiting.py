@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pricing.places import Market
-from providers.sandbox.stock import Stock
+from providers.sandbox.stock import StockFile
 from router.state.records import Phase
 from tests.support.deployed import REGION, Running, Site, eventually, planned
 from tests.support.recovered import (
@@ -57,7 +57,7 @@ def without_a_place(site: Site) -> Running:
     watcher = watched(site)
     set_off(site)
     until_step(site, 60)
-    Stock(site.folder / "cloud").close(REGION, None, "night")
+    StockFile(site.folder / "cloud").close(REGION, None, "night")
     with taken_back(site, 1, 3):
         eventually(lambda: _has_tried_all(site), 60, why="for a job that waits")
     return watcher
@@ -79,7 +79,7 @@ def test_one_that_waits_is_applied_again_and_goes_on_once_there_is_a_place(site:
         # One more may just be tried, as every so often.
         assert first.phase is Phase.FAILED
         assert all(one.met_at is None for one in others)
-        assert Stock(site.folder / "cloud").open(REGION)
+        assert StockFile(site.folder / "cloud").open(REGION)
         until_finished(site, 120)
         stop(watcher)
         assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
@@ -94,7 +94,7 @@ def test_one_that_waits_and_is_destroyed_is_not_made_again(site: Site) -> None:
     gangs = len(attempts(site))
     assert destroyed.code == 0, destroyed.err
     assert "will not be made again" in destroyed.said
-    assert Stock(site.folder / "cloud").open(REGION)
+    assert StockFile(site.folder / "cloud").open(REGION)
     assert "nothing runs that fits" in site.run("destroy", JOB, "--yes").said
     # Pools are remembered as short for so long.
     eventually(lambda: _shortages(site) == 0, 60)
@@ -138,9 +138,13 @@ def test_with_little_time_left_it_goes_on_demand_and_is_in_time(base: Path, tmp_
     would be too late. A minute of the cloud's is three seconds here."""
     steps, speed, deadline = 300, 20, 20 * MINUTE
     job = training(
-        steps, every=50, step_s=0.05, planned_s=0.05 * speed, startup="4m",
+        steps,
+        every=50,
+        step_s=0.05,
+        planned_s=0.05 * speed,
+        startup="4m",
         deadline=f"+{deadline // MINUTE}m",
-    )  # fmt: skip
+    )
     site = planned(base, "in-time", job).site(tmp_path / "site")
     as_of = datetime.fromisoformat(json.loads(site.plan.read_text())["as_of"])
     fast = sped_up(site, speed)

@@ -149,8 +149,9 @@ def test_showback_has_the_same() -> None:
     assert {row["use"]: row["effective"] for row in sections["waste"]["rows"]} == WASTE
     jobs = {(row["job"], row["currency"]): row["effective"] for row in sections["jobs"]["rows"] if row["effective"]}
     assert {key: actual for key, (_, _, actual, _) in JOBS.items() if actual != "0"} == {
-        **jobs, ("__unallocated__", "USD"): "130.77",
-    }  # fmt: skip
+        **jobs,
+        ("__unallocated__", "USD"): "130.77",
+    }
     (correction,) = sections["corrections"]["rows"]
     assert (correction["corrects"], correction["job"], correction["effective"]) == ("2026-10", "money", "-10")
 

@@ -13,7 +13,7 @@ import pytest
 
 from router.state import database
 from router.state.errors import BusyError, StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support import books_steps
 from tests.support.postgres_here import PASSWORD, PASSWORD_IN_URL, USER, PostgresHere, postgres_here
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite, StateSuite
@@ -47,7 +47,7 @@ def new_url(server: PostgresHere) -> NewUrl:
 def ready_url(new_url: NewUrl) -> NewUrl:
     def make() -> str:
         url = new_url()
-        Store.open(url, now=NOW).close()
+        StateStore.open(url, now=NOW).close()
         return url
 
     return make
@@ -107,7 +107,7 @@ class TestAudit(AuditSuite):
 
 class TestAppendOnly(AppendOnlySuite):
     @pytest.mark.parametrize("table", ["ledger", "audit_log", "journal"])
-    def test_a_table_is_not_emptied(self, filled: Store, table: str) -> None:
+    def test_a_table_is_not_emptied(self, filled: StateStore, table: str) -> None:
         with pytest.raises(StateError, match="append-only"), filled._database.write() as connection:
             connection.exec_driver_sql(f"TRUNCATE {table}")
         assert (filled.ledger.head(), len(filled.audit_log()), len(filled.journal())) == (2, 2, 2)
@@ -127,12 +127,15 @@ class TestVersions(VersionsSuite):
 
 class TestFromOneToTheOther(StateSuite):
     def test_books_move_between_a_file_and_a_server(
-        self, store: Store, url: str, new_url: NewUrl, tmp_path: Path
+        self, store: StateStore, url: str, new_url: NewUrl, tmp_path: Path
     ) -> None:
         """From a server to a file, and back to another place on the server."""
         *_, last = books_steps.views(store, tmp_path)
         store.backups.write(tmp_path / "server.gz")
-        with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as file, Store.open(new_url(), now=NOW) as again:
+        with (
+            StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as file,
+            StateStore.open(new_url(), now=NOW) as again,
+        ):
             file.backups.restore(tmp_path / "server.gz")
             assert books_steps.seen(file) == last
             file.backups.write(tmp_path / "file.gz")
@@ -144,44 +147,44 @@ class TestFromOneToTheOther(StateSuite):
 class TestServer(StateSuite):
     @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
     def test_the_schemes_that_people_write(self, server: PostgresHere, scheme: str) -> None:
-        with Store.open(server.url(server.new_database(), scheme=scheme), now=NOW) as store:
+        with StateStore.open(server.url(server.new_database(), scheme=scheme), now=NOW) as store:
             assert store.ledger.head() == 0
 
     def test_two_states_in_schemas_of_one_database(self, server: PostgresHere) -> None:
         url = server.url(server.new_database())
-        with Store.open(url, now=NOW) as first:
+        with StateStore.open(url, now=NOW) as first:
             with first._database.write() as connection:
                 connection.exec_driver_sql("CREATE SCHEMA another")
-            with Store.open(f"{url}?options=-csearch_path%3Danother", now=NOW) as second:
+            with StateStore.open(f"{url}?options=-csearch_path%3Danother", now=NOW) as second:
                 first.ledger.add([entry()])
                 assert (first.id != second.id, first.ledger.head(), second.ledger.head()) == (True, 1, 0)
 
     def test_the_wrong_password(self, server: PostgresHere) -> None:
         url = server.url(server.new_database(), password="wr%40ng-one")
         with pytest.raises(StateError, match=f"127.0.0.1:{server.port}") as caught:
-            Store.open(url, now=NOW)
+            StateStore.open(url, now=NOW)
         _says(caught.value, "user, password and database")
         assert not isinstance(caught.value, BusyError)
         assert "wr@ng" not in caught.value.what
 
     def test_no_such_database(self, server: PostgresHere) -> None:
         with pytest.raises(StateError, match="nowhere") as caught:
-            Store.open(server.url("nowhere"), now=NOW)
+            StateStore.open(server.url("nowhere"), now=NOW)
         _says(caught.value, "make the database")
 
     def test_no_right_to_make_tables(self, server: PostgresHere) -> None:
         name = server.new_database()
         server.say(f"ALTER DATABASE {name} OWNER TO postgres")
         with pytest.raises(StateError, match="permission denied") as caught:
-            Store.open(server.url(name), now=NOW)
+            StateStore.open(server.url(name), now=NOW)
         _says(caught.value, "the right")
 
     def test_a_server_that_only_reads(self, server: PostgresHere) -> None:
         name = server.new_database()
         url = server.url(name)
-        Store.open(url, now=NOW).close()
+        StateStore.open(url, now=NOW).close()
         server.say(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             assert store.ledger.head() == 0
             with pytest.raises(StateError, match="read-only") as caught:
                 store.set_value("a", "b")
@@ -191,13 +194,13 @@ class TestServer(StateSuite):
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE TABLE facts (name text)")
         with pytest.raises(StateError, match="facts"):
-            Store.open(url, now=NOW)
+            StateStore.open(url, now=NOW)
         with psycopg.connect(url, autocommit=True) as connection:
             assert connection.execute("SELECT count(*) FROM facts").fetchone() == (0,)
             assert connection.execute("SELECT to_regclass('ledger')").fetchone() == (None,)
 
     def test_nothing_acknowledged_is_lost_when_the_server_crashes(
-        self, server: PostgresHere, store: Store, url: str
+        self, server: PostgresHere, store: StateStore, url: str
     ) -> None:
         for number in range(20):
             store.ledger.append([entry(f"k{number}")], after=number)
@@ -207,7 +210,7 @@ class TestServer(StateSuite):
                 store.ledger.head()
             _says(caught.value, "try again")
             with pytest.raises(BusyError):
-                Store.open(url, now=NOW)
+                StateStore.open(url, now=NOW)
         finally:
             server.start()
         # The store finds it again by itself.
@@ -215,10 +218,10 @@ class TestServer(StateSuite):
         assert store.ledger.append([entry("after")], after=20) == 21
 
     def test_a_lock_that_is_held_for_too_long(self, server: PostgresHere, url: str) -> None:
-        Store.open(url, now=NOW).close()
+        StateStore.open(url, now=NOW).close()
         with contextlib.ExitStack() as stack:
             stack.enter_context(mock.patch.object(database, "_SESSION", ("SET lock_timeout = '50ms'",)))
-            store, other = (stack.enter_context(Store.open(url, now=NOW)) for _ in range(2))
+            store, other = (stack.enter_context(StateStore.open(url, now=NOW)) for _ in range(2))
             with other._database.write("ledger"), pytest.raises(BusyError) as caught:
                 store.ledger.add([entry()])
             assert store.ledger.add([entry()]) == 1

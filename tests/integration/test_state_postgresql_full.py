@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from router.state.errors import StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.books_steps import FIRST, OCTOBER, SEPTEMBER, of, seen
 from tests.support.postgres_here import USER, PostgresHere, postgres_here
 from tests.support.state_values import NOW, entry
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_nothing_half_written(server: PostgresHere, disk: Pa
     server.say(f"CREATE TABLESPACE small LOCATION '{disk / 'space'}'")
     server.say(f"CREATE DATABASE small OWNER {USER} TABLESPACE small")
     filler = disk / "filler"
-    with Store.open(server.url("small"), now=NOW) as store:
+    with StateStore.open(server.url("small"), now=NOW) as store:
         store.ledger.add([*FIRST, *(of(9, f"x{number}") for number in range(500))])
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         before = seen(store)
@@ -77,7 +77,7 @@ def test_nothing_is_lost_and_nothing_half_written(server: PostgresHere, disk: Pa
     server.say("DROP DATABASE small")
 
 
-def _append_until_refused(store: Store, written: int) -> tuple[int, StateError]:
+def _append_until_refused(store: StateStore, written: int) -> tuple[int, StateError]:
     """The head, as it was acknowledged last, and what was said then."""
     while True:
         try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_suite import AttemptsSuite, NewUrl, NotesSuite
 from tests.support.state_suite_books import ArchiveSuite, BooksCrashSuite, ClosingSuite
 from tests.support.state_suite_budgets import BudgetsSuite
@@ -33,7 +33,7 @@ def new_url(tmp_path_factory: pytest.TempPathFactory) -> NewUrl:
 @pytest.fixture(scope="module")
 def ready_url(new_url: NewUrl) -> NewUrl:
     made = new_url()
-    Store.open(made, now=NOW).close()
+    StateStore.open(made, now=NOW).close()
 
     def copy() -> str:
         url = new_url()

@@ -20,7 +20,7 @@ import pytest
 from router.state import database
 from router.state.errors import BusyError, StateError
 from router.state.ledger_rows import NAMES
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support import books_steps
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, entry, node
@@ -28,10 +28,10 @@ from tests.support.state_values import NOW, attempt, entry, node
 _NOBODY = 65534
 _FILLS = """
 import resource, sys
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.integration.test_state_sqlite_faults import _fill
 from tests.support.state_values import NOW
-with Store.open(sys.argv[1], now=NOW) as store:
+with StateStore.open(sys.argv[1], now=NOW) as store:
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
     written, error = _fill(store)
     print(written, type(error).__name__, error.what, error.remedy)
@@ -40,9 +40,9 @@ _BACKS_UP = """
 import resource, sys
 from pathlib import Path
 from router.state.errors import StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import NOW
-with Store.open(sys.argv[1], now=NOW) as store:
+with StateStore.open(sys.argv[1], now=NOW) as store:
     store.ledger.head()
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
     try:
@@ -53,10 +53,10 @@ with Store.open(sys.argv[1], now=NOW) as store:
 _OPENS = """
 import sys
 from router.state.errors import StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import NOW
 try:
-    with Store.open(sys.argv[1], now=NOW) as store:
+    with StateStore.open(sys.argv[1], now=NOW) as store:
         store.set_value("a", "b")
     print("opened")
 except StateError as error:
@@ -65,10 +65,10 @@ except StateError as error:
 # The interpreter may lie where only root can read: everything is imported first.
 _OPENS_AS_NOBODY = f"""
 import os, sys, tempfile
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import NOW
 with tempfile.TemporaryDirectory() as scratch:
-    Store.open(f"sqlite:///{{scratch}}/state.db", now=NOW).close()
+    StateStore.open(f"sqlite:///{{scratch}}/state.db", now=NOW).close()
 os.setgroups([])
 os.setgid({_NOBODY})
 os.setuid({_NOBODY})
@@ -82,16 +82,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{path}", now=NOW) as store:
+def store(path: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{path}", now=NOW) as store:
         yield store
 
 
-def _open(path: Path) -> Store:
-    return Store.open(f"sqlite:///{path}", now=NOW)
+def _open(path: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{path}", now=NOW)
 
 
-def _fill(store: Store) -> tuple[int, StateError]:
+def _fill(store: StateStore) -> tuple[int, StateError]:
     """Appends 50 entries at a time until it fails: how often it did not, and how it did."""
     written = 0
     while True:
@@ -122,13 +122,13 @@ class TestTheFile:
         assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
-    def test_a_commit_is_on_the_disk_when_it_returns(self, store: Store) -> None:
-        """Its log is waited for (tests/unit/test_state_settling.py)."""
+    def test_a_commit_is_on_the_disk_when_it_returns(self, store: StateStore) -> None:
+        """Its log is waited for (tests/unit/test_state_group_commit.py)."""
         with store._database.read() as connection:
             for pragma, value in (("journal_mode", "wal"), ("synchronous", 1), ("foreign_keys", 1), ("fullfsync", 1)):
                 assert connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() == value
 
-    def test_money_and_time_are_readable_by_other_tools(self, store: Store, path: Path) -> None:
+    def test_money_and_time_are_readable_by_other_tools(self, store: StateStore, path: Path) -> None:
         store.ledger.add([entry()])
         with sqlite3.connect(path) as other:
             row = other.execute("SELECT usd_nanos, start_at, end_at, quantity FROM ledger").fetchone()
@@ -145,13 +145,13 @@ class TestTheFile:
 
     def test_a_path_below_the_current_folder_and_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        with Store.open("sqlite:///here/state.db", now=NOW) as store:
+        with StateStore.open("sqlite:///here/state.db", now=NOW) as store:
             (tmp_path / "link.db").symlink_to("here/state.db")
             with _open(tmp_path / "link.db") as same:
                 assert same.id == store.id
         assert sorted(p.name for p in tmp_path.iterdir()) == ["here", "link.db"]
 
-    def test_replacing_a_row_of_the_ledger_does_not_go_around_the_triggers(self, store: Store) -> None:
+    def test_replacing_a_row_of_the_ledger_does_not_go_around_the_triggers(self, store: StateStore) -> None:
         store.ledger.add([entry("k1"), entry("k2")])
         columns = ", ".join((*NAMES, "previous", "hash"))
         for seq in (1, 3):
@@ -199,14 +199,14 @@ class TestDamage:
         other.close()
 
     @pytest.mark.parametrize("kept", [100, 4096, 30_000])
-    def test_a_file_that_was_cut_off(self, store: Store, path: Path, kept: int) -> None:
+    def test_a_file_that_was_cut_off(self, store: StateStore, path: Path, kept: int) -> None:
         store.ledger.add([entry(f"k{i}") for i in range(200)])
         store.close()
         os.truncate(path, kept)
         with pytest.raises(StateError, match=r"damaged|disk"), _open(path) as again:
             again.ledger.entries()
 
-    def test_a_file_with_pages_of_noise(self, store: Store, path: Path) -> None:
+    def test_a_file_with_pages_of_noise(self, store: StateStore, path: Path) -> None:
         store.ledger.add([entry(f"k{i}") for i in range(200)])
         store.close()
         content = bytearray(path.read_bytes())
@@ -226,7 +226,7 @@ class TestDamage:
             _open(path)
         assert "folder" in caught.value.remedy
 
-    def test_a_file_that_goes_away_is_not_made_again(self, store: Store, path: Path) -> None:
+    def test_a_file_that_goes_away_is_not_made_again(self, store: StateStore, path: Path) -> None:
         store.close()
         shutil.rmtree(path.parent)
         opened = database.Database(store._database.place)
@@ -237,7 +237,7 @@ class TestDamage:
 
 
 class TestFull:
-    def test_a_disk_that_is_full(self, store: Store) -> None:
+    def test_a_disk_that_is_full(self, store: StateStore) -> None:
         with store._database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 60")
         written, error = _fill(store)
@@ -250,7 +250,7 @@ class TestFull:
             connection.exec_driver_sql("PRAGMA max_page_count = 100000")
         assert store.ledger.add([entry("after")]) == written * 50 + 1
 
-    def test_a_disk_that_is_full_while_books_are_closed_and_archived(self, store: Store, tmp_path: Path) -> None:
+    def test_a_disk_that_is_full_while_books_are_closed_and_archived(self, store: StateStore, tmp_path: Path) -> None:
         many = [books_steps.of(9, f"x{number}", team="x" * 500) for number in range(300)]
         store.ledger.add([*many, *books_steps.FIRST])
         store.periods.close(books_steps.SEPTEMBER, who="anna", at=NOW)
@@ -273,14 +273,14 @@ class TestFull:
         assert store.archives.check(tmp_path / "a.gz") == done
         assert store.ledger.verify().problems == ()
 
-    def test_a_system_that_lets_no_backup_grow(self, store: Store, path: Path, tmp_path: Path) -> None:
+    def test_a_system_that_lets_no_backup_grow(self, store: StateStore, path: Path, tmp_path: Path) -> None:
         store.ledger.add([entry(f"k{number}", job=os.urandom(200).hex()) for number in range(300)])
         store.close()
         said = _child(_BACKS_UP, path)
         assert "cannot be written: File too large | make room" in said
         assert not list(path.parent.glob("*.gz*"))
 
-    def test_a_system_that_lets_no_file_grow(self, store: Store, path: Path) -> None:
+    def test_a_system_that_lets_no_file_grow(self, store: StateStore, path: Path) -> None:
         assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
         store.close()
         number, kind, message = _child(_FILLS, path).split(maxsplit=2)
@@ -323,7 +323,9 @@ class TestOfAnotherUser:
 
 
 class TestLocked:
-    def test_by_another_program_for_too_long(self, store: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_by_another_program_for_too_long(
+        self, store: StateStore, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         store.close()
         monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
         with _open(path) as mine, _open(path) as other:
@@ -336,12 +338,12 @@ class TestLocked:
                 assert mine.attempts() == ()
             mine.add_attempt(attempt(), [node()])
 
-    def test_by_a_thread_for_too_long(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_by_a_thread_for_too_long(self, store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(database, "BUSY_SECONDS", 0.02)
         with store._database.write(), pytest.raises(BusyError, match="another thread"):
             store.set_value("a", "b")
 
-    def test_a_process_that_was_stopped_in_the_middle_and_killed(self, store: Store, path: Path) -> None:
+    def test_a_process_that_was_stopped_in_the_middle_and_killed(self, store: StateStore, path: Path) -> None:
         code = _OPENS.replace('store.set_value("a", "b")', "hang(store)").replace(
             "try:",
             "def hang(store):\n"

@@ -15,8 +15,8 @@ _OPENS = """
 import sys
 from datetime import UTC, datetime
 import router
-from router.state.store import Store
-with Store.open(sys.argv[1], now=datetime.now(UTC)) as store:
+from router.state.store import StateStore
+with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
     print(router.__file__, store.ledger.head(), len(store.id))
 """
 

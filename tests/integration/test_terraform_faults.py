@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from terraform.cliconfig import Plugins
+from terraform.cli_config import PluginSources
 from terraform.errors import (
     ApplyFailedError,
     EngineMissingError,
@@ -25,9 +25,9 @@ from terraform.errors import (
     StoppedError,
     TimedOutError,
 )
-from terraform.events import Event
-from terraform.process import Patience, run_process
-from terraform.runner import Limits, Runner
+from terraform.events import TerraformEvent
+from terraform.process import StopTimeouts, run_process
+from terraform.runner import CommandLimits, Runner
 from terraform.workdir import forget_state, prepare
 from tests.support import terraform_runs as support
 from tests.support.busy import in_time
@@ -36,7 +36,7 @@ from tests.support.gangs import sandbox
 pytestmark = support.needs_engine
 
 CANARY = "canary-7c1e-token"
-SHORT = Limits(60, 60, 1.5, 60, 60, Patience(20, 5))
+SHORT = CommandLimits(60, 60, 1.5, 60, 60, StopTimeouts(20, 5))
 
 
 def _started(directory: Path) -> bool:
@@ -69,7 +69,7 @@ def test_one_that_does_not_listen_is_killed_with_its_children(tmp_path: Path) ->
     deaf.chmod(0o755)
     root = support.write_root(tmp_path / "run", {})
     engine = support.embedded()
-    limits = Limits(60, 60, 0.5, 60, 60, Patience(0.3, 0.3))
+    limits = CommandLimits(60, 60, 0.5, 60, 60, StopTimeouts(0.3, 0.3))
     runner = Runner(type(engine)(deaf, engine.kind, engine.version), {"PATH": os.environ["PATH"]}, limits)
     with pytest.raises(TimedOutError, match="had to be killed") as stopped:
         runner.apply(root)
@@ -95,8 +95,14 @@ def test_what_is_said_as_errors_after_the_end_of_output_is_read(tmp_path: Path) 
     """Standard output ends at once, the error comes a moment later, from a process that the engine left."""
     words = ["sh", "-c", "(exec 1>&-; sleep 0.3; echo late >&2) & exit 1"]
     environment = {"PATH": os.environ["PATH"]}
-    found = run_process(words, folder=tmp_path, environment=environment, limit_s=60, patience=Patience(20, 5),
-                        on_line=lambda _: None)  # fmt: skip
+    found = run_process(
+        words,
+        folder=tmp_path,
+        environment=environment,
+        limit_s=60,
+        patience=StopTimeouts(20, 5),
+        on_line=lambda _: None,
+    )
     assert (found.code, found.stderr) == (1, "late\n")
 
 
@@ -122,7 +128,7 @@ def test_one_that_is_stopped_before_it_listens_shows_nothing_of_its_inside(tmp_p
 def test_a_caller_that_fails_stops_terraform_and_gets_its_own_error(tmp_path: Path) -> None:
     root = support.slow_root(tmp_path / "run", "touch started; sleep 300")
 
-    def journal(event: Event) -> None:
+    def journal(event: TerraformEvent) -> None:
         support.wait_for(lambda: _started(root))
         raise OSError(28, "No space left on device", "journal")
 
@@ -214,7 +220,7 @@ def test_a_wrong_configuration_fails_the_preview_with_its_place(tmp_path: Path) 
 
 
 def test_a_provider_that_cannot_be_had_fails_init(tmp_path: Path) -> None:
-    prepare(tmp_path / "run", sandbox(count=1), plugins=Plugins(cache=tmp_path / "cache", mirror=tmp_path))
+    prepare(tmp_path / "run", sandbox(count=1), plugins=PluginSources(cache=tmp_path / "cache", mirror=tmp_path))
     (tmp_path / "run" / "module" / "more.tf").write_text('resource "null_resource" "x" {}\n')
     with pytest.raises(InitFailedError, match="hashicorp/null"):
         support.runner().init(tmp_path / "run")
@@ -227,7 +233,7 @@ def test_secrets_of_the_environment_and_user_data_are_masked_in_errors(tmp_path:
     user_data = {"user_data": {"0": f"#!/bin/sh\nexport TOKEN={CANARY}\n"}}
     (root / "secrets.auto.tfvars.json").write_text(json.dumps(user_data))
     runner = support.runner(AWS_SECRET_ACCESS_KEY="key-5b7d-of-aws", TF_LOG="trace", TF_VAR_x="1", TF_CLI_ARGS="-bogus")
-    events: list[Event] = []
+    events: list[TerraformEvent] = []
     with pytest.raises(ApplyFailedError, match="exit status 3") as failed:
         runner.apply(root, events.append)
     told = f"{failed.value} {failed.value.diagnostics!r} {runner!r} {events!r}"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from terraform.errors import ApplyFailedError
-from terraform.events import Event
-from terraform.outputs import made_nodes
+from terraform.events import TerraformEvent
+from terraform.outputs import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import forget_secrets, prepare
 from tests.support import terraform_runs as support
@@ -44,9 +44,9 @@ def test_four_nodes_live_and_die(directory: Path, runner: Runner) -> None:
     assert (len(preview.creates), preview.changes, preview.destroys, preview.drift) == (9, (), (), ())
     assert support.pids(directory) == {}
 
-    events: list[Event] = []
+    events: list[TerraformEvent] = []
     applied = runner.apply(directory, events.append, preview=preview)
-    nodes = made_nodes(applied.outputs)
+    nodes = parse_nodes(applied.outputs)
     assert [(node.rank, node.address, str(node.max_usd_per_hour)) for node in nodes] == [
         (rank, "127.0.0.1", "12.50") for rank in range(4)
     ]
@@ -77,7 +77,7 @@ def test_four_nodes_live_and_die(directory: Path, runner: Runner) -> None:
 
 def test_idle_nodes_run_nothing(directory: Path, runner: Runner) -> None:
     prepare(directory, sandbox(count=12))
-    nodes = made_nodes(runner.apply(directory).outputs)
+    nodes = parse_nodes(runner.apply(directory).outputs)
     assert [node.rank for node in nodes] == list(range(12))
     assert not (directory / "nodes").exists()
     runner.destroy(directory)
@@ -112,7 +112,7 @@ def test_a_number_that_somebody_else_has_by_now_is_left_alone(directory: Path, r
 
 def test_a_node_that_was_taken_is_seen_and_replaced_once(directory: Path, runner: Runner) -> None:
     prepare(directory, sandbox(count=2, scripts={0: SLEEP, 1: SLEEP}))
-    before = made_nodes(runner.apply(directory).outputs)
+    before = parse_nodes(runner.apply(directory).outputs)
     stays, goes = support.pids(directory).values()
     os.killpg(goes, 9)
     (directory / "nodes" / "demo-1-1" / "taken").write_text("2026-11-21T18:00:00Z")
@@ -120,7 +120,7 @@ def test_a_node_that_was_taken_is_seen_and_replaced_once(directory: Path, runner
     preview = runner.preview(directory)
     expected = ('module.gang.terraform_data.node["1"]', 'module.gang.terraform_data.process["1"]')
     assert (preview.creates, preview.destroys) == (expected, expected)
-    after = made_nodes(runner.apply(directory, preview=preview).outputs)
+    after = parse_nodes(runner.apply(directory, preview=preview).outputs)
     assert after[0].id == before[0].id
     assert after[1].id != before[1].id
     assert support.lives(stays)
@@ -134,7 +134,7 @@ def test_a_smaller_gang_releases_the_rest(directory: Path, runner: Runner) -> No
     runner.apply(directory)
     processes = support.pids(directory)
     prepare(directory, sandbox(count=1, scripts={0: SLEEP}))
-    assert len(made_nodes(runner.apply(directory).outputs)) == 1
+    assert len(parse_nodes(runner.apply(directory).outputs)) == 1
     assert [support.lives(pid) for pid in processes.values()] == [True, False, False]
     runner.destroy(directory)
 
@@ -236,7 +236,15 @@ def test_a_training_has_none_of_the_keys_that_terraform_works_with(directory: Pa
     environment = dict(line.partition("=")[::2] for line in said.read_text().splitlines())
     assert CANARY not in said.read_text()
     assert environment.keys() - {"PWD", "OLDPWD", "SHLVL", "_"} == {
-        "PATH", "HOME", "LANG", "STEPFARE_ATTEMPT", "STEPFARE_RANK", "STEPFARE_NODE", "STEPFARE_NODE_ID",
-        "STEPFARE_STATE", "STEPFARE_NODE_FOLDER", "STEPFARE_GRACE_SECONDS",
-    }  # fmt: skip
+        "PATH",
+        "HOME",
+        "LANG",
+        "STEPFARE_ATTEMPT",
+        "STEPFARE_RANK",
+        "STEPFARE_NODE",
+        "STEPFARE_NODE_ID",
+        "STEPFARE_STATE",
+        "STEPFARE_NODE_FOLDER",
+        "STEPFARE_GRACE_SECONDS",
+    }
     runner.destroy(directory)

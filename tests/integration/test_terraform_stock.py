@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from terraform.errors import ApplyFailedError
-from terraform.outputs import made_nodes
+from terraform.outputs import parse_nodes
 from terraform.runner import Runner
 from terraform.workdir import MODULES, prepare
 from tests.support import terraform_runs as support
@@ -73,7 +73,7 @@ def test_what_is_not_there_is_refused_in_the_clouds_words_and_the_rest_released(
     assert len(_alive(runs / "b-1")) == 3
     # More came in: the same directory goes on.
     (cloud / "stock").write_text("local z1 sim-8xh100 spot 7\n")
-    assert len(made_nodes(runner.apply(directory).outputs)) == 4
+    assert len(parse_nodes(runner.apply(directory).outputs)) == 4
     assert len(_alive(directory)) == 4
 
 

@@ -32,10 +32,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
     out = tmp_path_factory.mktemp("wheel")
     built = _run(
-        sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-        "-w", out, source,
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        out,
+        source,
         cwd=out,
-    )  # fmt: skip
+    )
     assert built.returncode == 0, built.stderr
     (found,) = out.glob("stepfare-*.whl")
     return found
@@ -54,9 +62,12 @@ def test_it_holds_the_four_packages_with_tables_and_nothing_else(wheel: Path) ->
     assert any(name.endswith("/sandbox/start.sh") for name in modules)
     assert modules <= set(names)
     checked = _run(
-        Path(sys.executable).with_name("check-wheel-contents"), "--config", ROOT / "pyproject.toml", wheel,
+        Path(sys.executable).with_name("check-wheel-contents"),
+        "--config",
+        ROOT / "pyproject.toml",
+        wheel,
         cwd=wheel.parent,
-    )  # fmt: skip
+    )
     assert checked.returncode == 0, checked.stdout
 
 
@@ -66,10 +77,16 @@ def test_it_plans_an_example_in_an_empty_environment(wheel: Path, tmp_path: Path
     venv.create(environment, with_pip=True)
     pins = ROOT / "requirements" / "constraints.txt"
     installed = _run(
-        environment / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
-        "-c", pins, wheel,
+        environment / "bin" / "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+        "-c",
+        pins,
+        wheel,
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert installed.returncode == 0, installed.stderr
 
     shutil.copytree(ROOT / "examples" / "nightly", tmp_path / "jobs")
@@ -77,9 +94,16 @@ def test_it_plans_an_example_in_an_empty_environment(wheel: Path, tmp_path: Path
     helped = _run(command, "--help", cwd=tmp_path)
     assert helped.returncode == 0, helped.stderr
     planned = _run(
-        command, "plan", "jobs/bert-large-pretraining.yaml", "--book", "embedded", "--now", NOW,
-        "--out", "plan.json",
+        command,
+        "plan",
+        "jobs/bert-large-pretraining.yaml",
+        "--book",
+        "embedded",
+        "--now",
+        NOW,
+        "--out",
+        "plan.json",
         cwd=tmp_path,
-    )  # fmt: skip
+    )
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert (tmp_path / "plan.json").is_file()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.duplicates import row_hashes, same_rows
+from router.showback.duplicates import have_same_rows, row_hashes
 
 SCHEMA = pa.schema(
     [("BillingCurrency", pa.string()), ("BilledCost", pa.decimal128(38, 24)), ("ResourceId", pa.string())]
@@ -65,5 +65,5 @@ def test_bills_with_the_same_rows(one: list[Row], other: list[Row], random: obje
         pq.write_table(table(one), first)
         pq.write_table(table(shuffled).append_column("x_empty", pa.nulls(len(one), pa.string())), second)
         pq.write_table(table(other), third)
-        assert same_rows(first, second)
-        assert same_rows(first, third) is (Counter(one) == Counter(other))
+        assert have_same_rows(first, second)
+        assert have_same_rows(first, third) is (Counter(one) == Counter(other))

@@ -14,24 +14,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.files.showback_file import Showback
-from router.ledger.entry import Entry, Kind, What
-from router.showback.charging import Books, Left, charges
-from router.showback.closedsets import closed_set, commitments
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
+from router.showback.accounts import Showback
+from router.showback.apportion import ChargeShare, exact_sum, split_charge
+from router.showback.commitments import sum_closed_set, sum_commitments
 from router.showback.focus.charge import Charge
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.splitting import Share, exact_sum, split_charge
+from router.showback.focus.write import write_csv
+from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
 from tests.support.made_up_ledger import OCTOBER, after_closing, ledgers
 
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-ACCOUNTS, OPEN = Showback(), Books()
+ACCOUNTS, OPEN = Showback(), ClosedBooks()
 PRICED = {"Usage", "Purchase"}
 WEIGHTS = st.lists(st.integers(0, 10**6), min_size=1, max_size=5)
 
 
-def made(entries: list[Entry], books: Books = OPEN, left: Left | None = None) -> list[Charge]:
-    return list(charges(entries, ACCOUNTS, books, left))
+def made(entries: list[LedgerEntry], books: ClosedBooks = OPEN, left: UnpricedEntries | None = None) -> list[Charge]:
+    return list(charges_of_entries(entries, ACCOUNTS, books, left))
 
 
 def product(price: Decimal | None, quantity: Decimal | None) -> Fraction:
@@ -42,7 +42,7 @@ def product(price: Decimal | None, quantity: Decimal | None) -> Fraction:
 
 @FEW
 @given(ledgers())
-def test_one_costs_are_price_times_quantity(entries: list[Entry]) -> None:
+def test_one_costs_are_price_times_quantity(entries: list[LedgerEntry]) -> None:
     for charge in made(entries):
         if charge.list_unit_price is not None:
             assert Fraction(charge.list_cost) == product(charge.list_unit_price, charge.pricing_quantity)
@@ -54,32 +54,44 @@ def test_one_costs_are_price_times_quantity(entries: list[Entry]) -> None:
 
 @FEW
 @given(ledgers())
-def test_two_and_three_what_is_billed_is_what_it_costs(entries: list[Entry]) -> None:
+def test_two_and_three_what_is_billed_is_what_it_costs(entries: list[LedgerEntry]) -> None:
     found = made(entries)
-    assert commitments(found) == {}  # nothing of ours is covered: no purchase, nothing used or unused
-    billed, effective = closed_set(found)["USD"] if found else (0, 0)
-    priced = [one.usd for one in entries if one.kind is not Kind.PLANNED and not one.unpriced]
+    assert sum_commitments(found) == {}  # nothing of ours is covered: no purchase, nothing used or unused
+    billed, effective = sum_closed_set(found)["USD"] if found else (0, 0)
+    priced = [one.usd for one in entries if one.kind is not LedgerEntryKind.PLANNED and not one.unpriced]
     assert billed == effective == Decimal(Usd.total(priced).nanos).scaleb(-9)
 
 
 @FEW
 @given(ledgers(), WEIGHTS)
-def test_four_parts_are_the_whole(entries: list[Entry], weights: list[int]) -> None:
-    shares = [Share(resource=f"job {n}", weight=w, unit="Seconds", tags={"job": str(n)}) for n, w in enumerate(weights)]
+def test_four_parts_are_the_whole(entries: list[LedgerEntry], weights: list[int]) -> None:
+    shares = [
+        ChargeShare(resource=f"job {n}", weight=w, unit="Seconds", tags={"job": str(n)}) for n, w in enumerate(weights)
+    ]
     for charge in made(entries)[:6]:
         parts = split_charge(charge, shares, "seconds-v1", "origin")
         for field in (
-            "billed_cost", "effective_cost", "list_cost", "contracted_cost", "pricing_quantity", "consumed_quantity",
-            "x_gpu_hours", "x_on_demand_equivalent_cost", "x_useful_units", "pricing_currency_effective_cost",
-        ):  # fmt: skip
+            "billed_cost",
+            "effective_cost",
+            "list_cost",
+            "contracted_cost",
+            "pricing_quantity",
+            "consumed_quantity",
+            "x_gpu_hours",
+            "x_on_demand_equivalent_cost",
+            "x_useful_units",
+            "pricing_currency_effective_cost",
+        ):
             whole = getattr(charge, field)
             values = [getattr(part, field) for part in parts]
             assert values == [None] * len(parts) if whole is None else exact_sum(values) == whole
         for part in parts:
             assert part.list_unit_price == charge.list_unit_price
             assert (part.resource_id, part.tags, part.charge_period_start) == (
-                charge.resource_id, charge.tags, charge.charge_period_start,
-            )  # fmt: skip
+                charge.resource_id,
+                charge.tags,
+                charge.charge_period_start,
+            )
             assert (charge.tags or {}).items() <= (part.allocated_tags or {}).items()
         told = [part.allocated_method_details for part in parts]
         assert exact_sum(one["Elements"][0]["AllocatedRatio"] for one in told if one is not None) == 1
@@ -87,7 +99,7 @@ def test_four_parts_are_the_whole(entries: list[Entry], weights: list[int]) -> N
 
 @FEW
 @given(ledgers())
-def test_five_taxes_have_no_prices_and_credits_one_cost(entries: list[Entry]) -> None:
+def test_five_taxes_have_no_prices_and_credits_one_cost(entries: list[LedgerEntry]) -> None:
     for charge in made(entries):
         costs = {charge.billed_cost, charge.effective_cost, charge.list_cost, charge.contracted_cost}
         if charge.charge_category not in PRICED:
@@ -99,10 +111,10 @@ def test_five_taxes_have_no_prices_and_credits_one_cost(entries: list[Entry]) ->
 
 @FEW
 @given(ledgers())
-def test_six_every_moment_of_a_machine_is_in_one_charge(entries: list[Entry]) -> None:
-    lives: dict[tuple[str, int | None], list[Entry]] = defaultdict(list)
+def test_six_every_moment_of_a_machine_is_in_one_charge(entries: list[LedgerEntry]) -> None:
+    lives: dict[tuple[str, int | None], list[LedgerEntry]] = defaultdict(list)
     for entry in entries:
-        if entry.kind is Kind.METERED and entry.what is What.MACHINE:
+        if entry.kind is LedgerEntryKind.METERED and entry.what is CostItem.MACHINE:
             lives[entry.attempt, entry.rank].append(entry)
     for life in lives.values():
         found = sorted(made(life), key=lambda charge: charge.charge_period_start)
@@ -116,7 +128,7 @@ def test_six_every_moment_of_a_machine_is_in_one_charge(entries: list[Entry]) ->
 
 @FEW
 @given(ledgers())
-def test_seven_any_grouping_adds_up_to_all(entries: list[Entry]) -> None:
+def test_seven_any_grouping_adds_up_to_all(entries: list[LedgerEntry]) -> None:
     found = made(entries)
     total = exact_sum(charge.billed_cost for charge in found)
     for key in ("service_provider_name", "x_job_id", "charge_category", "x_waste_kind", "billing_period_start"):
@@ -128,10 +140,10 @@ def test_seven_any_grouping_adds_up_to_all(entries: list[Entry]) -> None:
 
 @FEW
 @given(ledgers())
-def test_eight_a_closed_month_stays_and_what_comes_late_corrects_it(entries: list[Entry]) -> None:
+def test_eight_a_closed_month_stays_and_what_comes_late_corrects_it(entries: list[LedgerEntry]) -> None:
     before = [charge for charge in made(entries) if charge.billing_period_start == OCTOBER.begins]
     late = after_closing(entries, OCTOBER)
-    after = made([*entries, *late], Books(closed=OCTOBER))
+    after = made([*entries, *late], ClosedBooks(closed=OCTOBER))
     assert [charge for charge in after if charge.billing_period_start == OCTOBER.begins] == before
     of_october = [entry for entry in late if entry.corrects and not entry.unpriced]
     corrections = [charge for charge in after if charge.charge_class == "Correction"]
@@ -142,9 +154,9 @@ def test_eight_a_closed_month_stays_and_what_comes_late_corrects_it(entries: lis
 
 @FEW
 @given(ledgers())
-def test_nine_the_same_entries_are_the_same_file_and_it_keeps_every_rule(entries: list[Entry]) -> None:
-    left = Left()
-    found = made([*entries, *after_closing(entries, OCTOBER)], Books(closed=OCTOBER), left)
+def test_nine_the_same_entries_are_the_same_file_and_it_keeps_every_rule(entries: list[LedgerEntry]) -> None:
+    left = UnpricedEntries()
+    found = made([*entries, *after_closing(entries, OCTOBER)], ClosedBooks(closed=OCTOBER), left)
     with TemporaryDirectory() as folder:
         one, other = Path(folder) / "one.csv", Path(folder) / "other.csv"
         assert write_csv(one, found) == write_csv(other, list(found)) == len(found)

@@ -7,8 +7,8 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
-from pricing.egress import Tariff, settle
+from pricing.book_file import embedded_book
+from pricing.egress import Tariff, compute_meter_costs
 from pricing.money import Usd
 from pricing.units import BYTES_PER_GB
 
@@ -41,7 +41,7 @@ def test_no_byte_costs_more_than_the_top_price(tariff: Tariff, volume: int) -> N
 )
 def test_no_other_way_to_share_the_allowance_is_cheaper(chosen: list[Tariff], data: st.DataObject, left: int) -> None:
     items = [(t, 0, data.draw(st.integers(0, 300 * BYTES_PER_GB))) for t in chosen]
-    settled = Usd.total(settle(items, {"aws": left}))
+    settled = Usd.total(compute_meter_costs(items, {"aws": left}))
     for order in permutations(items):
         rest, total = left, Usd(0)
         for tariff, already, volume in order:

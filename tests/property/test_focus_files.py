@@ -13,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from router.showback.focus.charge import Charge
-from router.showback.focus.reading import read_charges
-from router.showback.focus.versions import NEWEST, RENAMED, columns_of, written_columns
-from router.showback.focus.writing import WRITERS
+from router.showback.focus.read import read_charges
+from router.showback.focus.versions import NEWEST, RENAMED_COLUMNS, columns_of, written_columns
+from router.showback.focus.write import WRITERS
 from tests.support.made_up_charges import charges
 
 LOST = {column.field for column in columns_of(NEWEST)} - {
     column.field for column in columns_of("1.2")
 }  # no column of 1.2 has that name
-KEPT_BY_OLD_NAME = {column.field for column in columns_of(NEWEST) if column.name in RENAMED.values()}
+KEPT_BY_OLD_NAME = {column.field for column in columns_of(NEWEST) if column.name in RENAMED_COLUMNS.values()}
 SOME = st.lists(charges(), min_size=1, max_size=3)
 OFTEN = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]

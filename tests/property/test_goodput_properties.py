@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.jobs.goodput import (
-    Risk,
+    GangRunRisk,
     best_interval_hours,
     billed_share,
     expected_steps_per_hour,
@@ -25,15 +25,15 @@ from router.jobs.goodput import (
 Floats = npt.NDArray[np.float64]
 SPEED = 100.0
 LIVES = 20_000
-SPOT = Risk(SPEED, 0.05, 0.27, 1.6, 0.2, 1.0, 0.02, 0.0, True)
+SPOT = GangRunRisk(SPEED, 0.05, 0.27, 1.6, 0.2, 1.0, 0.02, 0.0, True)
 CALM = replace(SPOT, interruptions_per_hour=0.003, interval_hours=2.0)
 SURE = replace(SPOT, relative_error=0.0)
 WRITES_BESIDE = replace(SPOT, stall_hours=0.0, loss_extra_hours=0.3)
-NO_CHECKPOINT = Risk(SPEED, 0.05, 0.05, 1.6, 0.2, 10.0, 0.0, 0.0, False)
+NO_CHECKPOINT = GangRunRisk(SPEED, 0.05, 0.05, 1.6, 0.2, 10.0, 0.0, 0.0, False)
 RISKS = {"spot": SPOT, "calm": CALM, "sure": SURE, "beside": WRITES_BESIDE, "none": NO_CHECKPOINT}
 
 
-def live(risk: Risk, segments: int, lives: int = LIVES, seed: int = 7) -> tuple[Floats, Floats]:
+def live(risk: GangRunRisk, segments: int, lives: int = LIVES, seed: int = 7) -> tuple[Floats, Floats]:
     """Wall and billed hours of that many segments, each tried until it is done once without interruption."""
     rng = np.random.default_rng(seed)
     slowness = 1 + risk.relative_error * rng.standard_normal(lives)
@@ -86,7 +86,7 @@ rates = st.floats(1e-6, 2.0)
 # Within what the planner keeps: e ** (rate x segment) tries for each segment, at most some hundreds.
 hours = st.floats(0.0, 5.0)
 risks = st.builds(
-    Risk,
+    GangRunRisk,
     nominal_steps_per_hour=st.floats(0.1, 1e5),
     relative_error=st.floats(0, 0.4),
     interruptions_per_hour=st.floats(1e-6, 0.5),
@@ -100,7 +100,7 @@ risks = st.builds(
 
 
 @given(risks)
-def test_shares_are_shares(risk: Risk) -> None:
+def test_shares_are_shares(risk: GangRunRisk) -> None:
     assert 0 < useful_share(risk) <= 1
     assert 0 < billed_share(risk) <= 1
     assert useful_share(risk) <= risk.interval_hours / (risk.interval_hours + risk.stall_hours) * (1 + 1e-9)
@@ -108,7 +108,7 @@ def test_shares_are_shares(risk: Risk) -> None:
 
 
 @given(risks, st.floats(1.01, 3))
-def test_whatever_gets_worse_leaves_less(risk: Risk, factor: float) -> None:
+def test_whatever_gets_worse_leaves_less(risk: GangRunRisk, factor: float) -> None:
     share = useful_share(risk) * (1 + 1e-12)
     assert useful_share(replace(risk, interruptions_per_hour=risk.interruptions_per_hour * factor)) <= share
     assert useful_share(replace(risk, recovery_hours=risk.recovery_hours * factor)) <= share
@@ -118,7 +118,7 @@ def test_whatever_gets_worse_leaves_less(risk: Risk, factor: float) -> None:
 
 
 @given(risks, st.floats(1, 300), st.floats(1.0, 3))
-def test_more_time_is_never_less_likely_enough(risk: Risk, compute: float, factor: float) -> None:
+def test_more_time_is_never_less_likely_enough(risk: GangRunRisk, compute: float, factor: float) -> None:
     steps = compute * risk.nominal_steps_per_hour
     wall = steps / expected_steps_per_hour(risk)
     early, late = (on_time_probability(risk, steps, wall * by) for by in (1.0, factor))
@@ -126,7 +126,7 @@ def test_more_time_is_never_less_likely_enough(risk: Risk, compute: float, facto
 
 
 @given(risks, st.floats(1, 300), st.floats(0.5, 0.99), st.floats(0.0, 0.009))
-def test_more_certainty_takes_more_time(risk: Risk, compute: float, sure: float, more: float) -> None:
+def test_more_certainty_takes_more_time(risk: GangRunRisk, compute: float, sure: float, more: float) -> None:
     steps = compute * risk.nominal_steps_per_hour
     shorter = hours_with_probability(risk, steps, sure)
     longer = hours_with_probability(risk, steps, sure + more)
@@ -139,7 +139,7 @@ def test_more_certainty_takes_more_time(risk: Risk, compute: float, sure: float,
 
 
 @given(risks, st.floats(10, 300), st.floats(1.5, 4))
-def test_interruptions_make_finishing_in_time_less_likely(risk: Risk, compute: float, factor: float) -> None:
+def test_interruptions_make_finishing_in_time_less_likely(risk: GangRunRisk, compute: float, factor: float) -> None:
     """Where the chance is a good one: below one half the spread that interruptions add may help."""
     steps = compute * risk.nominal_steps_per_hour
     worse = replace(risk, interruptions_per_hour=risk.interruptions_per_hour * factor)
@@ -151,7 +151,7 @@ def test_interruptions_make_finishing_in_time_less_likely(risk: Risk, compute: f
 def test_no_other_interval_leaves_more(rate: float, stall: float, factor: float) -> None:
     best = best_interval_hours(rate, stall, 0.0)
     share, other = (
-        useful_share(Risk(1, 0, rate, 1.0, 0.1, interval, stall, 0.0, True))
+        useful_share(GangRunRisk(1, 0, rate, 1.0, 0.1, interval, stall, 0.0, True))
         for interval in (best, max(best * factor, 1 / 60))
     )
     assert share >= other * (1 - 1e-9)

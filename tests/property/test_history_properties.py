@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
-from pricing.observed_risk import Exposure, observe, shrunken_rate
+from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
 from pricing.places import Market
 from router.prices import history
 from tests.support.price_points import A_POINT, START, in_order, parts_of, read_back
@@ -90,12 +90,12 @@ def test_exposure_is_what_was_watched_and_every_loss_has_some(gaps: list[Any], l
     for gap, available in gaps:
         at += gap
         seen.append((at, available))
-    found = observe(seen, longest_gap)
+    found = measure_exposure(seen, longest_gap)
     watched = sum((gap for gap, _ in gaps[1:] if gap <= longest_gap), timedelta(0))
     assert 0 <= found.hours <= watched / timedelta(hours=1) + 1e-9
     assert found.losses <= sum(available for _, available in seen)
     assert found.losses == 0 or found.hours > 0
-    assert observe([(moment, True) for moment, _ in seen], longest_gap).losses == 0
+    assert measure_exposure([(moment, True) for moment, _ in seen], longest_gap).losses == 0
 
 
 rates = st.floats(0, 100)
@@ -104,10 +104,10 @@ hours = st.floats(0.1, 10_000)
 
 @given(st.builds(Exposure, st.floats(0, 10_000), st.integers(0, 1000)), rates, hours)
 def test_the_rate_lies_between_observation_and_prior(seen: Exposure, prior: float, weight: float) -> None:
-    rate = shrunken_rate(seen, prior, weight)
+    rate = estimate_loss_rate(seen, prior, weight)
     observed = seen.losses / seen.hours if seen.hours else float("inf") if seen.losses else prior
     assert min(observed, prior) * (1 - 1e-9) <= rate <= max(observed, prior) * (1 + 1e-9)
-    assert shrunken_rate(replace(seen, losses=seen.losses + 1), prior, weight) > rate
+    assert estimate_loss_rate(replace(seen, losses=seen.losses + 1), prior, weight) > rate
 
 
 def test_points_of_the_same_moment_differ_by_microseconds() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pricing.history import PricePoint
 from pricing.money import divide_half_even
 from router.prices import history
-from router.prices.history_stats import LOOK_BACK, SeriesStats, statistics
+from router.prices.history_stats import LOOK_BACK, SeriesStats, compute_statistics
 from tests.support.price_points import START, a_point
 
 DAYS = 120
@@ -52,9 +52,10 @@ def by_hand(given_points: list[PricePoint]) -> dict[tuple[str, str], Any]:
         steps = [(p.at, p.usd_per_hour.nanos) for p in inside if p.usd_per_hour]
         said = [price for _, price in steps]
         before = [
-            (p.at, p.usd_per_hour.nanos) for p in given_points
+            (p.at, p.usd_per_hour.nanos)
+            for p in given_points
             if ((p.zone or ""), p.source) == (zone, source) and p.usd_per_hour and since - LOOK_BACK <= p.at < since
-        ]  # fmt: skip
+        ]
         if before:
             said.insert(0, max(before)[1])
         if before and steps[0][0] > since:
@@ -68,8 +69,10 @@ def by_hand(given_points: list[PricePoint]) -> dict[tuple[str, str], Any]:
         found[zone, source] = (nanos[-1], min(nanos), max(nanos), mean, changes, len(inside))
     for zone in looks.keys() - {zone for zone, _ in found}:
         found[zone, ""] = (None, None, None, None, 0, 0)
-    return {name: (*figures, round(sum(looks[name[0]]) / len(looks[name[0]]), 9), len(looks[name[0]]))
-            for name, figures in found.items()}  # fmt: skip
+    return {
+        name: (*figures, round(sum(looks[name[0]]) / len(looks[name[0]]), 9), len(looks[name[0]]))
+        for name, figures in found.items()
+    }
 
 
 def as_found(series: SeriesStats) -> Any:
@@ -84,5 +87,5 @@ def as_found(series: SeriesStats) -> Any:
 def test_the_figures_are_those_of_a_plain_loop(given_points: list[PricePoint]) -> None:
     with tempfile.TemporaryDirectory() as name:
         history.append(Path(name), given_points)
-        found = statistics(Path(name), history.EVERYTHING, START, START + timedelta(hours=48))
+        found = compute_statistics(Path(name), history.EVERYTHING, START, START + timedelta(hours=48))
     assert {(s.zone or "", s.source): as_found(s) for s in found} == by_hand(given_points)

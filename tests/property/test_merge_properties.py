@@ -12,9 +12,9 @@ from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market
-from providers.protocol import Harvest
-from router.prices.gates import GateLimits
-from router.prices.merge import Merged, merge
+from providers.protocol import FetchResult
+from router.prices.merge import MergedBook, merge_books
+from router.prices.quality_gates import GateLimits
 from tests.support.made_up_book import book
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -48,11 +48,11 @@ def offers(draw: st.DrawFn, days: tuple[int, ...]) -> tuple[Offer, ...]:
 
 covers = st.frozensets(st.tuples(st.sampled_from(REGIONS), st.sampled_from(MARKETS)))
 olds = offers((0, 1, 30, 400)).map(book)
-harvests = st.builds(Harvest, offers=offers((0, 0, 0, 3)), covered=covers)
+harvests = st.builds(FetchResult, offers=offers((0, 0, 0, 3)), covered=covers)
 
 
-def merged(old: PriceBook, *parts: Harvest, limits: GateLimits | None = None) -> Merged:
-    return merge(old, old, {"aws": parts}, NOW, limits or GateLimits(), asked=("aws",))
+def merged(old: PriceBook, *parts: FetchResult, limits: GateLimits | None = None) -> MergedBook:
+    return merge_books(old, old, {"aws": parts}, NOW, limits or GateLimits(), asked=("aws",))
 
 
 def kind(offer: Offer) -> tuple[str, str, Market]:
@@ -60,18 +60,18 @@ def kind(offer: Offer) -> tuple[str, str, Market]:
 
 
 @given(olds, harvests)
-def test_the_book_is_always_one_that_can_be_written(old: PriceBook, harvest: Harvest) -> None:
+def test_the_book_is_always_one_that_can_be_written(old: PriceBook, harvest: FetchResult) -> None:
     merged(old, harvest).book.check()
 
 
 @given(olds, harvests)
-def test_every_price_was_said_by_somebody(old: PriceBook, harvest: Harvest) -> None:
+def test_every_price_was_said_by_somebody(old: PriceBook, harvest: FetchResult) -> None:
     said = {(o.key, o.usd_per_hour) for o in (*old.offers, *harvest.offers)}
     assert {(o.key, o.usd_per_hour) for o in merged(old, harvest).book.offers} <= said
 
 
 @given(olds, harvests)
-def test_what_nobody_looked_at_stays(old: PriceBook, harvest: Harvest) -> None:
+def test_what_nobody_looked_at_stays(old: PriceBook, harvest: FetchResult) -> None:
     """Unless the same machine was fetched there, or a fresh spot price shows that its list price is outdated."""
     fetched = {kind(o) for o in harvest.offers}
     spot = {(o.region, o.instance_type) for o in harvest.offers if o.market is Market.SPOT}
@@ -86,7 +86,7 @@ def test_what_nobody_looked_at_stays(old: PriceBook, harvest: Harvest) -> None:
 
 
 @given(olds, harvests)
-def test_what_was_seen_whole_and_is_sound_is_what_there_is(old: PriceBook, harvest: Harvest) -> None:
+def test_what_was_seen_whole_and_is_sound_is_what_there_is(old: PriceBook, harvest: FetchResult) -> None:
     """With everything fresh, sound and covered, the book is the harvest."""
     parts = replace(
         harvest,
@@ -99,7 +99,7 @@ def test_what_was_seen_whole_and_is_sound_is_what_there_is(old: PriceBook, harve
 
 
 @given(olds, harvests)
-def test_again_changes_nothing(old: PriceBook, harvest: Harvest) -> None:
+def test_again_changes_nothing(old: PriceBook, harvest: FetchResult) -> None:
     once = merged(old, harvest).book
     twice = merged(once, harvest).book
     assert [(o.key, o.usd_per_hour) for o in once.offers] == [(o.key, o.usd_per_hour) for o in twice.offers]
@@ -109,6 +109,6 @@ def test_again_changes_nothing(old: PriceBook, harvest: Harvest) -> None:
 def test_scopes_may_come_in_any_order(
     old: PriceBook, fresh: tuple[Offer, ...], cut: int, covered: frozenset[tuple[str, Market]]
 ) -> None:
-    first = Harvest(offers=fresh[:cut], covered=covered)
-    second = Harvest(offers=fresh[cut:])
+    first = FetchResult(offers=fresh[:cut], covered=covered)
+    second = FetchResult(offers=fresh[cut:])
     assert merged(old, first, second).book == merged(old, second, first).book

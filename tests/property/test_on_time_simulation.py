@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from pricing.bookfile import embedded_book
-from router.files.job_files import read_jobs
-from router.files.limits_file import read_limits
+from pricing.book_file import embedded_book
+from router.config.job_files import read_jobs
+from router.config.limits_file import read_limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, candidates_for
 from router.planning.plan import Plan

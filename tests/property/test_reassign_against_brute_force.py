@@ -11,10 +11,10 @@ import pytest
 
 from pricing.places import RegionId
 from router.planning.candidates import Candidate, CandidateFinder
-from router.planning.reassign import Reassigned, Want, reassign
-from router.planning.shared import use_of
+from router.planning.remaining_work import remaining_job, remaining_usd
+from router.planning.replacement import PlacementRequest, Placements, place_gangs
+from router.planning.shared_limits import use_of
 from router.planning.solver import PulpSolver
-from router.planning.whats_left import job_left, left_usd
 from tests.support.instances import Instance, make_instance
 from tests.support.shared_limits import Holding, OfferName, Shared, shared_things
 
@@ -23,7 +23,7 @@ GANGS, CANDIDATES = 5, 6
 SOLVER = PulpSolver()
 
 
-def wants_of(instance: Instance, rng: Random) -> list[Want]:
+def wants_of(instance: Instance, rng: Random) -> list[PlacementRequest]:
     """Up to five gangs: the instance's jobs, each some way on, and again under other names and priorities."""
     finder = CandidateFinder(instance.book, instance.limits, instance.now, advisory=True)
     found = []
@@ -31,11 +31,11 @@ def wants_of(instance: Instance, rng: Random) -> list[Want]:
         for job in instance.jobs:
             home = RegionId.parse(rng.choice(("aws/north-1", "aws/south-1", "gcp/lake-1")))
             named = job.model_copy(update={"name": f"{job.name}-{round_}", "priority": rng.choice((0, 0, 1))})
-            left = job_left(named, rng.randrange(job.steps), home if job.checkpoint else None, instance.now)
+            left = remaining_job(named, rng.randrange(job.steps), home if job.checkpoint else None, instance.now)
             candidates = list(finder.find(left)[0])
             chosen = tuple(rng.sample(candidates, min(len(candidates), CANDIDATES)))
             allowed = frozenset(c.key for c in chosen if rng.random() < 0.8) if rng.random() < 0.3 else None
-            found.append(Want(left, chosen, allowed))
+            found.append(PlacementRequest(left, chosen, allowed))
     return found[:GANGS]
 
 
@@ -49,7 +49,9 @@ def used(candidate: Candidate, shared: Sequence[Shared]) -> list[int]:
     return total
 
 
-def brute_force(instance: Instance, wants: Sequence[Want], held: Sequence[Candidate]) -> tuple[list[int], float]:
+def brute_force(
+    instance: Instance, wants: Sequence[PlacementRequest], held: Sequence[Candidate]
+) -> tuple[list[int], float]:
     """Gangs without a place by priority, highest first; then the least dollars."""
     everyone = [c for want in wants for c in want.candidates] + list(held)
     caps: dict[OfferName, int | None] = {
@@ -64,7 +66,7 @@ def brute_force(instance: Instance, wants: Sequence[Want], held: Sequence[Candid
     tiers = sorted({want.job.priority for want in wants}, reverse=True)
     ways = [
         [
-            (left_usd(want.job, c, instance.limits).dollars(), used(c, shared))
+            (remaining_usd(want.job, c, instance.limits).dollars(), used(c, shared))
             for c in want.candidates
             if want.allowed is None or c.key in want.allowed
         ]
@@ -88,7 +90,7 @@ def brute_force(instance: Instance, wants: Sequence[Want], held: Sequence[Candid
     return best[0]
 
 
-def outcome(wants: Sequence[Want], found: Reassigned) -> tuple[list[int], float]:
+def outcome(wants: Sequence[PlacementRequest], found: Placements) -> tuple[list[int], float]:
     tiers = sorted({want.job.priority for want in wants}, reverse=True)
     out = [sum(w.job.priority == tier and w.name in found.waiting for w in wants) for tier in tiers]
     return out, sum(usd.dollars() for usd in found.expected_usd.values())
@@ -104,7 +106,7 @@ def test_as_good_as_every_assignment(first: int) -> None:
         everyone = [c for want in wants for c in want.candidates]
         held = rng.sample(everyone, min(len(everyone), rng.choice((0, 0, 1))))
         uses = [use_of(c, instance.limits) for c in held]
-        found = reassign(wants, instance.limits, uses, solver=SOLVER, gap=0.0)
+        found = place_gangs(wants, instance.limits, uses, solver=SOLVER, gap=0.0)
         best, least = brute_force(instance, wants, held)
         out, cost = outcome(wants, found)
         assert out == best, seed
@@ -123,11 +125,11 @@ def test_the_order_of_gangs_and_candidates_does_not_matter() -> None:
         rng = Random(seed)
         instance = make_instance(seed)
         wants = wants_of(instance, rng)
-        first = reassign(wants, instance.limits, solver=SOLVER)
+        first = place_gangs(wants, instance.limits, solver=SOLVER)
         for _ in range(3):
             mixed = [replace(w, candidates=tuple(rng.sample(w.candidates, len(w.candidates)))) for w in wants]
             rng.shuffle(mixed)
-            assert reassign(mixed, instance.limits, solver=SOLVER) == first, seed
+            assert place_gangs(mixed, instance.limits, solver=SOLVER) == first, seed
 
 
 def test_with_no_time_at_all_it_still_answers_within_the_limits() -> None:
@@ -135,7 +137,7 @@ def test_with_no_time_at_all_it_still_answers_within_the_limits() -> None:
         rng = Random(seed)
         instance = make_instance(seed)
         wants = wants_of(instance, rng)
-        found = reassign(wants, instance.limits, solver=SOLVER, time_limit=timedelta(0))
+        found = place_gangs(wants, instance.limits, solver=SOLVER, time_limit=timedelta(0))
         assert sorted([*found.placed, *found.waiting]) == sorted(want.name for want in wants)
         taken: dict[str, int] = {}
         for candidate in found.placed.values():

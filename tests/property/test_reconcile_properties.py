@@ -46,8 +46,10 @@ def periods(draw: st.DrawFn, least: int) -> dict[str, datetime]:
 
 @st.composite
 def metered(draw: st.DrawFn) -> dict[str, Any]:
-    amounts = {name: draw(st.none() | st.integers(0, 10**15).map(lambda n: Decimal(n).scaleb(-9))) for name in
-               ("billed", "effective", "on_demand", *MEASURES)}  # fmt: skip
+    amounts = {
+        name: draw(st.none() | st.integers(0, 10**15).map(lambda n: Decimal(n).scaleb(-9)))
+        for name in ("billed", "effective", "on_demand", *MEASURES)
+    }
     use = draw(st.sampled_from([None, "work", "startup"]))
     return {"source": "metered", "use": use, **amounts, **draw(periods(1)), **draw(st.fixed_dictionaries(words))}
 
@@ -124,10 +126,15 @@ def test_order_does_not_matter(rows: list[dict[str, Any]], random: Any) -> None:
 )
 def test_a_row_is_spread_by_the_largest_remainder(amount: Decimal, nanos: list[int]) -> None:
     stretches = [
-        {"start": START + timedelta(minutes=n), "end": START + timedelta(minutes=n + 1), "resource": "i-1",
-         "key": str(n), "billed": Decimal(each).scaleb(-9)}
+        {
+            "start": START + timedelta(minutes=n),
+            "end": START + timedelta(minutes=n + 1),
+            "resource": "i-1",
+            "key": str(n),
+            "billed": Decimal(each).scaleb(-9),
+        }
         for n, each in enumerate(nanos)
-    ]  # fmt: skip
+    ]
     row = {"source": "billed", "start": START, "end": START + timedelta(hours=1), "resource": "i-1", "billed": amount}
     weights = nanos if any(nanos) else [1] * len(nanos)
     pieces = [each["billed"] for each in actual([*stretches, row])]

@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.policies.policy import Decision, Greedy, Move, Observation, Policy, Save, Stay, Wait
-from router.quoting.policies.safety import SafetyNet
+from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.interface import (
+    Decision,
+    GreedyPolicy,
+    MoveDecision,
+    Observation,
+    Policy,
+    SaveDecision,
+    StayDecision,
+    WaitDecision,
+)
 from tests.support.spot_game import ON_DEMAND, Game, Spot, World
 
 LONG = 4_000
@@ -27,10 +36,10 @@ class Erratic:
         keys = [p.key for p in o.places]
         roll = self.rng.random()
         if roll < 0.4 and keys:
-            return Move(tuple(self.rng.sample(keys, self.rng.randint(1, len(keys)))))
+            return MoveDecision(tuple(self.rng.sample(keys, self.rng.randint(1, len(keys)))))
         if roll < 0.6:
-            return Save()
-        return Stay() if o.here is not None else Wait(o.now + o.tick)
+            return SaveDecision()
+        return StayDecision() if o.here is not None else WaitDecision(o.now + o.tick)
 
 
 @dataclass
@@ -40,8 +49,8 @@ class Hopeful:
     def decide(self, o: Observation) -> Decision:
         spots = tuple(p.key for p in o.places if not p.sure)
         if o.here is not None and not o.here.place.sure and not o.must_go:
-            return Stay()
-        return Move(spots) if spots else Wait(o.now + o.tick)
+            return StayDecision()
+        return MoveDecision(spots) if spots else WaitDecision(o.now + o.tick)
 
 
 @dataclass
@@ -55,8 +64,8 @@ class Restless:
         here = None if o.here is None else o.here.place.key
         others = [p.key for p in o.places if not p.sure and p.key != here]
         if others:
-            return Move(tuple(self.rng.sample(others, len(others))), keep=self.keep)
-        return Stay() if o.here is not None and not o.must_go else Wait(o.now + o.tick)
+            return MoveDecision(tuple(self.rng.sample(others, len(others))), keep=self.keep)
+        return StayDecision() if o.here is not None and not o.must_go else WaitDecision(o.now + o.tick)
 
 
 def flickering(seed: int, share: float, run: int) -> Callable[[int], bool]:
@@ -108,8 +117,8 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 policies = st.one_of(
-    st.just(Greedy()),
-    st.just(Greedy(heeds_hints=True)),
+    st.just(GreedyPolicy()),
+    st.just(GreedyPolicy(heeds_hints=True)),
     st.just(Hopeful()),
     st.builds(Erratic, st.randoms()),
     st.builds(Restless, st.randoms(), st.booleans()),
@@ -117,7 +126,7 @@ policies = st.one_of(
 
 
 def in_time(world: World, inner: Policy) -> None:
-    game = Game(world, SafetyNet(inner))
+    game = Game(world, DeadlineGuard(inner))
     assert world.always_on_demand <= world.deadline
     assert game.play() <= world.deadline, game.decisions
 
@@ -139,7 +148,7 @@ def test_nor_in_more_weather(world: World, inner: Policy) -> None:
 @given(worlds(), st.integers(1, 200), policies)
 def test_what_cannot_be_in_time_is_said_and_still_ends(world: World, short: int, inner: Policy) -> None:
     hopeless = World(**{**world.__dict__, "deadline": max(0, world.always_on_demand - short), "spots": ()})
-    game = Game(hopeless, SafetyNet(inner))
+    game = Game(hopeless, DeadlineGuard(inner))
     assert game.play() == hopeless.always_on_demand
     assert "late=True" in game.decisions[0]
 
@@ -150,7 +159,7 @@ def test_with_time_enough_spot_does_most_of_the_work() -> None:
     for seed in range(40):
         pools = tuple(Spot(5, 1, 0, flickering(1000 * seed + i, 0.7, 60)) for i in range(3))
         world = World(600, 1200, 5, 5, 1, 30, 0, pools)
-        game = Game(world, SafetyNet(Hopeful()))
+        game = Game(world, DeadlineGuard(Hopeful()))
         assert game.play() <= world.deadline
         paid += game.nanos
         on_demand += world.always_on_demand * ON_DEMAND.nanos // 60
@@ -160,4 +169,4 @@ def test_with_time_enough_spot_does_most_of_the_work() -> None:
 def test_without_the_net_the_same_weather_makes_the_same_policy_late() -> None:
     world = World(100, 130, 5, 5, 0, 0, 0, (Spot(5, 1, 0, lambda minute: minute % 40 != 0 or minute > 400),))
     assert Game(world, Hopeful()).play() > world.deadline
-    assert Game(world, SafetyNet(Hopeful())).play() <= world.deadline
+    assert Game(world, DeadlineGuard(Hopeful())).play() <= world.deadline

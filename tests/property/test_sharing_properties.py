@@ -8,39 +8,39 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.sharing import Group, Method, share
-from router.showback.splitting import exact_sum, places_of, ratios, split
+from router.showback.apportion import decimal_places, exact_sum, split_amount, weight_ratios
+from router.showback.shared_costs import Group, SharingMethod, share_costs
 
 FEW = settings(max_examples=150, deadline=None)
 AMOUNT = st.builds(
     lambda units, places: Decimal(f"{units}E-{places}"), st.integers(-(10**31), 10**31), st.integers(0, 24)
-)  # fmt: skip
+)
 WEIGHT = st.one_of(st.integers(0, 10**9), AMOUNT.map(Decimal.copy_abs), st.fractions(0, 10**6))
 WEIGHTS = st.lists(WEIGHT, min_size=1, max_size=9)
 WORD = st.sampled_from(["a", "b", "c", "=d"])
 GROUPS = st.dictionaries(st.tuples(WORD, WORD), AMOUNT, max_size=8)
 POTS = st.dictionaries(st.sampled_from(["idle", "support", "tax"]), AMOUNT, max_size=3)
-METHODS = st.sampled_from([Method.NONE, Method.WEIGHTED, Method.EVEN])
+METHODS = st.sampled_from([SharingMethod.NONE, SharingMethod.WEIGHTED, SharingMethod.EVEN])
 
 
 @FEW
 @given(AMOUNT, WEIGHTS, st.integers(0, 12))
 def test_parts_are_the_whole(total: Decimal, weights: list[int | Decimal | Fraction], places: int) -> None:
-    parts = split(total, weights, places)
+    parts = split_amount(total, weights, places)
     assert exact_sum(parts) == total
     whole = sum(Fraction(weight) for weight in weights)
-    digit = Fraction(1, 10 ** max(places, places_of(total)))
+    digit = Fraction(1, 10 ** max(places, decimal_places(total)))
     for part, weight in zip(parts, weights, strict=True):
         share_of_it = Fraction(weight) / whole if whole else Fraction(1, len(weights))
         assert abs(Fraction(part) - Fraction(total) * share_of_it) < digit
         assert part == 0 or (part < 0) == (total < 0)
-    assert split(total.copy_negate(), weights, places) == tuple(part.copy_negate() for part in parts)
+    assert split_amount(total.copy_negate(), weights, places) == tuple(part.copy_negate() for part in parts)
 
 
 @FEW
 @given(WEIGHTS, st.integers(1, 18))
 def test_ratios_are_one(weights: list[int | Decimal | Fraction], places: int) -> None:
-    found = ratios(weights, places)
+    found = weight_ratios(weights, places)
     assert exact_sum(found) == 1
     assert min(found) >= 0
 
@@ -48,10 +48,10 @@ def test_ratios_are_one(weights: list[int | Decimal | Fraction], places: int) ->
 @FEW
 @given(GROUPS, POTS, METHODS)
 def test_nothing_is_lost_and_filters_commute(
-    amounts: dict[Group, Decimal], pots: dict[str, Decimal], method: Method
+    amounts: dict[Group, Decimal], pots: dict[str, Decimal], method: SharingMethod
 ) -> None:
     total = exact_sum([*amounts.values(), *pots.values()])
-    found = share(amounts, pots, method, total=total)
+    found = share_costs(amounts, pots, method, total=total)
     assert found.total == total
     for pot, amount in pots.items():
         got = [each.amount for row in found.rows for each in row.received if each.pot == pot]
@@ -76,5 +76,5 @@ def test_fixed_shares_and_what_they_leave(amounts: dict[Group, Decimal], pot: De
         (f"team {at}", ""): Decimal(part) / whole // digit * digit for at, part in enumerate(parts)
     }
     total = exact_sum([*amounts.values(), pot])
-    found = share(amounts, {"idle": pot}, Method.FIXED, total=total, fixed=fixed)
+    found = share_costs(amounts, {"idle": pot}, SharingMethod.FIXED, total=total, fixed=fixed)
     assert found.total == total

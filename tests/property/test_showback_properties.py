@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.report.change import BUCKETS, Thing, explained
-from router.showback.report.values import added, less
-from router.showback.sharing import Method
+from router.showback.report.change import BUCKETS, ThingCost, explain_change
+from router.showback.report.values import subtract_known, sum_known
+from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import exact_rows, report_of_rows
 
 _WORDS = st.sampled_from([None, "a", "b", "=c", "ü/é"])
@@ -39,7 +39,7 @@ def rows(draw: st.DrawFn) -> dict[str, Any]:
 def by_currency(report: Any, section: str, column: str) -> dict[str, Decimal | None]:
     found = list(report.section(section).records())
     return {
-        currency: added(row[column] for row in found if row["currency"] == currency)
+        currency: sum_known(row[column] for row in found if row["currency"] == currency)
         for currency in {row["currency"] for row in found}
     }
 
@@ -48,15 +48,17 @@ def by_currency(report: Any, section: str, column: str) -> dict[str, Decimal | N
 @given(
     st.lists(rows(), min_size=1, max_size=12),
     st.sampled_from([("team",), ("job", "cloud"), ("use", "category", "team")]),
-    st.sampled_from([Method.NONE, Method.EVEN, Method.WEIGHTED]),
+    st.sampled_from([SharingMethod.NONE, SharingMethod.EVEN, SharingMethod.WEIGHTED]),
 )
-def test_the_parts_of_a_grouping_are_the_whole(facts: list[dict[str, Any]], by: tuple[str, ...], how: Method) -> None:
+def test_the_parts_of_a_grouping_are_the_whole(
+    facts: list[dict[str, Any]], by: tuple[str, ...], how: SharingMethod
+) -> None:
     report = report_of_rows(facts, by=by, share=how)
     spent = [fact for fact in facts if fact["source"] != "planned" and fact["month"] == "2026-11"]
     wanted: dict[str, Decimal | None] = {}
     for basis in ("billed", "effective"):
         wanted = {
-            currency: added(fact[basis] for fact in spent if fact["currency"] == currency)
+            currency: sum_known(fact[basis] for fact in spent if fact["currency"] == currency)
             for currency in {fact["currency"] for fact in spent}
         }
         assert by_currency(report, "totals", basis) == wanted
@@ -64,7 +66,7 @@ def test_the_parts_of_a_grouping_are_the_whole(facts: list[dict[str, Any]], by: 
     after = by_currency(report, "groups", "after")
     assert after == {currency: amount or Decimal(0) for currency, amount in wanted.items()}
     for row in report.section("coverage").records():
-        assert added((row["allocated"], row["unallocated"])) == after[str(row["currency"])]  # type: ignore[arg-type]
+        assert sum_known((row["allocated"], row["unallocated"])) == after[str(row["currency"])]  # type: ignore[arg-type]
 
 
 @settings(max_examples=25, deadline=None)
@@ -79,16 +81,18 @@ def test_what_changed_is_explained_without_remainder(facts: list[dict[str, Any]]
 
 _KINDS = st.tuples(st.sampled_from("abc"))
 _QUANTITIES = st.none() | st.decimals(Decimal("0.001"), Decimal(1000), places=3)
-_THINGS = st.lists(st.builds(Thing, _KINDS, st.sampled_from(["Hours", "GB", None]), _MONEY, _QUANTITIES), max_size=8)
+_THINGS = st.lists(
+    st.builds(ThingCost, _KINDS, st.sampled_from(["Hours", "GB", None]), _MONEY, _QUANTITIES), max_size=8
+)
 
 
 @settings(max_examples=200, deadline=None)
 @given(_THINGS, _THINGS)
-def test_buckets_add_up(before: list[Thing], now: list[Thing]) -> None:
-    found = explained(before, now)
+def test_buckets_add_up(before: list[ThingCost], now: list[ThingCost]) -> None:
+    found = explain_change(before, now)
     assert tuple(found) == BUCKETS
-    first = added(thing.cost for thing in before) or Decimal(0)
-    assert added(found.values()) == less(added(thing.cost for thing in now) or Decimal(0), first)
+    first = sum_known(thing.cost for thing in before) or Decimal(0)
+    assert sum_known(found.values()) == subtract_known(sum_known(thing.cost for thing in now) or Decimal(0), first)
 
 
 @settings(max_examples=8, deadline=None)

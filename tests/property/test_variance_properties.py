@@ -11,9 +11,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.showback.reconcile.grains import WORDS, Grain, Side
-from router.showback.reconcile.variance import Bucket, Variance, variances
-from router.showback.splitting import exact_sum
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 
 quick = settings(deadline=None, max_examples=150)
 decimals = st.integers(-(10**31), 10**32).map(lambda n: Decimal(n).scaleb(-24, Context(prec=60)))
@@ -21,8 +21,8 @@ hours = st.none() | st.fractions(0, 1000, max_denominator=3600).map(
     lambda h: (Decimal(h.numerator) / Decimal(h.denominator)).quantize(Decimal("1e-18"))
 )
 grains = st.builds(
-    Grain,
-    side=st.sampled_from(list(Side)),
+    FactAggregate,
+    side=st.sampled_from(list(FactSide)),
     currency=st.sampled_from(["USD", "USD", "EUR"]),
     money=st.none() | decimals,
     hours=hours,
@@ -47,7 +47,7 @@ grains = st.builds(
 months = st.lists(grains, max_size=20)
 
 
-def money(found: list[Grain], *sides: Side) -> defaultdict[str, Decimal]:
+def money(found: list[FactAggregate], *sides: FactSide) -> defaultdict[str, Decimal]:
     sums: defaultdict[str, Decimal] = defaultdict(Decimal)
     for grain in found:
         if grain.side in sides and grain.money is not None:
@@ -56,43 +56,43 @@ def money(found: list[Grain], *sides: Side) -> defaultdict[str, Decimal]:
 
 
 @quick
-@given(months, st.lists(st.sampled_from(WORDS), unique=True))
-def test_the_bridge_has_no_remainder(month: list[Grain], by: list[str]) -> None:
-    found = variances(month, by)
+@given(months, st.lists(st.sampled_from(GROUPING_WORDS), unique=True))
+def test_the_bridge_has_no_remainder(month: list[FactAggregate], by: list[str]) -> None:
+    found = compute_variances(month, by)
     for currency in ("USD", "EUR"):
         of_it = [each for each in found if each.currency == currency]
-        assert exact_sum(each.planned for each in of_it) == money(month, Side.PLANNED)[currency]
-        spent = money(month, Side.METERED, Side.ADDED, Side.BILLED)[currency]
+        assert exact_sum(each.planned for each in of_it) == money(month, FactSide.PLANNED)[currency]
+        spent = money(month, FactSide.METERED, FactSide.ADDED, FactSide.BILLED)[currency]
         assert exact_sum(each.actual for each in of_it) == spent
-        assert exact_sum(each.invoiced for each in of_it) == money(month, Side.BILLED)[currency]
-        assert exact_sum(each.metered for each in of_it) == money(month, Side.METER)[currency]
+        assert exact_sum(each.invoiced for each in of_it) == money(month, FactSide.BILLED)[currency]
+        assert exact_sum(each.metered for each in of_it) == money(month, FactSide.METER)[currency]
     for each in found:
-        of_kinds = {bucket: [v for (of, _), v in each.kinds.items() if of is bucket] for bucket in Bucket}
-        for bucket in (Bucket.WASTE, Bucket.UNPLANNED, Bucket.CREDIT, Bucket.TIMING):
+        of_kinds = {bucket: [v for (of, _), v in each.kinds.items() if of is bucket] for bucket in VarianceBucket}
+        for bucket in (VarianceBucket.WASTE, VarianceBucket.UNPLANNED, VarianceBucket.CREDIT, VarianceBucket.TIMING):
             assert exact_sum(of_kinds[bucket]) == each.buckets[bucket]
 
 
 @quick
-@given(months, st.sampled_from(WORDS))
-def test_groups_add_up_to_the_whole_in_every_bucket(month: list[Grain], word: str) -> None:
+@given(months, st.sampled_from(GROUPING_WORDS))
+def test_groups_add_up_to_the_whole_in_every_bucket(month: list[FactAggregate], word: str) -> None:
     for currency in ("USD", "EUR"):
-        parts = [each for each in variances(month, [word]) if each.currency == currency]
-        whole = [each for each in variances(month, []) if each.currency == currency]
-        for bucket in Bucket:
+        parts = [each for each in compute_variances(month, [word]) if each.currency == currency]
+        whole = [each for each in compute_variances(month, []) if each.currency == currency]
+        for bucket in VarianceBucket:
             assert _sum(parts, bucket) == _sum(whole, bucket), bucket
 
 
 @quick
 @given(months, st.randoms(use_true_random=False))
-def test_order_does_not_matter(month: list[Grain], random: Random) -> None:
+def test_order_does_not_matter(month: list[FactAggregate], random: Random) -> None:
     shuffled = list(month)
     random.shuffle(shuffled)
-    assert variances(shuffled, ["job"]) == variances(month, ["job"])
+    assert compute_variances(shuffled, ["job"]) == compute_variances(month, ["job"])
 
 
 lines = st.builds(
-    Grain,
-    side=st.just(Side.PLANNED),
+    FactAggregate,
+    side=st.just(FactSide.PLANNED),
     currency=st.just("USD"),
     money=st.integers(1, 10**15).map(lambda nanos: Decimal(nanos).scaleb(-9)),
     hours=st.integers(1, 10**6).map(lambda n: Decimal(n).scaleb(-3)),
@@ -105,12 +105,14 @@ lines = st.builds(
 
 @quick
 @given(st.lists(lines, max_size=8))
-def test_a_plan_that_came_true_has_no_variance(plan: list[Grain]) -> None:
-    for each in variances([*plan, *(replace(line, side=Side.BILLED, use="work") for line in plan)], ["job"]):
+def test_a_plan_that_came_true_has_no_variance(plan: list[FactAggregate]) -> None:
+    for each in compute_variances(
+        [*plan, *(replace(line, side=FactSide.BILLED, use="work") for line in plan)], ["job"]
+    ):
         assert each.actual == each.planned == each.invoiced
         # Shares of hours are rounded at the 24th digit, and cancel.
         assert all(amount.copy_abs() < Decimal("1e-20") for amount in each.buckets.values())
 
 
-def _sum(found: list[Variance], bucket: Bucket) -> Decimal:
+def _sum(found: list[VarianceBridge], bucket: VarianceBucket) -> Decimal:
     return exact_sum(each.buckets[bucket] for each in found)

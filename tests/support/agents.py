@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from router.running.zipapp import pack
+from router.controller.zipapp import pack_agent
 from tests.support.busy import on_a_busy_machine
 from tests.support.coordinator import Coordinator
 
@@ -56,12 +56,12 @@ def configuration(folder: Path, coordinator: Coordinator, rank: int, command: st
 @contextmanager
 def agents(
     folder: Path, coordinator: Coordinator, command: str, *, path: str = "", only: Sequence[int] = (), **more: Any
-) -> Iterator[list[Rank]]:  # fmt: skip
+) -> Iterator[list[Rank]]:
     """All ranks of the coordinator's attempt, or ``only`` some; ``more`` goes into their configuration. What still runs
     at the end of the block is killed. ``path`` goes before the machine's own PATH."""
     zipapp = folder / "agent.pyz"
     folder.mkdir(parents=True, exist_ok=True)
-    zipapp.write_bytes(pack())
+    zipapp.write_bytes(pack_agent())
     environment = {"PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"], "HOME": str(folder)}
     ranks = []
     try:

@@ -10,30 +10,32 @@ from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
-from router.quoting.deciding.choosing import run_policy
-from router.quoting.policies.our_policy import QUOTED, quoted_policy_for
-from router.quoting.policies.policy import QUOTED_RULE
-from router.quoting.quotes.asked import Ask, Asking, Trade
-from router.quoting.quotes.budgeting import make_budget_quote
-from router.quoting.quotes.quote import BudgetQuote, Quote, Refused
-from router.quoting.quotes.quoting import make_quote
-from router.quoting.quotes.sightings import Sighting
-from router.quoting.quotes.venues import Venue
+from router.quotes.budget_quote import make_budget_quote
+from router.quotes.make_quote import make_quote
+from router.quotes.quote import BudgetQuote, Quote, Refused
+from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest
+from router.spot.availability.observed import PoolObservation
+from router.spot.live.selection import default_run_policy
+from router.spot.policies.interface import QUOTED_RULE
+from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
+from router.spot.venues import QuoteOption
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import NOW
 
 
-def a_trade(offers: Sequence[Offer], limits: Any = None, seen: Mapping[str, Sighting] | None = None) -> Trade:
+def a_trade(
+    offers: Sequence[Offer], limits: Any = None, seen: Mapping[str, PoolObservation] | None = None
+) -> MarketInputs:
     """At ``NOW``; ``seen`` by pool."""
     known = make_limits(limits or {})
     finder = CandidateFinder(book(offers), known, NOW, advisory=False)
 
-    def look(_: Sequence[Venue]) -> Mapping[str, Sighting]:
+    def look(_: Sequence[QuoteOption]) -> Mapping[str, PoolObservation]:
         return seen or {}
 
-    runs = run_policy(QUOTED_RULE)
-    return Trade(finder, book(offers), known, NOW, look, quoted_policy_for, QUOTED, run_policy=runs)
+    runs = default_run_policy(QUOTED_RULE)
+    return MarketInputs(finder, book(offers), known, NOW, look, quoted_policy_for, QUOTED_DESCRIPTION, run_policy=runs)
 
 
 def by(hours: float) -> datetime:
@@ -41,14 +43,14 @@ def by(hours: float) -> datetime:
     return NOW + timedelta(hours=hours)
 
 
-def asking(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> Asking:
+def asking(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None) -> QuoteProblem:
     """What a quote begins with."""
-    return Asking(Ask(job, by(hours)), a_trade(offers, limits))
+    return QuoteProblem(QuoteRequest(job, by(hours)), a_trade(offers, limits))
 
 
 def answer(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote | Refused:
     """Of one job."""
-    return make_quote(Ask(job, by(hours)), a_trade(offers, limits, **more))
+    return make_quote(QuoteRequest(job, by(hours)), a_trade(offers, limits, **more))
 
 
 def a_quote(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None, **more: Any) -> Quote:
@@ -67,7 +69,7 @@ def refused(job: Job, hours: float, offers: Sequence[Offer], limits: Any = None)
 
 def a_budget(job: Job, hours: float, usd: str, offers: Sequence[Offer]) -> BudgetQuote | Refused:
     """How far it goes."""
-    return make_budget_quote(Ask(job, by(hours)), Usd.parse(usd), a_trade(offers))
+    return make_budget_quote(QuoteRequest(job, by(hours)), Usd.parse(usd), a_trade(offers))
 
 
 def dollars(amount: Usd | None) -> float:

@@ -9,8 +9,8 @@ from random import Random
 
 import numpy as np
 
-from router.quoting.play.asking import Known, Player, Terms, Wish
-from router.quoting.play.series import Bools
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
+from router.spot.simulator.traces import Bools
 from tests.support.asked_windows import DEMAND, IDLE, SPOT, Asked, Rule, Steps
 
 
@@ -31,7 +31,7 @@ class Dice:
         rng = Random(f"look {self.seed} {start} {tick}")
         return [z for z in range(zones) if rng.random() < 0.3]
 
-    def begin(self, terms: Terms, /) -> Player:
+    def begin(self, terms: SimulationSpec, /) -> PolicySession:
         return _Thrown(self, terms)
 
     def alone(self, start: int) -> Rule:
@@ -49,11 +49,11 @@ class Dice:
 
 
 class _Thrown:
-    def __init__(self, dice: Dice, terms: Terms) -> None:
+    def __init__(self, dice: Dice, terms: SimulationSpec) -> None:
         self.dice, self.starts = dice, terms.starts.tolist()
 
-    def act(self, known: Known, /) -> Wish:
-        wish = Wish.nothing(known)
+    def act(self, known: BlindView, /) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
         for row, window in enumerate(known.window.tolist()):
             steps = self.dice.steps(self.starts[window], known.tick, len(known.asked))
             wish.spot[steps.tries, row] = np.arange(len(steps.tries))
@@ -61,7 +61,7 @@ class _Thrown:
             wish.leave[row] = steps.leave
         return wish
 
-    def look(self, known: Known, /) -> Bools | None:
+    def look(self, known: BlindView, /) -> Bools | None:
         looks = np.zeros(known.asked.shape, dtype=bool)
         for row, window in enumerate(known.window.tolist()):
             looks[self.dice.looks(self.starts[window], known.tick, len(known.asked)), row] = True

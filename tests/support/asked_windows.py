@@ -1,4 +1,5 @@
-"""One window at a time in plain Python, of weather that has to be asked: what router.quoting.play.probing does to
+"""One window at a time in plain Python, of weather that has to be asked: what router.spot.simulator.blind_simulator
+does to
 many."""
 
 from __future__ import annotations
@@ -7,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import ceil
 
-from router.quoting.play.probing import Fees, Guard
-from router.quoting.play.scene import Scene
+from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees
+from router.spot.simulator.inputs import SimulationInputs
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 
@@ -42,11 +43,11 @@ class Rule:
 class Asked:
     """One window."""
 
-    scene: Scene
+    scene: SimulationInputs
     start: int
     rule: Rule
-    guard: Guard = Guard.PUBLISHED
-    fees: Fees = field(default_factory=Fees)
+    guard: BlindGuardMode = BlindGuardMode.PUBLISHED
+    fees: ProbeFees = field(default_factory=ProbeFees)
     tick: int = 0
     left: int = 0
     kind: int = IDLE
@@ -82,7 +83,7 @@ class Asked:
             if self.lost:
                 self.kind = IDLE
             rest = self.scene.ticks - self.tick
-            if self.guard is Guard.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
+            if self.guard is BlindGuardMode.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
                 latched = True
             if latched or late:
                 if self.kind != DEMAND:
@@ -101,7 +102,7 @@ class Asked:
 
     def _act(self, rest: int) -> None:
         steps = self.rule.act(self)
-        if self.guard is Guard.EXACT:
+        if self.guard is BlindGuardMode.EXACT:
             steps = self._exact(steps, rest)
         before, stopped = self.kind, steps.leave
         if stopped:

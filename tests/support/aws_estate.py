@@ -94,9 +94,13 @@ class Estate:
         rows = [{"Key": key, "Value": value} for key, value in tags.items()]
         specs = [{"ResourceType": kind, "Tags": rows} for kind in ("instance", "volume")] if rows else []
         made = self.ec2(region).run_instances(
-            ImageId=IMAGE, MinCount=1, MaxCount=1, InstanceType="p5.48xlarge", TagSpecifications=specs,
+            ImageId=IMAGE,
+            MinCount=1,
+            MaxCount=1,
+            InstanceType="p5.48xlarge",
+            TagSpecifications=specs,
             **(market if spot else {}),
-        )  # fmt: skip
+        )
         return str(made["Instances"][0]["InstanceId"])
 
     def running(self, *regions: str) -> set[str]:

@@ -95,10 +95,16 @@ class Ec2:
 
     def _zones(self, region: str, _: Mapping[str, str], __: frozenset[str]) -> Answer:
         rows = (
-            {"optInStatus": "opt-in-not-required", "regionName": region, "zoneName": name, "zoneId": zone_id,
-             "zoneType": "availability-zone", "zoneState": "available"}
+            {
+                "optInStatus": "opt-in-not-required",
+                "regionName": region,
+                "zoneName": name,
+                "zoneId": zone_id,
+                "zoneType": "availability-zone",
+                "zoneState": "available",
+            }
             for name, zone_id in self._world.zones(region).items()
-        )  # fmt: skip
+        )
         return _xml(pages.xml("DescribeAvailabilityZones", pages.items("availabilityZoneInfo", rows)))
 
     def _offerings(self, region: str, parameters: Mapping[str, str], _: frozenset[str]) -> Answer:
@@ -169,32 +175,74 @@ class Ec2:
             return error("ec2", 400, "Unsupported", f"{name} is not sold as capacity blocks.")
         ids = {zone_id: zone for zone, zone_id in self._world.zones(region).items()}
         rows = (
-            {"capacityBlockOfferingId": f"cb-{zone_id}", "instanceType": name, "availabilityZone": ids[zone_id],
-             "instanceCount": machines, "capacityBlockDurationHours": 24, "upfrontFee": "1000.00",
-             "currencyCode": "USD", "startDate": "2026-11-22T11:30:00Z", "endDate": "2026-11-23T11:30:00Z"}
+            {
+                "capacityBlockOfferingId": f"cb-{zone_id}",
+                "instanceType": name,
+                "availabilityZone": ids[zone_id],
+                "instanceCount": machines,
+                "capacityBlockDurationHours": 24,
+                "upfrontFee": "1000.00",
+                "currencyCode": "USD",
+                "startDate": "2026-11-22T11:30:00Z",
+                "endDate": "2026-11-23T11:30:00Z",
+            }
             for sold, zone_id in self._world.sold(region)
             if sold == name
-        )  # fmt: skip
+        )
         return _xml(pages.xml("DescribeCapacityBlockOfferings", pages.items("capacityBlockOfferingSet", rows)))
 
     def _reservations(self, region: str, _: Mapping[str, str], __: frozenset[str]) -> Answer:
         """In the first region: one that is free in part, a capacity block, and three that do not count."""
         zone_id = sorted(self._world.zones(region).values())[0]
-        base = {"availabilityZoneId": zone_id, "instancePlatform": "Linux/UNIX", "state": "active",
-                "startDate": "2026-11-01T00:00:00.000Z"}  # fmt: skip
+        base = {
+            "availabilityZoneId": zone_id,
+            "instancePlatform": "Linux/UNIX",
+            "state": "active",
+            "startDate": "2026-11-01T00:00:00.000Z",
+        }
         rows = [
-            {**base, "capacityReservationId": "cr-1", "instanceType": "p5.48xlarge", "totalInstanceCount": 4,
-             "availableInstanceCount": 3, "endDateType": "unlimited"},
-            {**base, "capacityReservationId": "cr-2", "instanceType": "p5e.48xlarge", "totalInstanceCount": 2,
-             "availableInstanceCount": 0, "state": "scheduled", "endDate": "2026-12-01T11:30:00.000Z",
-             "reservationType": "capacity-block"},
-            {**base, "capacityReservationId": "cr-3", "instanceType": "p5.48xlarge", "totalInstanceCount": 8,
-             "availableInstanceCount": 0, "state": "expired"},
-            {**base, "capacityReservationId": "cr-4", "instanceType": "g5.xlarge", "totalInstanceCount": 8,
-             "availableInstanceCount": 8, "instancePlatform": "Windows"},
-            {**base, "capacityReservationId": "cr-5", "instanceType": "m5.large", "totalInstanceCount": 8,
-             "availableInstanceCount": 8},
-        ]  # fmt: skip
+            {
+                **base,
+                "capacityReservationId": "cr-1",
+                "instanceType": "p5.48xlarge",
+                "totalInstanceCount": 4,
+                "availableInstanceCount": 3,
+                "endDateType": "unlimited",
+            },
+            {
+                **base,
+                "capacityReservationId": "cr-2",
+                "instanceType": "p5e.48xlarge",
+                "totalInstanceCount": 2,
+                "availableInstanceCount": 0,
+                "state": "scheduled",
+                "endDate": "2026-12-01T11:30:00.000Z",
+                "reservationType": "capacity-block",
+            },
+            {
+                **base,
+                "capacityReservationId": "cr-3",
+                "instanceType": "p5.48xlarge",
+                "totalInstanceCount": 8,
+                "availableInstanceCount": 0,
+                "state": "expired",
+            },
+            {
+                **base,
+                "capacityReservationId": "cr-4",
+                "instanceType": "g5.xlarge",
+                "totalInstanceCount": 8,
+                "availableInstanceCount": 8,
+                "instancePlatform": "Windows",
+            },
+            {
+                **base,
+                "capacityReservationId": "cr-5",
+                "instanceType": "m5.large",
+                "totalInstanceCount": 8,
+                "availableInstanceCount": 8,
+            },
+        ]
         mine = rows if region == self._world.regions[0] else ()
         return _xml(pages.xml("DescribeCapacityReservations", pages.items("capacityReservationSet", mine)))
 

@@ -121,10 +121,13 @@ def _product(region: str, name: str, price: int, sku: str, currency: str = "USD"
     listed = {**rate, "pricePerUnit": {currency: decimal(price, LIST_SCALE, 10)}, "appliesTo": []}
     reserved = {**rate, "pricePerUnit": {currency: decimal(price * 6 // 10, LIST_SCALE, 10)}, "appliesTo": []}
     years = {
-        f"{sku}.{code}": {"priceDimensions": {f"{sku}.{code}.6YS6EN2CT7": reserved}, "offerTermCode": code,
-                          "termAttributes": {"LeaseContractLength": "1yr", "PurchaseOption": "No Upfront"}}
+        f"{sku}.{code}": {
+            "priceDimensions": {f"{sku}.{code}.6YS6EN2CT7": reserved},
+            "offerTermCode": code,
+            "termAttributes": {"LeaseContractLength": "1yr", "PurchaseOption": "No Upfront"},
+        }
         for code in ("4NA7Y494T4", "BPH4J8HBKS", "7NE97W5U4E", "HU7G6KETJZ")
-    }  # fmt: skip
+    }
     term = {"priceDimensions": {rate["rateCode"]: listed}, "offerTermCode": "JRTCKXETXF", "termAttributes": {}}
     return json.dumps(
         {

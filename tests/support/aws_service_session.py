@@ -10,8 +10,8 @@ import botocore.loaders
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book
-from providers.calling import Caller
+from pricing.book_file import embedded_book
+from providers.caller import Caller
 from providers.protocol import Provider
 from providers.registry import open_provider
 from providers.session import Session, Settings
@@ -31,9 +31,20 @@ def _loader(search_path_string: str | None = None) -> Any:
 def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """No credentials to be found, whoever runs the test."""
     monkeypatch.setattr("botocore.session.create_loader", _loader)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION",
-                 "AWS_DEFAULT_REGION", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
-                 "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_ENDPOINT_URL", "HTTP_PROXY", "HTTPS_PROXY"):  # fmt: skip
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_ENDPOINT_URL",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):

@@ -58,9 +58,11 @@ class Subscription:
     def scale_set(self, group: str, name: str, tags: Mapping[str, str], machines: int) -> list[str]:
         """A scale set; the ids of its machines."""
         id_ = self._add(
-            f"{_ROOT}/resourceGroups/{group}{_SETS}/{name}", tags, location="eastus",
+            f"{_ROOT}/resourceGroups/{group}{_SETS}/{name}",
+            tags,
+            location="eastus",
             sku={"name": "Standard_ND96isr_H100_v5", "capacity": machines},
-        )  # fmt: skip
+        )
         members = [f"{id_}/virtualMachines/{number}" for number in range(machines)]
         for number, member in enumerate(members):
             self._add(member, {}, instanceId=str(number))

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qs, unquote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from tests.support import azure_service_rows as rows
 from tests.support.azure_service_faults import ARM_ERRORS, INSTEAD, OF_ACCOUNTS, ROWS, Fault, Faults
 

@@ -7,29 +7,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from router.files.deploy_file import Deploy
-from router.running.site import Site
-from router.running.workspaces import Home
-from router.state.store import Store
+from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
+from router.controller.workspaces import CoordinatorEndpoint
+from router.state.store import StateStore
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner
 from tests.support.scenes import NOW
 
 
 @contextmanager
-def bare_site(folder: Path, told: list[str] | None = None, **changes: Any) -> Iterator[Site]:
+def bare_site(folder: Path, told: list[str] | None = None, **changes: Any) -> Iterator[ControllerContext]:
     """One whose clock stands at the scenes' moment; what it tells is gathered in ``told``."""
     heard = [] if told is None else told
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         fields: dict[str, Any] = {
             "store": store,
             "runner": Runner(Engine(folder / "no-engine", EngineKind.TERRAFORM, "1.9.0"), {}),
             "runs": folder / "runs",
             "deploy": Deploy(),
-            "home": Home("http://127.0.0.1:1", "0" * 64),
+            "home": CoordinatorEndpoint("http://127.0.0.1:1", "0" * 64),
             "clock": lambda: NOW,
             "wall_clock": lambda: NOW,
             "fleet": lambda cloud: None,
             "tell": lambda job, text: heard.append(f"{job}: {text}"),
         }
-        yield Site(**{**fields, **changes})
+        yield ControllerContext(**{**fields, **changes})

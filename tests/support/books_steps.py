@@ -11,25 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from pricing.money import Usd
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.state.errors import ExistsError, StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, entry
 
 SEPTEMBER, OCTOBER, NOVEMBER = (Month(2026, month) for month in (9, 10, 11))
 BACKUP, ARCHIVE, LATER = "backup.gz", "archive.gz", "later.gz"
 
 
-def of(month: int, key: str, hour: int = 1, **changes: Any) -> Entry:
+def of(month: int, key: str, hour: int = 1, **changes: Any) -> LedgerEntry:
     """An hour of a machine in that month."""
     start = datetime(2026, month, 3, hour, tzinfo=UTC)
-    return entry(key, start=start, end=start + HOUR, use=Use.WORK, **changes)
+    return entry(key, start=start, end=start + HOUR, use=MachineUse.WORK, **changes)
 
 
-def fee(key: str, month: int = 11, **changes: Any) -> Entry:
+def fee(key: str, month: int = 11, **changes: Any) -> LedgerEntry:
     """What a person added."""
-    said = {"kind": Kind.FEE, "what": What.OTHER, "who": "anna", "reason": "support", "usd": Usd.parse("100")}
+    said = {
+        "kind": LedgerEntryKind.FEE,
+        "what": CostItem.OTHER,
+        "who": "anna",
+        "reason": "support",
+        "usd": Usd.parse("100"),
+    }
     return of(month, key, **{**said, **changes})
 
 
@@ -43,7 +49,7 @@ FIRST = [
     fee("f1", 9),
 ]
 
-STEPS: tuple[Callable[[Store, Path], object], ...] = (
+STEPS: tuple[Callable[[StateStore, Path], object], ...] = (
     lambda store, _: store.ledger.add(FIRST),
     lambda store, _: store.periods.close(SEPTEMBER, who="anna", at=NOW),
     lambda store, _: store.ledger.add([of(9, "late", 9), of(11, "n2", 2)]),
@@ -55,14 +61,14 @@ STEPS: tuple[Callable[[Store, Path], object], ...] = (
 )
 
 
-def seen(store: Store) -> tuple[object, ...]:
+def seen(store: StateStore) -> tuple[object, ...]:
     """All that the steps change in the database, but for the sums of files, which name the state."""
     rows = [row for batch in store.ledger.batches(size=3) for row in batch]
     archives = tuple(replace(one, sha256="") for one in store.archives.all())
     return (rows, store.periods.closings(), store.periods.sums(), archives, store.ledger.verify())
 
 
-def views(store: Store, folder: Path) -> Iterator[tuple[object, ...]]:
+def views(store: StateStore, folder: Path) -> Iterator[tuple[object, ...]]:
     """What is seen after 0, 1, 2 ... steps."""
     yield seen(store)
     for step in STEPS:
@@ -70,7 +76,7 @@ def views(store: Store, folder: Path) -> Iterator[tuple[object, ...]]:
         yield seen(store)
 
 
-def go_on(store: Store, folder: Path, done: int) -> None:
+def go_on(store: StateStore, folder: Path, done: int) -> None:
     """Does the steps after the first ``done``, of which the next may have been done too."""
     for number, step in enumerate(STEPS[done:]):
         with contextlib.ExitStack() as stack:

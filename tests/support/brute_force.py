@@ -146,9 +146,15 @@ def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots:
         kept.append(int(i))
     rows = np.array(kept, dtype=np.int64)
     return Options(
-        job, ways.slots[rows], ways.cost[rows], ways.threshold[rows], top[rows], use[rows],
-        ways.arrivals[rows], ways.shipments,
-    )  # fmt: skip
+        job,
+        ways.slots[rows],
+        ways.cost[rows],
+        ways.threshold[rows],
+        top[rows],
+        use[rows],
+        ways.arrivals[rows],
+        ways.shipments,
+    )
 
 
 def _lower_cost_rows(key: Ints, cost: Floats) -> Ints:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from router.demo.stage import Trained
+from router.demo.stage import TrainingResult
 from tests.support.busy import in_time
 from tests.support.campaign_checks import Found, found_wrong
 from tests.support.campaign_faults import Effect, Missed, small_disks, strike
@@ -84,7 +84,7 @@ class _Play:
 
 
 def play(
-    script: Script, setting: Setting, template: Template, folder: Path, alone: Trained, sightings: Sightings
+    script: Script, setting: Setting, template: Template, folder: Path, alone: TrainingResult, sightings: Sightings
 ) -> Verdict:
     """Plays a script on a site of its own below ``folder``. ``alone``: the training that nobody disturbed.
     AssertionError where not even the beginning could be had."""

@@ -10,9 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from router.demo.stage import Trained
-from router.running.lifecycle import Reason
-from router.running.recovering import TICK
+from router.controller.lifecycle import ReleaseReason
+from router.controller.replanner import TICK
+from router.demo.stage import TrainingResult
 from router.state.records import Attempt, Phase
 from tests.support.campaign_places import STEPS, cloud_time
 from tests.support.campaign_world import World
@@ -46,7 +46,7 @@ PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
 INVARIANTS = (PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
 
 
-def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
+def found_wrong(world: World, alone: TrainingResult, sightings: Sightings) -> Found:
     """Looks at everything that is left."""
     wrong = [(ENDS if "not over" in what else WATCHERS, what) for what in world.wrong]
     finished, reasons = 0, list[str]()
@@ -65,7 +65,7 @@ def found_wrong(world: World, alone: Trained, sightings: Sightings) -> Found:
                 wrong.append((ENDS, f"{job}: {ended}"))
         left = _deadline(world) - _done_at(world, rows)
         # A training that failed by itself, a full disk under it, is no matter of places.
-        if not ended.startswith(Reason.FAILED):
+        if not ended.startswith(ReleaseReason.FAILED):
             late += [job] if ended or left < timedelta(0) else []
             close += [job] if ended or left < TICK else []
         wrong += [(DOUBLES, f"{job}: {what}") for what in interleaved(rows)]
@@ -115,7 +115,7 @@ def _end(attempts: Sequence[Attempt]) -> str:
     return f"{last.reason}: {last.message}"
 
 
-def _differences(place: Path, rows: list[dict[str, Any]], alone: Trained) -> Iterator[str]:
+def _differences(place: Path, rows: list[dict[str, Any]], alone: TrainingResult) -> Iterator[str]:
     losses: dict[int, float] = {}
     for row in rows:
         if losses.setdefault(row["step"], row["loss"]) != row["loss"]:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Protocol
 
 from pricing.places import Market
-from providers.sandbox.machines import Announcement
+from providers.sandbox.machines import SandboxNotice
 from providers.sandbox.processes import signal_groups
-from providers.sandbox.stock import Stock
-from router.running import drills
-from router.running.drills import Target
+from providers.sandbox.stock import StockFile
+from router.controller import drills
+from router.controller.drills import DrillTarget
 from tests.support.campaign_scripts import Fault, Kind
 from tests.support.campaign_world import World
 
@@ -42,7 +42,7 @@ def strike(world: World, fault: Fault, mark: str) -> Effect | None:
     return _HOW[fault.kind](world, fault, mark)
 
 
-def _target(world: World, fault: Fault) -> Target:
+def _target(world: World, fault: Fault) -> DrillTarget:
     jobs = world.setting.jobs
     found = world.machines(jobs[fault.job % len(jobs)])
     if fault.kind in _SPOT:
@@ -53,7 +53,7 @@ def _target(world: World, fault: Fault) -> Target:
     return found[fault.rank % len(found)]
 
 
-def _market(world: World, target: Target) -> Market:
+def _market(world: World, target: DrillTarget) -> Market:
     return world.store.nodes(target.attempt)[target.rank].market
 
 
@@ -133,13 +133,13 @@ def _kill_trainer(world: World, fault: Fault, _: str) -> None:
 
 
 def _kill_node(world: World, fault: Fault, mark: str) -> None:
-    drills.kill(world.hand, [_target(world, fault)], mark)
+    drills.kill_machines(world.hand, [_target(world, fault)], mark)
 
 
 def _notice(world: World, fault: Fault, mark: str) -> Effect:
-    taking = drills.Taking(
+    taking = drills.PreemptionDrill(
         world.hand, [_target(world, fault)], mark, seconds=fault.seconds, ticks=time.monotonic
-    )  # fmt: skip
+    )
 
     def look() -> bool:
         taking.look()
@@ -150,7 +150,7 @@ def _notice(world: World, fault: Fault, mark: str) -> Effect:
 
 def _hint(kind: str) -> Callable[[World, Fault, str], None]:
     def tell(world: World, fault: Fault, mark: str) -> None:
-        said = Announcement(mark, kind, fault.seconds if kind == drills.INTERRUPTION else None, "a drill")
+        said = SandboxNotice(mark, kind, fault.seconds if kind == drills.INTERRUPTION else None, "a drill")
         with suppress(FileNotFoundError):
             world.hand.announce(_target(world, fault).machine, said)
 
@@ -158,8 +158,8 @@ def _hint(kind: str) -> Callable[[World, Fault, str], None]:
 
 
 def _zone_down(world: World, fault: Fault, mark: str) -> Effect:
-    stock, where = Stock(world.site.folder / "cloud"), [_target(world, fault).place]
-    taking = drills.zone_down(
+    stock, where = StockFile(world.site.folder / "cloud"), [_target(world, fault).place]
+    taking = drills.close_zones(
         world.store, world.hand, stock, where, mark, seconds=fault.seconds, until=None, ticks=time.monotonic
     )
     ends = time.monotonic() + fault.seconds + 4
@@ -168,7 +168,7 @@ def _zone_down(world: World, fault: Fault, mark: str) -> Effect:
         taking.look()
         if time.monotonic() < ends or not taking.over:
             return False
-        drills.zone_up(stock, where, mark)
+        drills.open_zones(stock, where, mark)
         return True
 
     return look

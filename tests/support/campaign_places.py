@@ -26,8 +26,14 @@ ZONES = {
 _ON_DEMAND = {"sandbox-east": "5.60", "sandbox-west": "5.80"}
 # In hours of the cloud: nothing of it is longer than some seconds of life.
 PATIENCE = {
-    "meet": "20s", "lost": "6s", "quarantine": "1m", "shortage": "1m", "again": "1d", "apply": "60s", "destroy": "60s",
-}  # fmt: skip
+    "meet": "20s",
+    "lost": "6s",
+    "quarantine": "1m",
+    "shortage": "1m",
+    "again": "1d",
+    "apply": "60s",
+    "destroy": "60s",
+}
 
 
 @dataclass(frozen=True)
@@ -85,14 +91,24 @@ def _job(setting: Setting, name: str) -> dict[str, Any]:
         f' --checkpoint-dir "${{STEPFARE_SANDBOX%/*}}/{name}/checkpoints"'
     )
     pace = {
-        "accelerator": "H100", "count": setting.machines, "seconds_per_step": STEP_S * SPEED, "fabric": "ethernet",
+        "accelerator": "H100",
+        "count": setting.machines,
+        "seconds_per_step": STEP_S * SPEED,
+        "fabric": "ethernet",
         "source": "the trainer waits so long",
-    }  # fmt: skip
+    }
     more: dict[str, Any] = {"market": {"spot": "never"}} if setting.sure else {}
     return job(
-        name, command, machines=setting.machines, steps=STEPS, deadline=f"+{setting.minutes}m",
-        workload={"profile": [pace]}, checkpoint={"size_gib": 0.0001}, startup="5m", **more,
-    )  # fmt: skip
+        name,
+        command,
+        machines=setting.machines,
+        steps=STEPS,
+        deadline=f"+{setting.minutes}m",
+        workload={"profile": [pace]},
+        checkpoint={"size_gib": 0.0001},
+        startup="5m",
+        **more,
+    )
 
 
 def _cloud() -> dict[str, Any]:
@@ -106,9 +122,16 @@ def _cloud() -> dict[str, Any]:
     return {
         "start": "2026-01-01T00:00:00Z",
         "regions": [{"name": region, **places, "zones": list(zones)} for region, zones in ZONES.items()],
-        "machines": [{
-            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
-            "fabric": "ethernet", "inter_node_gbps": 25,
-        }],
+        "machines": [
+            {
+                "type": TYPE,
+                "accelerator": "H100",
+                "accelerators": 1,
+                "vcpus": 24,
+                "memory_gib": 256,
+                "fabric": "ethernet",
+                "inter_node_gbps": 25,
+            }
+        ],
         "prices": prices,
-    }  # fmt: skip
+    }

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from providers.sandbox.machines import Machines
-from router.demo.stage import steps_done
-from router.files.deploy_file import Patience
-from router.running.chains import waits
-from router.running.drills import Target, targets
+from providers.sandbox.machines import SandboxMachines
+from router.controller.attempt_history import resumable_histories
+from router.controller.deployment import Patience
+from router.controller.drills import DrillTarget, find_targets
+from router.demo.stage import read_step_count
 from router.state.records import Attempt
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.campaign_places import PATIENCE, Setting, clock_of, cloud_time
 from tests.support.deployed import Running, Site, Template
 
@@ -58,8 +58,8 @@ class World:
 
     def __enter__(self) -> Self:
         self._stack.callback(self.site.end)
-        self.store: Store = self._stack.enter_context(self.site.store())
-        self.hand = Machines(self.site.state)
+        self.store: StateStore = self._stack.enter_context(self.site.store())
+        self.hand = SandboxMachines(self.site.state)
         self.first_clock = self.clock = clock_of(self.site)
         return self
 
@@ -158,7 +158,7 @@ class World:
 
     def done(self, job: str) -> int:
         """How many steps it has done, by its own account."""
-        return steps_done(self.site.folder / job)
+        return read_step_count(self.site.folder / job)
 
     def attempts(self, job: str | None = None) -> Sequence[Attempt]:
         """All, or those of a job, the first one first."""
@@ -175,7 +175,7 @@ class World:
         found = self.attempts()
         if {one.job for one in found} != set(self.setting.jobs) or any(not one.phase.is_over for one in found):
             return False
-        if waits(self.store, found, crashes=Patience().crashes):
+        if resumable_histories(self.store, found, crashes=Patience().crashes):
             return False
         # The next gang may have been begun between the two looks.
         return len(self.attempts()) == len(found)
@@ -184,6 +184,6 @@ class World:
     def _came_up(self) -> bool:
         return {one.job for one in self.store.attempts() if one.met_at is not None} == set(self.setting.jobs)
 
-    def machines(self, job: str) -> tuple[Target, ...]:
+    def machines(self, job: str) -> tuple[DrillTarget, ...]:
         """Those of a job that are up."""
-        return targets(self.store, self.hand, self.store.attempts(job=job, alive=True))
+        return find_targets(self.store, self.hand, self.store.attempts(job=job, alive=True))

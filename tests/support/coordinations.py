@@ -16,12 +16,12 @@ from typing import Any
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.coordinator.app import make_app
-from router.coordinator.connections import DEFAULTS, Limits
-from router.coordinator.logfiles import log_path
-from router.coordinator.rules import Attendance
-from router.coordinator.server import Server
+from router.coordinator.connections import DEFAULT_LIMITS, ConnectionLimits
+from router.coordinator.handlers import AgentMessageHandler
+from router.coordinator.log_files import log_path
+from router.coordinator.server import CoordinatorServer
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time
 from tests.support.coordinator import Coordinator
 
@@ -58,19 +58,45 @@ def gang_records(
 ) -> tuple[Attempt, list[NodeRecord]]:
     """An attempt that is being provisioned, and its machines."""
     attempt = Attempt(
-        id=name, plan="p", job="job-1", job_digest="d", gang="g", start=NOW, end=NOW + timedelta(hours=8), choice=0,
-        number=1, cloud="sandbox", region="local", machines=machines, engine=engine, team="team", project=None,
-        cost_center=None, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0), at_risk_usd=Usd(0),
-        directory="runs/x", token_hash=hashlib.sha256(token.encode()).hexdigest(), created_at=NOW,
+        id=name,
+        plan="p",
+        job="job-1",
+        job_digest="d",
+        gang="g",
+        start=NOW,
+        end=NOW + timedelta(hours=8),
+        choice=0,
+        number=1,
+        cloud="sandbox",
+        region="local",
+        machines=machines,
+        engine=engine,
+        team="team",
+        project=None,
+        cost_center=None,
+        usd_per_hour=UsdPerHour(0),
+        max_usd_per_hour=UsdPerHour(0),
+        at_risk_usd=Usd(0),
+        directory="runs/x",
+        token_hash=hashlib.sha256(token.encode()).hexdigest(),
+        created_at=NOW,
         phase=Phase.PROVISIONING,
-    )  # fmt: skip
+    )
     nodes = [
         NodeRecord(
-            attempt=name, rank=rank, name=f"node-{rank}", zone=None, instance_type="local", market=Market.ON_DEMAND,
-            accelerator="H100", accelerators=8, usd_per_hour=UsdPerHour(0), max_usd_per_hour=UsdPerHour(0),
+            attempt=name,
+            rank=rank,
+            name=f"node-{rank}",
+            zone=None,
+            instance_type="local",
+            market=Market.ON_DEMAND,
+            accelerator="H100",
+            accelerators=8,
+            usd_per_hour=UsdPerHour(0),
+            max_usd_per_hour=UsdPerHour(0),
         )
         for rank in range(machines)
-    ]  # fmt: skip
+    ]
     return attempt, nodes
 
 
@@ -79,7 +105,7 @@ class Scene:
     """One attempt. ``attendance`` answers directly; :meth:`serving` puts a server before a new one, as at a restart."""
 
     folder: Path
-    store: Store
+    store: StateStore
     nodes: int
     clock: Callable[[], datetime] = real_clock
     options: dict[str, Any] = field(default_factory=lambda: {"fresh_seconds": 0.05, "retry_seconds": 0.05})
@@ -89,10 +115,10 @@ class Scene:
     def __post_init__(self) -> None:
         self.attendance = self.fresh()
 
-    def fresh(self) -> Attendance:
+    def fresh(self) -> AgentMessageHandler:
         """One that knows nothing but what is in the database."""
         ticks = self.clock.ticks if isinstance(self.clock, Clock) else time.monotonic
-        return Attendance(self.store, self.folder / "logs", self.clock, ticks=ticks, **self.options)
+        return AgentMessageHandler(self.store, self.folder / "logs", self.clock, ticks=ticks, **self.options)
 
     @property
     def told(self) -> Coordinator:
@@ -122,29 +148,52 @@ class Scene:
     def body(self, rank: int, message: str, /, **more: Any) -> dict[str, Any]:
         """What an agent says."""
         beat = {
-            "protocol": 1, "incarnation": f"life-{rank}", "state": "running", "sequence": 1, "uptime_seconds": 1.5,
-        }  # fmt: skip
+            "protocol": 1,
+            "incarnation": f"life-{rank}",
+            "state": "running",
+            "sequence": 1,
+            "uptime_seconds": 1.5,
+        }
         whole: dict[str, dict[str, Any]] = {
             "hello": {
-                "protocol": 1, "incarnation": f"life-{rank}", "nodes": self.nodes, "host": f"host-{rank}",
-                "engine": "command", "address": f"10.0.0.{rank + 1}", **({"master_port": 29500} if rank == 0 else {}),
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "nodes": self.nodes,
+                "host": f"host-{rank}",
+                "engine": "command",
+                "address": f"10.0.0.{rank + 1}",
+                **({"master_port": 29500} if rank == 0 else {}),
             },
             "heartbeat": beat,
             "logs": {"offset": 0, "bytes": 5, "text": "step\n"},
             "notice": {
-                "protocol": 1, "incarnation": f"life-{rank}", "id": "n-1", "kind": "interruption", "source": "sandbox",
-                "seconds": 30.0, "what": "taken back",
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "id": "n-1",
+                "kind": "interruption",
+                "source": "sandbox",
+                "seconds": 30.0,
+                "what": "taken back",
             },
             "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
             "saved": {
-                "protocol": 1, "incarnation": f"life-{rank}", "id": "c-1", "step": 120, "manifest": "/b/120.json",
+                "protocol": 1,
+                "incarnation": f"life-{rank}",
+                "id": "c-1",
+                "step": 120,
+                "manifest": "/b/120.json",
                 "seconds": 3.5,
             },
-            "ended": beat | {
-                "state": "ended", "reason": "finished", "exit_code": 0, "signal": None, "message": "",
+            "ended": beat
+            | {
+                "state": "ended",
+                "reason": "finished",
+                "exit_code": 0,
+                "signal": None,
+                "message": "",
                 "log_bytes_lost": 0,
             },
-        }  # fmt: skip
+        }
         return whole[message] | more
 
     def failed(self, rank: int, reason: str = "crashed", **more: Any) -> tuple[int, dict[str, Any]]:
@@ -162,10 +211,14 @@ class Scene:
         return path.read_bytes().decode() if path.exists() else ""
 
     @contextmanager
-    def serving(self, agent: bytes = b"agent", limits: Limits = DEFAULTS) -> Iterator[Server]:
+    def serving(
+        self, agent: bytes = b"agent", limits: ConnectionLimits = DEFAULT_LIMITS
+    ) -> Iterator[CoordinatorServer]:
         """Serves while the block runs, on one port throughout."""
         self.attendance = self.fresh()
-        with Server(make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits) as server:
+        with CoordinatorServer(
+            make_app(self.attendance, agent, self.store.id), "127.0.0.1", self.port, limits=limits
+        ) as server:
             self.port, self.url = server.port, server.url
             yield server
         self.attendance.flush()
@@ -183,7 +236,7 @@ def scene(
     folder: Path, nodes: int, *, engine: str = "command", clock: Any = real_clock, **options: Any
 ) -> Iterator[Scene]:
     """A state with one attempt of so many nodes."""
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         store.add_attempt(*gang_records(nodes, engine=engine))
         made = Scene(folder, store, nodes, clock)
         made.options |= options
@@ -193,9 +246,9 @@ def scene(
 
 def serve_until_killed(folder: Path, port: int) -> None:
     """In a process of its own: a coordinator for the state in that folder. Says when it listens."""
-    with Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
-        attendance = Attendance(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
-        with Server(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
+    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+        attendance = AgentMessageHandler(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
+        with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
             sys.stdout.write("listening\n")
             sys.stdout.flush()
             threading.Event().wait()

@@ -22,10 +22,10 @@ from typing import Any
 
 import yaml
 
-from router.files.job_files import read_jobs
+from router.config.job_files import read_jobs
+from router.controller.workspaces import job_json
 from router.planning.plan_json import plan_content, plan_from_json
-from router.running.workspaces import spec_json
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE
 from tests.support.deployed_engine import Holds, write_engine
@@ -40,14 +40,24 @@ _SANDBOX: dict[str, Any] = {
     "start": "2026-01-01T00:00:00Z",
     "regions": [
         {
-            "name": REGION, "country": "US", "continent": "NA", "geo": "NA", "residency_group": "US",
-            "city": "Springfield", "zones": [ZONE_A, ZONE_B],
+            "name": REGION,
+            "country": "US",
+            "continent": "NA",
+            "geo": "NA",
+            "residency_group": "US",
+            "city": "Springfield",
+            "zones": [ZONE_A, ZONE_B],
         }
     ],
     "machines": [
         {
-            "type": TYPE, "accelerator": "H100", "accelerators": 1, "vcpus": 24, "memory_gib": 256,
-            "fabric": "ethernet", "inter_node_gbps": 25,
+            "type": TYPE,
+            "accelerator": "H100",
+            "accelerators": 1,
+            "vcpus": 24,
+            "memory_gib": 256,
+            "fabric": "ethernet",
+            "inter_node_gbps": 25,
         }
     ],
     "prices": [
@@ -55,7 +65,7 @@ _SANDBOX: dict[str, Any] = {
         {"machine": TYPE, "region": REGION, "zone": ZONE_A, "market": "spot", "steps": [{"at": "0h", "usd": "2.10"}]},
         {"machine": TYPE, "region": REGION, "zone": ZONE_B, "market": "spot", "steps": [{"at": "0h", "usd": "2.40"}]},
     ],
-}  # fmt: skip
+}
 
 
 def job(name: str, command: str = WAITS, *, machines: int = 3, **more: Any) -> dict[str, Any]:
@@ -102,9 +112,15 @@ class Running:
         self._out, self._err = folder / "stdout", folder / "stderr"
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                words, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                start_new_session=True, preexec_fn=_hears_ctrl_c,
-            )  # fmt: skip
+                words,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                preexec_fn=_hears_ctrl_c,
+            )
 
     def signal(self, number: signal.Signals) -> None:
         """To stepfare alone."""
@@ -178,9 +194,9 @@ class Site:
         return self.run("apply", self.plan, "--yes", *options)
 
     @contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self) -> Iterator[StateStore]:
         """The state, for a look."""
-        with Store.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
+        with StateStore.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
             yield store
 
     def stock(self, *lines: str) -> None:
@@ -210,9 +226,12 @@ class Template:
     with ``engine`` (None: embedded)."""
 
     def __init__(
-        self, folder: Path, jobs: Sequence[Mapping[str, Any]], engine: Path | None = None,
+        self,
+        folder: Path,
+        jobs: Sequence[Mapping[str, Any]],
+        engine: Path | None = None,
         cloud: Mapping[str, Any] = _SANDBOX,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.folder, self._engine = folder, engine
         folder.mkdir(parents=True)
         (folder / "sandbox.yaml").write_text(yaml.safe_dump(cloud))
@@ -239,8 +258,8 @@ class Template:
         holds = Holds(folder / "holds")
         write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
-        with Store.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
-            store.put_jobs({job.digest: spec_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
+        with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
+            store.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
             site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
         site.deploy()
         return site

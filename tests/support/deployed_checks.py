@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from router.ledger.entry import Entry, Kind, What
-from router.state.chain import verify
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
+from router.state.hash_chain import verify_chain
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
-from terraform.strays import strays
+from router.state.store import StateStore
+from terraform.orphans import list_orphans
 from tests.support.deployed import Site
 from tests.support.sightings import Marked, Sightings, settled
 
@@ -32,7 +32,7 @@ def disagreements(site: Site, sightings: Sightings | None = None, *, mute: bool 
         return list(_disagreements(site, store, sightings, mute))
 
 
-def _disagreements(site: Site, store: Store, sightings: Sightings | None, mute: bool) -> Iterator[str]:
+def _disagreements(site: Site, store: StateStore, sightings: Sightings | None, mute: bool) -> Iterator[str]:
     attempts = store.attempts()
     machines = settled(store.id)
     known = {attempt.id for attempt in attempts}
@@ -42,7 +42,7 @@ def _disagreements(site: Site, store: Store, sightings: Sightings | None, mute: 
     for attempt in attempts:
         mine = [one for one in machines if one.attempt == attempt.id]
         yield from (f"{attempt.id} ({attempt.phase}): {what}" for what in _attempt(site, store, attempt, mine))
-    if (broken := verify(store.audit_log())) is not None:
+    if (broken := verify_chain(store.audit_log())) is not None:
         yield f"the audit log breaks at {broken}"
     yield from (f"the ledger: {problem}" for problem in store.ledger.verify().problems)
     if sightings is not None:
@@ -50,12 +50,12 @@ def _disagreements(site: Site, store: Store, sightings: Sightings | None, mute: 
         yield from _unmetered(store, attempts, sightings, mute)
 
 
-def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
+def _attempt(site: Site, store: StateStore, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
     nodes = store.nodes(attempt.id)
     directory = site.home / "runs" / attempt.directory
     listed = _listed(directory)
     whats = [entry.what for entry in store.journal(attempt.id)]
-    metered = _times(store.ledger.entries(kind=Kind.METERED, attempt=attempt.id))
+    metered = _times(store.ledger.entries(kind=LedgerEntryKind.METERED, attempt=attempt.id))
     if attempt.phase in _STANDING:
         ids = [one.node_id for one in machines]
         yield from _unless(ids == [node.machine_id for node in nodes], f"machines are {ids}")
@@ -66,7 +66,7 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
     elif attempt.phase.is_over:
         yield from _unless(not machines, f"{len(machines)} machines are there")
         yield from _unless(not listed, f"Terraform's state has {listed}")
-        yield from _unless(not (directory.is_dir() and strays(directory)), "its directory has processes")
+        yield from _unless(not (directory.is_dir() and list_orphans(directory)), "its directory has processes")
         told = [what for what in whats if what != "given up"]
         yield from _unless(told[-1:] == ["released"], f"the journal ends with {told[-1:]}")
         secret = [path.name for name in _SECRET for path in directory.rglob(name)]
@@ -83,25 +83,23 @@ def _attempt(site: Site, store: Store, attempt: Attempt, machines: list[Marked])
         yield "between two states"
 
 
-def _times(entries: Iterable[Entry]) -> dict[int | None, timedelta]:
+def _times(entries: Iterable[LedgerEntry]) -> dict[int | None, timedelta]:
     """By rank, the time that stands in the ledger; AssertionError where two stretches of a machine overlap, or leave a
     gap, or a use is not said."""
     times: dict[int | None, timedelta] = {}
     ends: dict[int | None, datetime] = {}
     for entry in sorted(entries, key=lambda e: (e.rank or 0, e.start)):
-        if entry.what is What.MACHINE:
+        if entry.what is CostItem.MACHINE:
             assert ends.get(entry.rank, entry.start) == entry.start, f"{entry.key} does not follow the one before"
             ends[entry.rank] = entry.end
             times[entry.rank] = times.get(entry.rank, timedelta(0)) + (entry.end - entry.start)
     return times
 
 
-def _unmetered(
-    store: Store, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool
-) -> Iterator[str]:  # fmt: skip
+def _unmetered(store: StateStore, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool) -> Iterator[str]:
     over = {attempt.id for attempt in attempts if attempt.phase.is_over}
-    entries = store.ledger.entries(kind=Kind.METERED)
-    metered = {(entry.attempt, entry.rank) for entry in entries if entry.what is What.MACHINE}
+    entries = store.ledger.entries(kind=LedgerEntryKind.METERED)
+    metered = {(entry.attempt, entry.rank) for entry in entries if entry.what is CostItem.MACHINE}
     for attempt, rank in sorted(sightings.seen[store.id]):
         if attempt in over and (attempt, rank) not in metered:
             yield f"{attempt} rank {rank} ran and is not metered"

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from providers.sandbox.machines import Announcement, Machine
+from providers.sandbox.machines import SandboxMachine, SandboxNotice
 
 
 class Hand:
     """What is done to the machines is written down. ``stubborn`` ones cannot be ended."""
 
-    def __init__(self, *machines: Machine) -> None:
+    def __init__(self, *machines: SandboxMachine) -> None:
         self.machines = list(machines)
-        self.told: dict[str, Announcement] = {}
+        self.told: dict[str, SandboxNotice] = {}
         self.taken: list[tuple[str, str]] = []
         self.stubborn: set[str] = set()
 
-    def up(self) -> tuple[Machine, ...]:
+    def up(self) -> tuple[SandboxMachine, ...]:
         return tuple(self.machines)
 
-    def announce(self, machine: Machine, said: Announcement) -> None:
+    def announce(self, machine: SandboxMachine, said: SandboxNotice) -> None:
         if not machine.folder.exists():
             raise FileNotFoundError(machine.folder)
         self.told[machine.id] = said
 
-    def withdraw(self, machine: Machine) -> None:
+    def withdraw(self, machine: SandboxMachine) -> None:
         self.told.pop(machine.id, None)
 
-    def switch_off(self, machines: Sequence[Machine], mark: str) -> tuple[Machine, ...]:
+    def switch_off(self, machines: Sequence[SandboxMachine], mark: str) -> tuple[SandboxMachine, ...]:
         self.taken += [(machine.id, mark) for machine in machines]
         left = tuple(machine for machine in machines if machine.id in self.stubborn)
         self.machines = [one for one in self.machines if one not in machines or one in left]

@@ -17,7 +17,7 @@ from typing import Any
 from pricing.places import Market
 from router.jobs.spec import Job
 from router.ledger.month import Month
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.example_bills import write_bills
 from tests.support.example_quotes import keep_promises
 from tests.support.made_up_jobs import simple_job
@@ -98,49 +98,141 @@ class ExampleMonth:
         if day == date(2026, 11, 19):
             hours = timedelta(hours=11)  # twice the data, and nobody had said so: past the deadline too
         ended = met + hours
-        self._run(plan, WHISPER, place, made=start, met=met, ended=ended, gone=ended + 3 * MINUTE, step=4500,
-                  saved=4500, saving=[3 * MINUTE] * 2)  # fmt: skip
+        self._run(
+            plan,
+            WHISPER,
+            place,
+            made=start,
+            met=met,
+            ended=ended,
+            gone=ended + 3 * MINUTE,
+            step=4500,
+            saved=4500,
+            saving=[3 * MINUTE] * 2,
+        )
 
     def _taken_night(self, plan: str, place: Place, start: datetime, met: datetime) -> None:
         gone = met + 123 * MINUTE
-        self._run(plan, WHISPER, place, made=start, met=met, ended=gone, reason=_TAKEN, step=1800, saved=1500,
-                  step_seconds=3.6, saving=[3 * MINUTE])  # fmt: skip
+        self._run(
+            plan,
+            WHISPER,
+            place,
+            made=start,
+            met=met,
+            ended=gone,
+            reason=_TAKEN,
+            step=1800,
+            saved=1500,
+            step_seconds=3.6,
+            saving=[3 * MINUTE],
+        )
         again = gone + 6 * MINUTE
         ended = again + 201 * MINUTE
-        self._run(plan, WHISPER, WEST, made=again, met=again + 12 * MINUTE, ended=ended, gone=ended + 3 * MINUTE,
-                  first=1500, step=4500, saved=4500, copied=_copy("s3://made-up-east", "s3://made-up-west", EAST, 12,
-                                                                  "0.24"))  # fmt: skip
+        self._run(
+            plan,
+            WHISPER,
+            WEST,
+            made=again,
+            met=again + 12 * MINUTE,
+            ended=ended,
+            gone=ended + 3 * MINUTE,
+            first=1500,
+            step=4500,
+            saved=4500,
+            copied=_copy("s3://made-up-east", "s3://made-up-west", EAST, 12, "0.24"),
+        )
 
     def _small(self) -> None:
         """Research in October: two machines for thirty hours, as planned."""
         start = datetime(2026, 10, 13, 8, tzinfo=UTC)
         plan = self._plan(SMALL, IOWA, start, 30, machines=2)
         ended = start + timedelta(hours=30)
-        self._run(plan, SMALL, IOWA, 2, made=start, met=start + 12 * MINUTE, ended=ended, step=15000, saved=15000,
-                  saving=[3 * MINUTE] * 6)  # fmt: skip
+        self._run(
+            plan,
+            SMALL,
+            IOWA,
+            2,
+            made=start,
+            met=start + 12 * MINUTE,
+            ended=ended,
+            step=15000,
+            saved=15000,
+            saving=[3 * MINUTE] * 6,
+        )
 
     def _late(self, plan: str) -> None:
         """A machine of October, seen to be gone when that was closed: November's books correct October."""
         start = datetime(2026, 10, 30, 10, tzinfo=UTC)
         ended = start + timedelta(hours=3)
-        self._run(plan, SWEEP, IOWA, made=start, met=start + 6 * MINUTE, ended=ended, step=3000, saved=3000,
-                  seen=_at(5, 8))  # fmt: skip
+        self._run(
+            plan, SWEEP, IOWA, made=start, met=start + 6 * MINUTE, ended=ended, step=3000, saved=3000, seen=_at(5, 8)
+        )
 
     def _assistant(self) -> None:
         """Four machines, taken three times, over four regions, with a start that failed, and on demand in the end."""
         plan = self._plan(ASSISTANT, IOWA, _at(3, 8), 40, machines=4)
-        self._run(plan, ASSISTANT, IOWA, 4, made=_at(3, 8), met=_at(3, 8.2), ended=_at(3, 20.2), reason=_TAKEN,
-                  step=5750, saved=5500, step_seconds=7.2, saving=[3 * MINUTE] * 4)  # fmt: skip
+        self._run(
+            plan,
+            ASSISTANT,
+            IOWA,
+            4,
+            made=_at(3, 8),
+            met=_at(3, 8.2),
+            ended=_at(3, 20.2),
+            reason=_TAKEN,
+            step=5750,
+            saved=5500,
+            step_seconds=7.2,
+            saving=[3 * MINUTE] * 4,
+        )
         self._run(plan, ASSISTANT, IOWA, 2, made=_at(3, 20.25), gone=_at(3, 20.45), reason="short")
-        self._run(plan, ASSISTANT, EUROPE, 4, made=_at(3, 20.5), met=_at(3, 20.8), ended=_at(4, 13.8), reason=_TAKEN,
-                  first=5500, step=13900, saved=13600, step_seconds=7.2, saving=[3 * MINUTE] * 5,
-                  copied=_copy("gs://made-up-us", "gs://made-up-eu", IOWA, 140, "11.2"))  # fmt: skip
-        self._run(plan, ASSISTANT, WEST, 4, made=_at(4, 14), met=_at(4, 14.4), ended=_at(4, 18.4), reason=_TAKEN,
-                  first=13600, step=15400, saved=15100, step_seconds=7.2, saving=[3 * MINUTE],
-                  copied=_copy("gs://made-up-eu", "s3://made-up-west", EUROPE, 140, "16.8"))  # fmt: skip
-        self._run(plan, ASSISTANT, SURE, 4, made=_at(4, 18.5), met=_at(4, 18.7), ended=_at(5, 4.5), gone=_at(5, 5),
-                  first=15100, step=20000, saved=20000, saving=[3 * MINUTE] * 3,
-                  copied=_copy("s3://made-up-west", "s3://made-up-east", WEST, 140, "2.8"))  # fmt: skip
+        self._run(
+            plan,
+            ASSISTANT,
+            EUROPE,
+            4,
+            made=_at(3, 20.5),
+            met=_at(3, 20.8),
+            ended=_at(4, 13.8),
+            reason=_TAKEN,
+            first=5500,
+            step=13900,
+            saved=13600,
+            step_seconds=7.2,
+            saving=[3 * MINUTE] * 5,
+            copied=_copy("gs://made-up-us", "gs://made-up-eu", IOWA, 140, "11.2"),
+        )
+        self._run(
+            plan,
+            ASSISTANT,
+            WEST,
+            4,
+            made=_at(4, 14),
+            met=_at(4, 14.4),
+            ended=_at(4, 18.4),
+            reason=_TAKEN,
+            first=13600,
+            step=15400,
+            saved=15100,
+            step_seconds=7.2,
+            saving=[3 * MINUTE],
+            copied=_copy("gs://made-up-eu", "s3://made-up-west", EUROPE, 140, "16.8"),
+        )
+        self._run(
+            plan,
+            ASSISTANT,
+            SURE,
+            4,
+            made=_at(4, 18.5),
+            met=_at(4, 18.7),
+            ended=_at(5, 4.5),
+            gone=_at(5, 5),
+            first=15100,
+            step=20000,
+            saved=20000,
+            saving=[3 * MINUTE] * 3,
+            copied=_copy("s3://made-up-west", "s3://made-up-east", WEST, 140, "2.8"),
+        )
 
     def _embed(self) -> None:
         """Planned on spot in Holland; the first time it was sold out, and ran on demand in Ireland. Billed in euros."""
@@ -161,22 +253,65 @@ class ExampleMonth:
         """Planned for sixty hours, took seventy-two: slower than its profile said; taken once."""
         place = EAST.at("24.9")
         plan = self._plan(CODE, place, _at(10, 6), 60, machines=2)
-        self._run(plan, CODE, place, 2, made=_at(10, 6), met=_at(10, 6.2), ended=_at(12, 12), reason=_TAKEN,
-                  step=26600, saved=26400, step_seconds=7.2, saving=[3 * MINUTE] * 12)  # fmt: skip
-        self._run(plan, CODE, place, 2, made=_at(12, 12.5), met=_at(12, 12.7), ended=_at(13, 6.5), gone=_at(13, 6.6),
-                  first=26400, step=36000, saved=36000, saving=[3 * MINUTE] * 4)  # fmt: skip
+        self._run(
+            plan,
+            CODE,
+            place,
+            2,
+            made=_at(10, 6),
+            met=_at(10, 6.2),
+            ended=_at(12, 12),
+            reason=_TAKEN,
+            step=26600,
+            saved=26400,
+            step_seconds=7.2,
+            saving=[3 * MINUTE] * 12,
+        )
+        self._run(
+            plan,
+            CODE,
+            place,
+            2,
+            made=_at(12, 12.5),
+            met=_at(12, 12.7),
+            ended=_at(13, 6.5),
+            gone=_at(13, 6.6),
+            first=26400,
+            step=36000,
+            saved=36000,
+            saving=[3 * MINUTE] * 4,
+        )
 
     def _tts(self) -> None:
         """As it was quoted."""
         plan = self._plan(TTS, IOWA, _at(17, 8), 10, machines=2)
-        self._run(plan, TTS, IOWA, 2, made=_at(17, 8), met=_at(17, 8.2), ended=_at(17, 17.3), step=9000, saved=9000,
-                  saving=[3 * MINUTE] * 2)  # fmt: skip
+        self._run(
+            plan,
+            TTS,
+            IOWA,
+            2,
+            made=_at(17, 8),
+            met=_at(17, 8.2),
+            ended=_at(17, 17.3),
+            step=9000,
+            saved=9000,
+            saving=[3 * MINUTE] * 2,
+        )
 
     def _sweep(self) -> None:
         """Done at four in the afternoon; whoever kept the machine to look at it went home."""
         plan = self._plan(SWEEP, IOWA, _at(20, 10), 6)
-        self._run(plan, SWEEP, IOWA, made=_at(20, 10), met=_at(20, 10.1), ended=_at(20, 16), gone=_at(21, 9),
-                  step=6000, saved=6000)  # fmt: skip
+        self._run(
+            plan,
+            SWEEP,
+            IOWA,
+            made=_at(20, 10),
+            met=_at(20, 10.1),
+            ended=_at(20, 16),
+            gone=_at(21, 9),
+            step=6000,
+            saved=6000,
+        )
 
     def _smoke(self) -> None:
         """Two of four machines came, and went when the others did not."""
@@ -199,7 +334,7 @@ def make_files(folder: Path) -> None:
         home = Path(scratch) / "home"
         played = make_home(home)
         (folder / LEDGER).unlink(missing_ok=True)
-        with Store.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
+        with StateStore.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
             store.backups.write(folder / LEDGER)
     write_bills(folder, played.machines)
 

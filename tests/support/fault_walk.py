@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.running.deploying import is_interrupted
+from router.controller.provision_order import is_half_done
 from tests.support.deployed import Ran, Site, Template, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import FAILING, LINGER, LINGERING, MACHINES, WAITING, Stage, begin, engines
@@ -103,7 +103,7 @@ def _wrong(step: Step, site: Site, sightings: Sightings) -> Iterable[str]:
             yield f"{len(alive)} gangs run after apply"
         if step.follow_up == "destroy" and alive:
             yield f"{len(alive)} gangs are left after destroy"
-        if any(is_interrupted(attempt) for attempt in alive):
+        if any(is_half_done(attempt) for attempt in alive):
             yield "an attempt stands between two states"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from terraform.render import render
-from terraform.spec import Backend, Host, Network, Node, WorkspaceSpec
+from terraform.spec import Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "workspaces"
@@ -42,52 +42,63 @@ def sandbox(
 ) -> WorkspaceSpec:
     """Local nodes; idle unless they have a script."""
     nodes = tuple(
-        Node(rank, f"{attempt}-{rank}", zone, "sim-8xh100", Market.SPOT, UsdPerHour.parse("12.5"))
+        NodeSpec(rank, f"{attempt}-{rank}", zone, "sim-8xh100", Market.SPOT, UsdPerHour.parse("12.5"))
         for rank in range(count)
     )
     tags = {**TAGS, "stepfare_attempt": attempt}
     return WorkspaceSpec(attempt, "sandbox", "local", nodes, tags, user_data=scripts or {})
 
 
-def _gang(cloud: str, region: str, nodes: tuple[Node, ...], **more: object) -> WorkspaceSpec:
+def _gang(cloud: str, region: str, nodes: tuple[NodeSpec, ...], **more: object) -> WorkspaceSpec:
     user_data = {node.rank: f"#cloud-config\n# node {node.rank}\nruncmd: [[/usr/bin/true]]\n" for node in nodes}
     return WorkspaceSpec("llama-7f3a-1", cloud, region, nodes, TAGS, user_data=user_data, **more)  # type: ignore[arg-type]
 
 
-def _nodes(count: int, zone: str | None, machine: str, market: Market, **more: object) -> tuple[Node, ...]:
-    return tuple(Node(rank, f"llama-7f3a-1-{rank}", zone, machine, market, **more) for rank in range(count))  # type: ignore[arg-type]
+def _nodes(count: int, zone: str | None, machine: str, market: Market, **more: object) -> tuple[NodeSpec, ...]:
+    return tuple(NodeSpec(rank, f"llama-7f3a-1-{rank}", zone, machine, market, **more) for rank in range(count))  # type: ignore[arg-type]
 
 
 def examples() -> Mapping[str, WorkspaceSpec]:
     """By cloud."""
     return {
         "aws": _gang(
-            "aws", "us-east-1",
+            "aws",
+            "us-east-1",
             _nodes(4, "use1-az4", "p5.48xlarge", Market.SPOT, max_usd_per_hour=UsdPerHour.parse("60.48")),
-            fabric="efa", disk_gib=500, checkpoint_bucket="research-checkpoints",
+            fabric="efa",
+            disk_gib=500,
+            checkpoint_bucket="research-checkpoints",
             permissions_boundary="arn:aws:iam::123456789012:policy/stepfare-boundary",
             backend=Backend("s3", S3),
         ),
         "gcp": _gang(
-            "gcp", "us-central1",
+            "gcp",
+            "us-central1",
             _nodes(2, "us-central1-a", "a3-highgpu-8g", Market.RESERVED, reservation="projects/p/reservations/night"),
-            fabric="gpudirect-tcpx", checkpoint_bucket="research-checkpoints",
-            network=Network("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
+            fabric="gpudirect-tcpx",
+            checkpoint_bucket="research-checkpoints",
+            network=NetworkSpec("projects/p/global/networks/train", {"": "projects/p/subnetworks/train"}),
             backend=Backend("gcs", {"bucket": "state", "prefix": "stepfare/{attempt}"}),
         ),
         "azure": _gang(
-            "azure", "eastus",
+            "azure",
+            "eastus",
             _nodes(2, "1", "Standard_ND96isr_H100_v5", Market.ON_DEMAND),
-            fabric="infiniband", image="microsoft-dsvm:ubuntu-hpc:2204:latest", ssh_public_key=KEY,
+            fabric="infiniband",
+            image="microsoft-dsvm:ubuntu-hpc:2204:latest",
+            ssh_public_key=KEY,
             checkpoint_bucket=CONTAINER,
         ),
         "static": _gang(
-            "static", "hall-1", _nodes(2, None, "dgx-h100", Market.ON_DEMAND), fabric="infiniband",
+            "static",
+            "hall-1",
+            _nodes(2, None, "dgx-h100", Market.ON_DEMAND),
+            fabric="infiniband",
             hosts={0: Host("dgx-1.example.org", 2222, "ops", KEY, "10.0.0.1"), 1: Host("192.0.2.2")},
             private_key_path=Path("/etc/stepfare/pool-key"),
         ),
         "sandbox": sandbox(count=3, scripts={0: "exec sleep 60", 1: "exec sleep 60"}),
-    }  # fmt: skip
+    }
 
 
 def write(folder: Path = GOLDEN) -> None:

@@ -57,9 +57,13 @@ class Project:
             parts = path.split("/")
             place = {parts[0][:-1]: f"{URL}/projects/{PROJECT}/{parts[0]}/{parts[1]}"} if len(parts) == 4 else {}
             self.things[full] = {
-                "id": str(7_000_000_000_000_000_000 + self._ids), "name": parts[-1], "selfLink": f"{URL}/{full}",
-                "creationTimestamp": "2026-11-21T09:00:00.000-08:00", **place, **fields,
-            }  # fmt: skip
+                "id": str(7_000_000_000_000_000_000 + self._ids),
+                "name": parts[-1],
+                "selfLink": f"{URL}/{full}",
+                "creationTimestamp": "2026-11-21T09:00:00.000-08:00",
+                **place,
+                **fields,
+            }
             return full
 
     def machine(self, name: str, labels: Mapping[str, str], zone: str = ZONES[0], **fields: Any) -> str:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from pricing.bookfile import embedded_book
-from providers.calling import Caller
+from pricing.book_file import embedded_book
+from providers.caller import Caller
 from providers.gcp.provider import GcpProvider
 from providers.registry import open_provider
 from providers.session import Session, Settings

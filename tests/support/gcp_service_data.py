@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 
 Row = dict[str, Any]
 PROJECT = "a-project"

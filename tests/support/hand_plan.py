@@ -10,7 +10,7 @@ from itertools import groupby
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, candidates_for
-from router.planning.plan import JobSummary, Line, Move, Plan, Unplaced
+from router.planning.plan import JobSummary, Line, Plan, PlannedMove, Unplaced
 from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
@@ -128,7 +128,7 @@ def _run_lines(
     return lines
 
 
-def _moves(instance: Instance, view: View) -> list[Move]:
+def _moves(instance: Instance, view: View) -> list[PlannedMove]:
     wanted = [(job, month, to, need) for job in instance.jobs for month, to, need in expected_moves(view, job)]
     groups: dict[tuple[str, str], list[tuple[Job, str, Need]]] = {}
     shipments = []
@@ -146,7 +146,7 @@ def _moves(instance: Instance, view: View) -> list[Move]:
     for (month, meter), items in sorted(groups.items(), key=lambda group: group[0]):
         parts = Usd(round(bills[month, meter])).split([need.volume for _, _, need in items])
         moves += [
-            Move(job.name, need.what, str(need.source), place, need.gib, month, meter, cost)
+            PlannedMove(job.name, need.what, str(need.source), place, need.gib, month, meter, cost)
             for (job, place, need), cost in zip(items, parts, strict=True)
         ]
     return moves
@@ -157,7 +157,7 @@ def _plan(
     jobs: dict[str, Job],
     best: Solution,
     lines: list[Line],
-    moves: list[Move],
+    moves: list[PlannedMove],
     threshold: int,
 ) -> Plan:
     total = Usd.total([line.cost_usd for line in lines] + [move.cost_usd for move in moves])
@@ -187,7 +187,7 @@ def _plan(
     )
 
 
-def _summary(job: Job, lines: list[Line], moves: list[Move]) -> JobSummary:
+def _summary(job: Job, lines: list[Line], moves: list[PlannedMove]) -> JobSummary:
     own = [line.cost_usd for line in lines if line.job == job.name]
     own += [move.cost_usd for move in moves if move.job == job.name]
     return JobSummary(

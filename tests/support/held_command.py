@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from router.cli.main import main
-from router.ledger.entry import Entry, Kind, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
 from router.state.ledger_store import LedgerStore
 from router.state.records import Attempt
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.deployed_engine import wait_while_held
 
 
@@ -58,21 +58,22 @@ def _added(_result: None, attempts: Sequence[object]) -> str:
     return "after-attempt" if attempts else ""
 
 
-def _metered(entries: tuple[Entry, ...]) -> bool:
-    return any(entry.kind is Kind.METERED and entry.what is What.MACHINE for entry in entries)
+def _metered(entries: tuple[LedgerEntry, ...]) -> bool:
+    return any(entry.kind is LedgerEntryKind.METERED and entry.what is CostItem.MACHINE for entry in entries)
 
 
 _holds = Path(sys.argv.pop(1))
-_around(Store, "add_attempt", lambda *_: "before-attempt", lambda *_: "after-attempt")
-_around(Store, "update", _nowhere, _updated)
-_around(Store, "update_all", _nowhere, _updated_all)
-_around(Store, "add_attempts", _nowhere, _added)
-_around(Store, "add_notice_with", _nowhere, lambda *_: "noticed")
-_around(Store, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
-_around(Store, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
+_around(StateStore, "add_attempt", lambda *_: "before-attempt", lambda *_: "after-attempt")
+_around(StateStore, "update", _nowhere, _updated)
+_around(StateStore, "update_all", _nowhere, _updated_all)
+_around(StateStore, "add_attempts", _nowhere, _added)
+_around(StateStore, "add_notice_with", _nowhere, lambda *_: "noticed")
+_around(StateStore, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
+_around(StateStore, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
 _around(
-    LedgerStore, "add",
+    LedgerStore,
+    "add",
     lambda entries: "before-ledger" if _metered(entries) else "",
     lambda _head, entries: "after-ledger" if _metered(entries) else "",
-)  # fmt: skip
+)
 main()

@@ -278,8 +278,11 @@ def _dated(limits: Limits, seed: int, now: datetime, horizon: timedelta) -> Limi
     def dated(item: Reservation) -> Reservation:
         first, second = sorted(rng.sample(marks, 2))
         choices: tuple[dict[str, Any], ...] = (
-            {}, {"start": first}, {"until": second}, {"start": first, "until": second},
-        )  # fmt: skip
+            {},
+            {"start": first},
+            {"until": second},
+            {"start": first, "until": second},
+        )
         prices: tuple[dict[str, Any], ...] = ({}, {}, {"usd_per_hour": None}, {"usd_per_hour": None, "sunk": True})
         dates, price = rng.choice(choices), rng.choice(prices)
         return item.model_copy(update={**dates, **price})
@@ -308,16 +311,28 @@ def _limits(rng: Random, offers: Sequence[Offer], base: int) -> Limits:
             "amount": amount,
         }
         limit |= rng.choice(
-            ({}, {"region": here.region}, {"instance_type": here.instance_type},
-             {"market": here.market.value}, {"region": here.region, "market": here.market.value})
-        )  # fmt: skip
+            (
+                {},
+                {"region": here.region},
+                {"instance_type": here.instance_type},
+                {"market": here.market.value},
+                {"region": here.region, "market": here.market.value},
+            )
+        )
         fields["limits"].append(limit)
     if rng.random() < 0.2:
         here = rng.choice(offers)
         fields["reservations"].append(
-            {"name": "paid", "cloud": here.cloud, "region": here.region, "zone": here.zone,
-             "instance_type": here.instance_type, "machines": rng.choice((1, 2)), "usd_per_hour": "21.5"}
-        )  # fmt: skip
+            {
+                "name": "paid",
+                "cloud": here.cloud,
+                "region": here.region,
+                "zone": here.zone,
+                "instance_type": here.instance_type,
+                "machines": rng.choice((1, 2)),
+                "usd_per_hour": "21.5",
+            }
+        )
     if rng.random() < 0.2:
         here = rng.choice(offers)
         fields["discounts"].append({"cloud": here.cloud, "percent": "12.5"})

@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from pricing.places import Market
+from router.controller.workspaces import resource_tags
 from router.ledger.month import Month
-from router.running.workspaces import tags
 from router.showback.focus.versions import columns_of
 from router.state.records import Attempt, NodeRecord
 
@@ -50,9 +50,16 @@ class Account:
         return {**always, **{name: _plain(amount) for name, amount in money.items()}, **said}
 
     def used(
-        self, start: datetime, end: datetime, quantity: str, unit: str, price: str, service: tuple[str, str, str],
-        sku: str, **said: str,
-    ) -> Row:  # fmt: skip
+        self,
+        start: datetime,
+        end: datetime,
+        quantity: str,
+        unit: str,
+        price: str,
+        service: tuple[str, str, str],
+        sku: str,
+        **said: str,
+    ) -> Row:
         """Usage of so much of something at a price for each."""
         cost = Decimal(quantity) * Decimal(price)
         priced = {
@@ -73,17 +80,29 @@ class Account:
         detail = {"InstanceType": node.instance_type, "GpuCount": node.accelerators, "x_GpuModel": node.accelerator}
         for start, end in days(max(node.made_at, self.month.begins), min(node.gone_at, until or self.month.ends)):
             yield self.used(
-                start, end, hours(end - start), "Hours", price, ("Compute", "Virtual Machines", service),
-                node.instance_type, PricingCategory=_CATEGORY[node.market], AvailabilityZone=node.zone or "",
-                SkuPriceId=f"{node.instance_type}-{node.market.value}", SkuPriceDetails=json.dumps(detail),
-                ResourceId=node.machine_id or "", ResourceName=node.name, ResourceType="Machine",
-                RegionId=attempt.region, RegionName=attempt.region, Tags=of_attempt(attempt),
-            )  # fmt: skip
+                start,
+                end,
+                hours(end - start),
+                "Hours",
+                price,
+                ("Compute", "Virtual Machines", service),
+                node.instance_type,
+                PricingCategory=_CATEGORY[node.market],
+                AvailabilityZone=node.zone or "",
+                SkuPriceId=f"{node.instance_type}-{node.market.value}",
+                SkuPriceDetails=json.dumps(detail),
+                ResourceId=node.machine_id or "",
+                ResourceName=node.name,
+                ResourceType="Machine",
+                RegionId=attempt.region,
+                RegionName=attempt.region,
+                Tags=of_attempt(attempt),
+            )
 
 
 def of_attempt(attempt: Attempt) -> str:
     """The tags that its machines and disks carry."""
-    return json.dumps({name: value for name, value in tags(attempt, "").items() if value})
+    return json.dumps({name: value for name, value in resource_tags(attempt, "").items() if value})
 
 
 def tagged(**words: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from router.showback.focus.charge import Charge
-from router.showback.focus.columns import Column, Kind
+from router.showback.focus.columns import FocusColumn, FocusColumnKind
 from router.showback.focus.versions import NEWEST, written_columns
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
@@ -18,10 +18,10 @@ _FROM, _TO = (datetime(1970, 1, 1), datetime(2200, 1, 1))  # noqa: DTZ001  the s
 _MOMENT = st.datetimes(_FROM, _TO, timezones=st.just(UTC))
 _LEAF = st.none() | st.booleans() | st.integers(-(10**12), 10**12) | _AMOUNT | _TEXT
 _JSON = st.dictionaries(_TEXT, _LEAF | st.lists(st.dictionaries(_TEXT, _LEAF, max_size=2), max_size=2), max_size=3)
-_OF = {Kind.DECIMAL: _AMOUNT, Kind.MOMENT: _MOMENT, Kind.JSON: _JSON}
+_OF = {FocusColumnKind.DECIMAL: _AMOUNT, FocusColumnKind.MOMENT: _MOMENT, FocusColumnKind.JSON: _JSON}
 
 
-def _values(column: Column) -> st.SearchStrategy[Any]:
+def _values(column: FocusColumn) -> st.SearchStrategy[Any]:
     if column.words:
         found: st.SearchStrategy[Any] = st.sampled_from(sorted(column.words))
     else:

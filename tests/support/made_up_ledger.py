@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.booking import booked
-from router.ledger.entry import Entry, Kind, Use, What
+from router.controller.metering import metered_entries
+from router.controller.time_use import TrainingRecord
+from router.controller.usage_entries import disk_entries, transfer_entries
+from router.ledger.booking import book_entry
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.running.metering import metered_entries
-from router.running.stretches import Course
-from router.running.sundries import disk_entries, moved_entries
 from router.state.records import Attempt, JournalEntry, NodeRecord
 from tests.support.state_values import attempt, node
 
@@ -33,7 +33,7 @@ _RATES = st.integers(0, 200 * 10**9).map(UsdPerHour)
 _WORDS = st.sampled_from(["research", "speech", "=cmd", "ö☃", "-x"])
 _PLACES = st.sampled_from([("aws", "us-east-1"), ("gcp", "us-central1")])
 _COURSES = st.builds(
-    Course,
+    TrainingRecord,
     met_at=st.none() | _MOMENTS,
     ended_at=st.none() | _MOMENTS,
     finished=st.booleans(),
@@ -48,75 +48,105 @@ _COURSES = st.builds(
 
 
 @st.composite
-def lives(draw: st.DrawFn, number: int) -> list[Entry]:
+def lives(draw: st.DrawFn, number: int) -> list[LedgerEntry]:
     """All that one attempt leaves behind: machines, disks, what was copied to it."""
     cloud, region = draw(_PLACES)
     name = f"a{number}"
     begun = draw(_MOMENTS)
     machines = [_machine(draw, name, rank, begun) for rank in range(draw(st.integers(1, 2)))]
     of: Attempt = attempt(
-        name, cloud=cloud, region=region, team=draw(_WORDS), project=draw(st.none() | _WORDS), job=draw(_WORDS),
-        cost_center=draw(st.none() | _WORDS), kept_step=draw(st.none() | st.integers(0, 10**6)),
+        name,
+        cloud=cloud,
+        region=region,
+        team=draw(_WORDS),
+        project=draw(st.none() | _WORDS),
+        job=draw(_WORDS),
+        cost_center=draw(st.none() | _WORDS),
+        kept_step=draw(st.none() | st.integers(0, 10**6)),
         last_step=draw(st.none() | st.integers(10**6, 10**7)),
-    )  # fmt: skip
+    )
     journal = [_copied(draw, name, begun)] if draw(st.booleans()) else []
     return [
         *metered_entries(of, machines, LATER, draw(_COURSES)),
         *disk_entries(of, machines, draw(st.none() | st.integers(1, 500)), LATER),
-        *moved_entries(of, journal, LATER),
+        *transfer_entries(of, journal, LATER),
     ]
 
 
 def _machine(draw: st.DrawFn, name: str, rank: int, begun: datetime) -> NodeRecord:
     made = begun + draw(_LENGTHS)
     return node(
-        name, rank, machine_id=draw(st.none() | st.just(f"i-{name}-{rank}")), market=draw(st.sampled_from(Market)),
-        usd_per_hour=draw(_RATES), on_demand_usd_per_hour=draw(st.none() | _RATES),
-        accelerators=draw(st.sampled_from([0, 1, 8])), made_at=made,
-        gone_at=draw(st.none() | _LENGTHS.map(made.__add__)), price_source=draw(st.sampled_from(["", "book"])),
+        name,
+        rank,
+        machine_id=draw(st.none() | st.just(f"i-{name}-{rank}")),
+        market=draw(st.sampled_from(Market)),
+        usd_per_hour=draw(_RATES),
+        on_demand_usd_per_hour=draw(st.none() | _RATES),
+        accelerators=draw(st.sampled_from([0, 1, 8])),
+        made_at=made,
+        gone_at=draw(st.none() | _LENGTHS.map(made.__add__)),
+        price_source=draw(st.sampled_from(["", "book"])),
         price_as_of=draw(st.sampled_from(["", "undated", "2026-10-20"])),
-    )  # fmt: skip
+    )
 
 
 def _copied(draw: st.DrawFn, name: str, at: datetime) -> JournalEntry:
     usd = draw(st.none() | st.integers(0, 10**12).map(lambda nanos: str(Usd(nanos))))
     details: dict[str, object] = {
-        "from": f"s3://{name}", "to": "gs://b", "origin": "aws/us-east-1", "bytes": draw(st.integers(1, 10**13)),
-        "seconds": 7.5, "usd": usd,
-    }  # fmt: skip
+        "from": f"s3://{name}",
+        "to": "gs://b",
+        "origin": "aws/us-east-1",
+        "bytes": draw(st.integers(1, 10**13)),
+        "seconds": 7.5,
+        "usd": usd,
+    }
     return JournalEntry(1, at, name, "copied", details)
 
 
 @st.composite
-def added(draw: st.DrawFn, number: int) -> Entry:
+def added(draw: st.DrawFn, number: int) -> LedgerEntry:
     """What a person adds, in the books of October or November."""
-    kind = draw(st.sampled_from([Kind.FEE, Kind.CREDIT, Kind.TAX, Kind.ADJUSTMENT]))
+    kind = draw(
+        st.sampled_from([LedgerEntryKind.FEE, LedgerEntryKind.CREDIT, LedgerEntryKind.TAX, LedgerEntryKind.ADJUSTMENT])
+    )
     month = draw(st.sampled_from([OCTOBER, NOVEMBER]))
     nanos = draw(st.integers(-(10**12), 10**12))
-    usd = {Kind.FEE: abs(nanos), Kind.CREDIT: -abs(nanos)}.get(kind, nanos)
+    usd = {LedgerEntryKind.FEE: abs(nanos), LedgerEntryKind.CREDIT: -abs(nanos)}.get(kind, nanos)
     known = draw(st.booleans())
     fields: dict[str, Any] = {
-        "what": draw(st.sampled_from(What)), "use": draw(st.sampled_from([None, Use.RESERVATION_UNUSED])),
+        "what": draw(st.sampled_from(CostItem)),
+        "use": draw(st.sampled_from([None, MachineUse.RESERVATION_UNUSED])),
         "quantity": Fraction(draw(st.integers(0, 10**9)), 1000) if known else Fraction(0),
         "unit": draw(st.sampled_from(["Hours", "Months", "7"])) if known else "",
         "cloud": draw(st.sampled_from(["", "aws"])),
-        "team": draw(st.just("") | _WORDS), "machines": draw(st.integers(1, 3)),
-    }  # fmt: skip
-    return Entry(
-        key=f"added {number}", kind=kind, recorded_at=LATER, period=month, start=month.begins, end=month.ends,
-        usd=Usd(usd), who="anna", reason=draw(_WORDS), **fields,
-    )  # fmt: skip
+        "team": draw(st.just("") | _WORDS),
+        "machines": draw(st.integers(1, 3)),
+    }
+    return LedgerEntry(
+        key=f"added {number}",
+        kind=kind,
+        recorded_at=LATER,
+        period=month,
+        start=month.begins,
+        end=month.ends,
+        usd=Usd(usd),
+        who="anna",
+        reason=draw(_WORDS),
+        **fields,
+    )
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> list[Entry]:
+def ledgers(draw: st.DrawFn) -> list[LedgerEntry]:
     """Entries as they are appended: some of October, which is open still."""
     found = [one for number in range(draw(st.integers(0, 4))) for one in draw(lives(number))]
     found += [draw(added(number)) for number in range(draw(st.integers(0, 3)))]
     return found
 
 
-def after_closing(entries: Iterable[Entry], closed: Month) -> list[Entry]:
+def after_closing(entries: Iterable[LedgerEntry], closed: Month) -> list[LedgerEntry]:
     """The same entries as they would be booked once books up to ``closed`` are closed. Metered ones alone."""
-    late = (replace(one, key=f"late {one.key}", recorded_at=LATER) for one in entries if one.kind is Kind.METERED)
-    return [booked(one, closed) for one in late]
+    late = (
+        replace(one, key=f"late {one.key}", recorded_at=LATER) for one in entries if one.kind is LedgerEntryKind.METERED
+    )
+    return [book_entry(one, closed) for one in late]

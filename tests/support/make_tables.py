@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pricing.offercsv import read_rows
+from pricing.offer_csv import read_rows
 from pricing.offers import Offer
 from pricing.places import Market
-from pricing.sold import unsold
-from pricing.tablerows import accelerators_from
+from pricing.sale_rules import explain_unsold
+from pricing.table_rows import parse_accelerators
 
 FACTS_DATE = "2026-11-21"
 BAND_SOURCE = "interruption band: AWS Spot Advisor of 2025-07-28"
@@ -47,7 +47,7 @@ def make_offers(folder: Path) -> None:
     """One row per offer; dates, medians and weak reasons as in any CSV of offers."""
     with (folder / "offers.csv").open(encoding="utf-8", newline="") as stream:
         lines = [(number, row) for number, row in enumerate(csv.reader(stream), start=1)]
-    accelerators = accelerators_from({**row, "as_of": FACTS_DATE} for row in read(folder, "accelerators"))
+    accelerators = parse_accelerators({**row, "as_of": FACTS_DATE} for row in read(folder, "accelerators"))
     offers = read_rows("offers.csv", lines, {}, {a.name: a for a in accelerators}).offers
     counts = {(r["cloud"], r["instance_type"]): int(r["accelerator_count"]) for r in read(folder, "machines")}
     rows = [
@@ -67,7 +67,7 @@ def make_offers(folder: Path) -> None:
         for o in sorted(offers, key=lambda o: o.key)
         # The advisor's bands speak of spot; an on-demand row never carries one.
         if o.market in {Market.ON_DEMAND, Market.SPOT}
-        and not unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
+        and not explain_unsold(o.cloud, o.instance_type, counts[o.cloud, o.instance_type], o.market)
     ]
     write("offers", rows, list(rows[0]))
 

@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.quoting.play.asking import Explorer, Known, Terms, Wish
-from router.quoting.play.asking import Player as Asker
-from router.quoting.play.scene import Scene
-from router.quoting.play.series import Bools
-from router.quoting.play.simulation import SPOT, Actions, Now, Player, VectorPolicy
+from router.spot.simulator.blind_policy import BlindPolicy, BlindView, LaunchRequest, SimulationSpec
+from router.spot.simulator.blind_policy import PolicySession as Asker
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import SPOT, Actions, FullInfoPolicy, FullInfoSession, FullView
+from router.spot.simulator.traces import Bools
 
 
 @dataclass(frozen=True)
 class Malice:
     """Weather that knows the policy: what it starts is taken after ``patience`` ticks, and is there again at once."""
 
-    inner: VectorPolicy
+    inner: FullInfoPolicy
     patience: int
 
-    def begin(self, scene: Scene) -> Player:
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
         play, kept = self.inner.begin(scene), np.zeros(scene.starts.size, dtype=np.int64)
 
-        def spoil(now: Now) -> Actions:
+        def spoil(now: FullView) -> Actions:
             kind, zone = play(now)
             wanted = kind == SPOT
             kept[now.window] = np.where(wanted, kept[now.window] + 1, 0)
@@ -43,11 +43,11 @@ class MaliceAsked:
     """The same for one window of a policy that asks: where spot has run for ``patience`` ticks, and wherever it is
     tried, there is none in the next tick; everywhere else there is."""
 
-    inner: Explorer
-    scene: Scene
+    inner: BlindPolicy
+    scene: SimulationInputs
     patience: int
 
-    def begin(self, terms: Terms, /) -> Asker:
+    def begin(self, terms: SimulationSpec, /) -> Asker:
         return _Spoiled(self, self.inner.begin(terms))
 
 
@@ -55,7 +55,7 @@ class _Spoiled:
     def __init__(self, malice: MaliceAsked, player: Asker) -> None:
         self.malice, self.player, self.kept = malice, player, 0
 
-    def act(self, known: Known, /) -> Wish:
+    def act(self, known: BlindView, /) -> LaunchRequest:
         wish = self.player.act(known)
         up, at = self.malice.scene.up, int(self.malice.scene.starts[0]) + known.tick + 1
         self.kept = self.kept + 1 if known.kind[0] == SPOT else 0
@@ -65,5 +65,5 @@ class _Spoiled:
                 up[known.zone[0], at] = self.kept < self.malice.patience
         return wish
 
-    def look(self, known: Known, /) -> Bools | None:
+    def look(self, known: BlindView, /) -> Bools | None:
         return self.player.look(known)

@@ -61,9 +61,13 @@ class Machine:
         """A scheduled event."""
         moment = (self.now() + timedelta(seconds=seconds)).strftime("%d %b %Y %H:%M:%S GMT")
         event = {
-            "NotBefore": moment, "Code": code, "Description": "scheduled reboot", "State": state, "NotAfter": moment,
+            "NotBefore": moment,
+            "Code": code,
+            "Description": "scheduled reboot",
+            "State": state,
+            "NotAfter": moment,
             "EventId": "instance-event-0d59937288b749b32",
-        }  # fmt: skip
+        }
         self.put(SCHEDULED, json.dumps([event]))
 
     def put(self, path: str, text: str) -> None:
@@ -88,9 +92,14 @@ class Machine:
 
     # Azure
     def event(
-        self, id_: str = "C7061BAC-AFDC-4513-B24B-AA5F13A16123", *, kind: str = "Preempt", seconds: float = 30.0,
-        status: str = "Scheduled", resources: tuple[str, ...] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        id_: str = "C7061BAC-AFDC-4513-B24B-AA5F13A16123",
+        *,
+        kind: str = "Preempt",
+        seconds: float = 30.0,
+        status: str = "Scheduled",
+        resources: tuple[str, ...] | None = None,
+    ) -> None:
         """A scheduled event; one of that id before is replaced."""
         moment = "" if status == "Started" else format_datetime(self.now() + timedelta(seconds=seconds), usegmt=True)
         event = {
@@ -126,13 +135,21 @@ class Machine:
         if time.monotonic() >= self._tokens.get(headers.get(AWS_TOKEN, ""), 0.0):
             return 401, {}, ""
         credentials = {
-            "Code": "Success", "Type": "AWS-HMAC", "AccessKeyId": "ASIA-1", "SecretAccessKey": "s", "Token": "t",
-            "LastUpdated": "2026-11-21T18:00:00Z", "Expiration": "2126-11-22T00:00:00Z",
-        }  # fmt: skip
+            "Code": "Success",
+            "Type": "AWS-HMAC",
+            "AccessKeyId": "ASIA-1",
+            "SecretAccessKey": "s",
+            "Token": "t",
+            "LastUpdated": "2026-11-21T18:00:00Z",
+            "Expiration": "2126-11-22T00:00:00Z",
+        }
         known = {
-            "iam/security-credentials/": ROLE, f"iam/security-credentials/{ROLE}": json.dumps(credentials),
-            "placement/availability-zone/": "us-east-1a", "instance-id": "i-0123456789abcdef0", **self._texts,
-        }  # fmt: skip
+            "iam/security-credentials/": ROLE,
+            f"iam/security-credentials/{ROLE}": json.dumps(credentials),
+            "placement/availability-zone/": "us-east-1a",
+            "instance-id": "i-0123456789abcdef0",
+            **self._texts,
+        }
         found = known.get(path.removeprefix("meta-data/"))
         return (404, {}, "") if found is None else (200, {}, found)
 

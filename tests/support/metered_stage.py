@@ -17,21 +17,21 @@ from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.agent import states
+from router.controller.accept import AcceptedOrders, record_acceptance
+from router.controller.context import ControllerContext
+from router.controller.orders import Order, orders_of
+from router.controller.placement_options import GangPlacement, MachineSpec
+from router.controller.provision_order import ProvisionRequest
+from router.controller.release import release
+from router.controller.usage_entries import COPIED, DISK_GIB, PROVISIONING
+from router.controller.workspaces import ResumePoint, attempt_name, job_json, new_attempt
 from router.coordinator.saves import SAVED
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import JobSummary, Line, Plan
 from router.planning.plan_json import plan_content, plan_to_json
-from router.running.accepting import Accepted, record
-from router.running.choices import Choice, Seat
-from router.running.deploying import Errand
-from router.running.orders import Order, orders_of
-from router.running.release import release
-from router.running.site import Site
-from router.running.sundries import COPIED, DISK_GIB, PROVISIONING
-from router.running.workspaces import Before, attempt_name, new_attempt, spec_json
 from router.state.records import Attempt, NodeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book
 
@@ -85,14 +85,14 @@ class Life:
 class Stage:
     """``site`` has a clock that stands at ``now``. ``machines``: all that were there, with their attempts."""
 
-    site: Site
+    site: ControllerContext
     now: datetime
     machines: list[tuple[Attempt, NodeRecord]] = field(default_factory=list)
     _numbers: dict[str, int] = field(default_factory=dict)
     _before: dict[str, Attempt] = field(default_factory=dict)
 
     @property
-    def store(self) -> Store:
+    def store(self) -> StateStore:
         """The state."""
         return self.site.store
 
@@ -102,12 +102,15 @@ class Stage:
         plan = _plan(at, jobs, lines)
         digest: str = plan_content(plan)["digest"]
         by_name = {job.name: job for job in jobs}
-        errands = tuple(
-            Errand(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK) for order in orders_of(plan)
+        requests = tuple(
+            ProvisionRequest(digest, order, (), by_name[order.job], by_name[order.job].digest, _BOOK)
+            for order in orders_of(plan)
         )
-        total = Usd.total(errand.order.expected_usd for errand in errands)
-        specs = {job.digest: spec_json(job) for job in jobs}
-        record(self.site, Accepted(errands, total, total), plan_to_json(plan), who, "", specs, Limits.none())
+        total = Usd.total(request.order.expected_usd for request in requests)
+        specs = {job.digest: job_json(job) for job in jobs}
+        record_acceptance(
+            self.site, AcceptedOrders(requests, total, total), plan_to_json(plan), who, "", specs, Limits.none()
+        )
         return digest
 
     def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
@@ -130,21 +133,32 @@ class Stage:
         order = Order(job.name, f"{job.name}/0", life.made, life.made + 12 * HOUR, ())
         number = self._numbers[job.name] = self._numbers.get(job.name, 0) + 1
         name = attempt_name(self.store.id, plan, order, number)
-        choice = Choice(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
+        choice = GangPlacement(0, place.cloud, place.region, (_seat(place),) * machines, order.start, order.end)
         before = self._before.get(job.name) if life.first else None
-        resumed = Before(before.id if before else "", life.first, "m" if life.first else "")
+        resumed = ResumePoint(before.id if before else "", life.first, "m" if life.first else "")
         attempt, nodes = new_attempt(
             name, plan, order, choice, number, job, job.digest, "token", life.made - MINUTE, resumed
         )
         result = "" if life.met is None else states.FINISHED if life.reason == "finished" else states.STOPPED
         attempt = replace(
-            attempt, phase=Phase.RUNNING, made_at=life.made, met_at=life.met, result=result,
+            attempt,
+            phase=Phase.RUNNING,
+            made_at=life.made,
+            met_at=life.met,
+            result=result,
             result_at=life.ended if result else None,
-        )  # fmt: skip
-        told: dict[str, Any] = {} if life.met is None else {
-            "step": life.step, "saved_step": life.saved, "step_seconds": life.step_seconds, "heard_at": life.ended,
-            "ended_reason": result,
-        }  # fmt: skip
+        )
+        told: dict[str, Any] = (
+            {}
+            if life.met is None
+            else {
+                "step": life.step,
+                "saved_step": life.saved,
+                "step_seconds": life.step_seconds,
+                "heard_at": life.ended,
+                "ended_reason": result,
+            }
+        )
         return attempt, [
             replace(n, made_at=life.made, gone_at=life.gone, machine_id=machine_id(place.cloud, n.name), **told)
             for n in nodes
@@ -166,9 +180,7 @@ def stage(folder: Path, now: datetime) -> Iterator[Stage]:
         yield made
 
 
-def planned(
-    job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0
-) -> Line:  # fmt: skip
+def planned(job: Job, place: Place, start: datetime, hours: str | int, *, machines: int = 1, steps: int = 0) -> Line:
     """A line of a plan: so many hours of so many machines there; on a reservation nothing more is paid for them."""
     own = UsdPerHour.parse(place.usd).times(machines)
     reserved = place.market is Market.RESERVED
@@ -176,14 +188,37 @@ def planned(
     held = Fraction(hours)
     end = start + timedelta(seconds=int(held * 3600))
     return Line(
-        job=job.name, gang=f"{job.name}/0", kind="order", provisionable=True, max_usd_per_hour=price, cloud=place.cloud,
-        region=place.region, zone=place.zone or None, instance_type=place.instance_type, market=place.market.value,
-        machines=machines, accelerator=place.accelerator, accelerators=machines * _GPUS, start=start, end=end,
-        hours=held, share=1.0, startup=False, usd_per_hour=price, amortised_usd_per_hour=own, steps=steps,
-        steps_per_hour=1000.0, on_time_steps_per_hour=1000.0, billed_share=1.0, usd_per_step=None,
-        cost_usd=Usd(round(price.nanos * held)), price_as_of="2026-11-01", price_source="made up", weak="",
+        job=job.name,
+        gang=f"{job.name}/0",
+        kind="order",
+        provisionable=True,
+        max_usd_per_hour=price,
+        cloud=place.cloud,
+        region=place.region,
+        zone=place.zone or None,
+        instance_type=place.instance_type,
+        market=place.market.value,
+        machines=machines,
+        accelerator=place.accelerator,
+        accelerators=machines * _GPUS,
+        start=start,
+        end=end,
+        hours=held,
+        share=1.0,
+        startup=False,
+        usd_per_hour=price,
+        amortised_usd_per_hour=own,
+        steps=steps,
+        steps_per_hour=1000.0,
+        on_time_steps_per_hour=1000.0,
+        billed_share=1.0,
+        usd_per_step=None,
+        cost_usd=Usd(round(price.nanos * held)),
+        price_as_of="2026-11-01",
+        price_source="made up",
+        weak="",
         reservation_cost="amortised" if reserved else "",
-    )  # fmt: skip
+    )
 
 
 def machine_id(cloud: str, name: str) -> str:
@@ -192,13 +227,21 @@ def machine_id(cloud: str, name: str) -> str:
     return f"i-{digits[:17]}" if cloud == "aws" else str(int(digits[:15], 16)) if cloud == "gcp" else name
 
 
-def _seat(place: Place) -> Seat:
+def _seat(place: Place) -> MachineSpec:
     price, reserved = UsdPerHour.parse(place.usd), place.market is Market.RESERVED
-    return Seat(
-        place.zone or None, place.instance_type, place.market, place.accelerator, _GPUS, price,
-        UsdPerHour(0 if reserved else price.nanos * 5 // 4), "2026-11-01", "made up",
-        UsdPerHour.parse(place.on_demand), "amortised" if reserved else "",
-    )  # fmt: skip
+    return MachineSpec(
+        place.zone or None,
+        place.instance_type,
+        place.market,
+        place.accelerator,
+        _GPUS,
+        price,
+        UsdPerHour(0 if reserved else price.nanos * 5 // 4),
+        "2026-11-01",
+        "made up",
+        UsdPerHour.parse(place.on_demand),
+        "amortised" if reserved else "",
+    )
 
 
 def _disk(life: Life) -> dict[str, object]:
@@ -212,20 +255,48 @@ def _plan(at: datetime, jobs: Sequence[Job], lines: Sequence[Line]) -> Plan:
     total = Usd.total(line.cost_usd for line in lines)
     end = max(line.end for line in lines)
     return Plan(
-        as_of=at.astimezone(UTC), expires_at=at + HOUR, book_digest=_BOOK.digest, book_as_of=_BOOK.as_of,
-        horizon_start=at, horizon_end=end, status="optimal", stage_one_proven=True, time_limit_hit=False,
-        cost_usd=total, orders_usd=total, threshold_usd=Usd(0), bound_usd=total, gap=0.0, gap_asked=0.005,
-        solver="by hand", lines=tuple(lines), moves=(), unplaced=(), shadow_prices=(),
+        as_of=at.astimezone(UTC),
+        expires_at=at + HOUR,
+        book_digest=_BOOK.digest,
+        book_as_of=_BOOK.as_of,
+        horizon_start=at,
+        horizon_end=end,
+        status="optimal",
+        stage_one_proven=True,
+        time_limit_hit=False,
+        cost_usd=total,
+        orders_usd=total,
+        threshold_usd=Usd(0),
+        bound_usd=total,
+        gap=0.0,
+        gap_asked=0.005,
+        solver="by hand",
+        lines=tuple(lines),
+        moves=(),
+        unplaced=(),
+        shadow_prices=(),
         jobs=tuple(_summary(job, lines) for job in jobs),
-    )  # fmt: skip
+    )
 
 
 def _summary(job: Job, lines: Sequence[Line]) -> JobSummary:
     own = [line for line in lines if line.job == job.name]
     return JobSummary(
-        job=job.name, job_digest=job.digest, team=job.team, project=job.project,
-        cost_usd=Usd.total(line.cost_usd for line in own), usd_per_step=None, steps=job.steps_left,
-        start=min(line.start for line in own), finish=max(line.end for line in own), deadline=None,
-        confidence=job.confidence, on_time_probability=None, runner_up=None, alternatives=(), constraint_costs=(),
-        dropped=(), notes=(),
-    )  # fmt: skip
+        job=job.name,
+        job_digest=job.digest,
+        team=job.team,
+        project=job.project,
+        cost_usd=Usd.total(line.cost_usd for line in own),
+        usd_per_step=None,
+        steps=job.steps_left,
+        start=min(line.start for line in own),
+        finish=max(line.end for line in own),
+        deadline=None,
+        confidence=job.confidence,
+        on_time_probability=None,
+        runner_up=None,
+        alternatives=(),
+        constraint_costs=(),
+        dropped=(),
+        notes=(),
+    )

@@ -64,7 +64,7 @@ def figures(month: str, at: str, folder: Path) -> dict[str, Sums]:
     page = (folder / "month.html").read_text(encoding="utf-8")
     said["html"] = {
         currency: amount for currency, amount in said["json"].items() if f'value="{_plain(amount)}"' in page
-    }  # fmt: skip
+    }
     for name, version in (("month.csv", "1.4"), ("twelve.parquet", "1.2")):
         say("showback", *when, "-o", "focus", "--focus-version", version, "--out", folder / name)
         said[f"focus {version}"] = focus_sums(folder / name)

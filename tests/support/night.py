@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
+from router.app.plan import PlanOptions, plan_request
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.wiring.planning import PlanOptions, plan_request
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)

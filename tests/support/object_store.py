@@ -23,7 +23,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import boto3
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from router.storage.arrow import Store, open_store
+from router.checkpoints.arrow_store import ArrowStore, open_arrow_store
 from tests.support.service import in_process
 
 SLOW_DOWN = (
@@ -84,10 +84,14 @@ class ObjectStore:
     def environment(self) -> dict[str, str]:
         """What a process needs to reach it."""
         return {
-            "AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing",
-            "AWS_EC2_METADATA_DISABLED": "true", "AWS_REGION": "us-east-1", "AWS_CONFIG_FILE": os.devnull,
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-        }  # fmt: skip
+        }
 
     @property
     def client(self) -> Any:
@@ -95,9 +99,9 @@ class ObjectStore:
         words = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
         return boto3.client("s3", "us-east-1", endpoint_url=self.url, **words)
 
-    def open(self, url: str) -> Store:
+    def open(self, url: str) -> ArrowStore:
         """A place in it; the environment has to be set."""
-        return open_store(url, self.environment)
+        return open_arrow_store(url, self.environment)
 
     def keys(self, bucket: str, prefix: str = "") -> list[str]:
         """What lies there, but for empty marks of folders."""

@@ -29,15 +29,28 @@ def _facts(row: dict[str, str]) -> Iterator[dict[str, Any]]:
         money = Decimal(row["money"]) if row["money"] else Decimal(row["rate"]) * hours
         machine = row["what"] == "machine"
         yield {
-            "source": row["source"], "origin": "bill-1" if row["source"] == "billed" else "ledger",
-            "state": _STATES.get(row["source"], "Estimated"), "start": start, "end": start + each,
-            "billed": money, "effective": money, "what": row["what"], "use": row["use"] or None,
-            "hours": hours if machine else None, "job": row["job"] or None, "team": row["team"] or None,
-            "attempt": f"{row['job']}-1" if row["source"] == "metered" else None, "cloud": "aws", "region": "us-east-1",
-            "instance_type": "p5" if machine else None, "market": (row["market"] or "spot") if machine else None,
-            "resource": row["resource"] or None, "currency": row["currency"] or "USD",
-            "category": row["category"] or "Usage", "corrects": row["corrects"] or None,
-        }  # fmt: skip
+            "source": row["source"],
+            "origin": "bill-1" if row["source"] == "billed" else "ledger",
+            "state": _STATES.get(row["source"], "Estimated"),
+            "start": start,
+            "end": start + each,
+            "billed": money,
+            "effective": money,
+            "what": row["what"],
+            "use": row["use"] or None,
+            "hours": hours if machine else None,
+            "job": row["job"] or None,
+            "team": row["team"] or None,
+            "attempt": f"{row['job']}-1" if row["source"] == "metered" else None,
+            "cloud": "aws",
+            "region": "us-east-1",
+            "instance_type": "p5" if machine else None,
+            "market": (row["market"] or "spot") if machine else None,
+            "resource": row["resource"] or None,
+            "currency": row["currency"] or "USD",
+            "category": row["category"] or "Usage",
+            "corrects": row["corrects"] or None,
+        }
         start += each
 
 

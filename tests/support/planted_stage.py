@@ -21,10 +21,23 @@ NOVEMBER = Month(2026, 11)
 EAST = Place("aws", "us-east-1", "us-east-1a", "p5", Market.SPOT, "10", "25")
 WEST = Place("aws", "us-west-2", "us-west-2b", "p5", Market.ON_DEMAND, "25", "25")
 NORTH = Place("azure", "northeurope", "", "nd96", Market.SPOT, "10", "25")
-AWS = Account(issuer="Made-up AWS", provider="AWS", number="111122223333", sub_account="000044445555",
-              month=NOVEMBER, invoice="MADE-UP-1")  # fmt: skip
-AZURE = Account(issuer="Made-up Azure", provider="Microsoft Azure", number="made-up-9", sub_account="training",
-                month=NOVEMBER, currency="EUR", invoice="MADE-UP-2")  # fmt: skip
+AWS = Account(
+    issuer="Made-up AWS",
+    provider="AWS",
+    number="111122223333",
+    sub_account="000044445555",
+    month=NOVEMBER,
+    invoice="MADE-UP-1",
+)
+AZURE = Account(
+    issuer="Made-up Azure",
+    provider="Microsoft Azure",
+    number="made-up-9",
+    sub_account="training",
+    month=NOVEMBER,
+    currency="EUR",
+    invoice="MADE-UP-2",
+)
 MACHINE, NETWORK = ("Compute", "Virtual Machines", "Machines"), ("Networking", "Network Connectivity", "Traffic")
 ADDED = """\
 entries:
@@ -89,13 +102,28 @@ class Planted:
         self._lives(job, plan, EAST, Life(made=start, gone=start + HOUR / 4, reason="short"))
         # Half an hour until all had met; six hours of work, one of saving, two of which nothing is left: 200 x 36 s.
         met, gone = start + 1.5 * HOUR, start + 10.5 * HOUR
-        taken = Life(made=start + HOUR, met=met, ended=gone, gone=gone, reason="interrupted", step=800, saved=600,
-                     step_seconds=36, saving=(HOUR / 2, HOUR / 2))  # fmt: skip
+        taken = Life(
+            made=start + HOUR,
+            met=met,
+            ended=gone,
+            gone=gone,
+            reason="interrupted",
+            step=800,
+            saved=600,
+            step_seconds=36,
+            saving=(HOUR / 2, HOUR / 2),
+        )
         self._lives(job, plan, EAST, taken)
         # Four hours until the deadline, three after it, and an hour and a half until somebody released it.
         again = day(9)
-        self._lives(job, plan, EAST, Life(made=again, met=again, ended=again + 7 * HOUR, gone=again + 8.5 * HOUR,
-                                          first=600, step=1000, saved=1000))  # fmt: skip
+        self._lives(
+            job,
+            plan,
+            EAST,
+            Life(
+                made=again, met=again, ended=again + 7 * HOUR, gone=again + 8.5 * HOUR, first=600, step=1000, saved=1000
+            ),
+        )
 
     def _lives(self, job: Job, plan: str, place: Place, life: Life) -> None:
         before = len(self.stage.machines)
@@ -120,8 +148,9 @@ class Planted:
                     yield from AWS.machine(attempt, node, price, "Machines", until)
         ((extras, _),) = self.machines["extras"]
         disk = ("Storage", "Block Storage", "Disks")
-        yield AWS.used(day(11), day(12), "40", "GB-Hours", "0.1", disk, "disk", Tags=of_attempt(extras),
-                       ResourceId="vol-1")  # fmt: skip
+        yield AWS.used(
+            day(11), day(12), "40", "GB-Hours", "0.1", disk, "disk", Tags=of_attempt(extras), ResourceId="vol-1"
+        )
         yield AWS.used(day(11), day(12), "100", "GB", "0.09", NETWORK, "egress", ResourceId="made-up-east-9")
         by_job = tagged(stepfare_job="extras")
         objects = ("Storage", "Object Storage", "Objects")
@@ -129,18 +158,40 @@ class Planted:
         yield AWS.used(day(11), day(12), "10", "Hours", "0.17", NETWORK, "address", Tags=by_job)
         money = tagged(stepfare_job="money")
         for category, amount in (("Credit", "-50"), ("Tax", "36"), ("Adjustment", "-1")):
-            yield AWS.row(day(1), NOVEMBER.ends, Decimal(amount), MACHINE, ChargeCategory=category, Tags=money,
-                          ChargeFrequency="One-Time")  # fmt: skip
-        yield AWS.used(day(1), day(2), "4", "Hours", "10", MACHINE, "plan", CommitmentDiscountId="sp-1",
-                       CommitmentDiscountStatus="Unused", PricingCategory="Committed")  # fmt: skip
+            yield AWS.row(
+                day(1),
+                NOVEMBER.ends,
+                Decimal(amount),
+                MACHINE,
+                ChargeCategory=category,
+                Tags=money,
+                ChargeFrequency="One-Time",
+            )
+        yield AWS.used(
+            day(1),
+            day(2),
+            "4",
+            "Hours",
+            "10",
+            MACHINE,
+            "plan",
+            CommitmentDiscountId="sp-1",
+            CommitmentDiscountStatus="Unused",
+            PricingCategory="Committed",
+        )
         support = ("Management and Governance", "Support", "Support")
-        yield AWS.row(day(1), NOVEMBER.ends, Decimal(15), support, ChargeCategory="Purchase",
-                      ChargeFrequency="Recurring")  # fmt: skip
+        yield AWS.row(
+            day(1), NOVEMBER.ends, Decimal(15), support, ChargeCategory="Purchase", ChargeFrequency="Recurring"
+        )
         yield AWS.used(day(20), day(20, 1), "1", "Hours", "7.77", MACHINE, "g6", ResourceId="i-nobody-knows")
 
 
 def _copied(usd: str) -> dict[str, object]:
     return {
-        "from": f"s3://made-up-east-{usd}", "to": "s3://made-up-west", "origin": "aws/us-east-1",
-        "bytes": 100_000_000_000, "seconds": 600, "usd": usd,
-    }  # fmt: skip
+        "from": f"s3://made-up-east-{usd}",
+        "to": "s3://made-up-west",
+        "origin": "aws/us-east-1",
+        "bytes": 100_000_000_000,
+        "seconds": 600,
+        "usd": usd,
+    }

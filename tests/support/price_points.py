@@ -30,7 +30,7 @@ def a_point(hours: float = 0, price: str | None = "20", **changes: object) -> Pr
 
 def read_back(folder: Path, which: history.Selection = history.EVERYTHING) -> list[PricePoint]:
     """Every point that counts, in the order of queries."""
-    frame = history.series(folder, which).astype(object)
+    frame = history.read_series(folder, which).astype(object)
     rows = frame.where(frame.notna(), None).to_dict("records")
     return [_point(**{str(name): value for name, value in row.items()}) for row in rows]
 
@@ -45,9 +45,16 @@ def in_order(points: Iterable[PricePoint]) -> list[PricePoint]:
     return sorted(
         points,
         key=lambda p: (
-            p.cloud, p.region, p.instance_type, p.market.value, p.zone is None, p.zone or "", p.at, p.source,
+            p.cloud,
+            p.region,
+            p.instance_type,
+            p.market.value,
+            p.zone is None,
+            p.zone or "",
+            p.at,
+            p.source,
         ),
-    )  # fmt: skip
+    )
 
 
 def parts_of(folder: Path) -> list[Path]:

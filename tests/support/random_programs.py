@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pulp
 
-from router.planning.program import Program, Row, Variable
+from router.planning.program import ConstraintRow, Program, Variable
 from router.planning.solver import PulpSolver
 
 
@@ -30,7 +30,7 @@ def programs(count: int) -> Iterator[Program]:
             for i, cost in enumerate(costs)
         )
         rows = tuple(
-            Row(
+            ConstraintRow(
                 f"row{k}",
                 tuple(
                     (i, round(chance.uniform(0.1, 3), 3))

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from providers.sandbox.machines import Machines
-from router.demo.stage import Trained, differences, steps_done, trained, undisturbed
-from router.ledger.entry import Kind
-from router.running.drills import Taking, chosen
+from providers.sandbox.machines import SandboxMachines
+from router.controller.drills import PreemptionDrill, choose_targets
+from router.demo.stage import TrainingResult, find_differences, read_step_count, read_training_result, train_undisturbed
+from router.ledger.entry import LedgerEntryKind
 from router.state.records import Attempt, JournalEntry, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.deployed import Running, Site, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.repository import ROOT
@@ -32,7 +32,7 @@ STEP_S = 0.05
 PATIENCE = {"meet": "30s", "lost": "6s", "quarantine": "20s", "shortage": "20s"}
 _TRAINER = shlex.join([sys.executable, str(ROOT / "router" / "demo" / "train.py")])
 _LOOK_S = 0.1
-_alone: dict[tuple[str, int], Trained] = {}
+_alone: dict[tuple[str, int], TrainingResult] = {}
 
 
 def training(
@@ -52,16 +52,17 @@ def lasting(
 ) -> dict[str, Any]:
     """A job of so many steps; ``planned_s``: how long a step takes by its specification."""
     pace = {
-        "accelerator": "H100", "count": machines, "seconds_per_step": planned_s or step_s, "fabric": "ethernet",
+        "accelerator": "H100",
+        "count": machines,
+        "seconds_per_step": planned_s or step_s,
+        "fabric": "ethernet",
         "source": "the trainer waits until a step has taken so long",
-    }  # fmt: skip
+    }
     fields = {"steps": steps, "workload": {"profile": [pace]}, "checkpoint": {"size_gib": 0.0001}, **more}
     return job(name, command, machines=machines, **fields)
 
 
-def watched(
-    site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any
-) -> Running:  # fmt: skip
+def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any) -> Running:
     """`stepfare watch`, which listens already; ``deploy``: more of its deploy file."""
     site.deploy(patience=PATIENCE, **deploy)
     watcher = site.start("watch", held=held, environment=environment)
@@ -86,7 +87,7 @@ def until_step(site: Site, step: int, attempt: str = "", seconds: float = 90) ->
 
     def done() -> bool:
         if not attempt:
-            return steps_done(site.folder) >= step
+            return read_step_count(site.folder) >= step
         return any(row["attempt"] == attempt and row["step"] >= step for row in metrics(site.folder / "checkpoints"))
 
     eventually(done, seconds, why=f"for step {step}", pause=0.05)
@@ -116,22 +117,22 @@ def journal(site: Site, what: str) -> list[JournalEntry]:
         return [entry for entry in store.journal() if entry.what == what]
 
 
-def alone(folder: Path, steps: int) -> Trained:
+def alone(folder: Path, steps: int) -> TrainingResult:
     """The same training with nobody to disturb it, once a test run."""
     key = (str(folder), steps)
     if key not in _alone:
         place = folder / f"alone-{steps}"
         place.mkdir()
-        _alone[key] = undisturbed(place, steps, 0, {**os.environ, "PYTHONPATH": str(ROOT)})
+        _alone[key] = train_undisturbed(place, steps, 0, {**os.environ, "PYTHONPATH": str(ROOT)})
     return _alone[key]
 
 
 def wrong(
-    site: Site, steps: int, same: Trained, sightings: Sightings | None = None, *, folder: Path | None = None
+    site: Site, steps: int, same: TrainingResult, sightings: Sightings | None = None, *, folder: Path | None = None
 ) -> list[str]:
     """What is not as it has to be once the job has finished; empty when all is. ``folder`` holds its checkpoints."""
     folder = folder or site.folder
-    found = list(differences(trained(folder, steps), same))
+    found = list(find_differences(read_training_result(folder, steps), same))
     return [*found, *repeated(site, steps, metrics(folder / "checkpoints")), *disagreements(site, sightings)]
 
 
@@ -169,9 +170,9 @@ def spans_of(rows: Sequence[dict[str, Any]]) -> list[tuple[str, float, float]]:
     return sorted(((name, min(some), max(some)) for name, some in times.items()), key=lambda span: span[1])
 
 
-def counted(store: Store, name: str = JOB) -> tuple[int, int]:
+def counted(store: StateStore, name: str = JOB) -> tuple[int, int]:
     """Steps, and lost ones, of what was metered."""
-    entries = store.ledger.entries(kind=Kind.METERED, job=name)
+    entries = store.ledger.entries(kind=LedgerEntryKind.METERED, job=name)
     return sum(entry.steps for entry in entries), sum(entry.lost_steps for entry in entries)
 
 
@@ -183,14 +184,18 @@ def stop(watcher: Running) -> None:
 
 
 @contextmanager
-def taken_back(site: Site, rank: int, seconds: float, name: str = JOB) -> Iterator[Taking]:
+def taken_back(site: Site, rank: int, seconds: float, name: str = JOB) -> Iterator[PreemptionDrill]:
     """The cloud tells the machine of a rank that it ends in so many seconds (0: without a word), and then ends it,
     unless it was released before or the block is over."""
     with site.store() as store:
-        hand = Machines(store.id)
-        doomed = chosen(store, hand, name, [rank])
+        hand = SandboxMachines(store.id)
+        doomed = choose_targets(store, hand, name, [rank])
     mark = f"drill-{os.urandom(4).hex()}"
-    taking, ended, trouble = Taking(hand, doomed, mark, seconds=seconds, ticks=time.monotonic), threading.Event(), []
+    taking, ended, trouble = (
+        PreemptionDrill(hand, doomed, mark, seconds=seconds, ticks=time.monotonic),
+        threading.Event(),
+        [],
+    )
 
     def play() -> None:
         try:

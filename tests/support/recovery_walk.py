@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from router.demo.stage import Trained
+from router.demo.stage import TrainingResult
 from tests.support.deployed import Running, Site, Template, eventually
 from tests.support.fault_stages import engines
 from tests.support.recovered import (
@@ -94,7 +94,7 @@ def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict]:
         )
 
 
-def take(stage: Stage, template: Template, folder: Path, same: Trained, sightings: Sightings) -> Verdict:
+def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, sightings: Sightings) -> Verdict:
     """Walks one, and clears up. Raises nothing."""
     begun, site = time.monotonic(), template.site(folder)
     found: tuple[str, ...] = ()
@@ -107,7 +107,7 @@ def take(stage: Stage, template: Template, folder: Path, same: Trained, sighting
     return Verdict(stage, found, len(attempts(site)), time.monotonic() - begun)
 
 
-def _wrong(stage: Stage, site: Site, same: Trained, sightings: Sightings) -> Iterable[str]:
+def _wrong(stage: Stage, site: Site, same: TrainingResult, sightings: Sightings) -> Iterable[str]:
     running = _watched(stage, site)
     until_step(site, _AFTER)
     site.holds.put(stage.place)

@@ -10,13 +10,13 @@ from pricing.offers import Offer
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning import planner
-from router.planning.candidates import Candidate, Dropped, candidates_for
+from router.planning.candidates import Candidate, DroppedListing, candidates_for
 from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.scene import Scene
+from router.planning.problem import PlacementProblem
+from router.planning.solve import PlacementSolution
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 
@@ -50,23 +50,24 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
     return make_plan(a_request(jobs, offers, limits, **knobs))
 
 
-def scene_of(request: PlanRequest) -> Scene:
+def scene_of(request: PlanRequest) -> PlacementProblem:
     """What the planner gathers before it formulates anything."""
-    jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
-    return planner._gather(request, jobs, {}, planner.Timings()).scene
+    return _built(request, Effort(PulpSolver(), timedelta(0)))[1].scene
 
 
-def answer_of(request: PlanRequest) -> Answer:
+def answer_of(request: PlanRequest) -> PlacementSolution:
     """What the solver answered, as runs."""
-    jobs = tuple(sorted(request.jobs, key=lambda j: j.name))
-    gathered = planner._gather(request, jobs, {}, planner.Timings())
-    effort = Effort(PulpSolver(), timedelta(seconds=30))
-    return planner._answer(request, gathered, effort, planner._silent, planner.Timings())
+    return planner._search(*_built(request, Effort(PulpSolver(), timedelta(seconds=30))))
+
+
+def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, planner._PlanningInput]:
+    run = planner.PlanningRun(request, effort, effort, planner._silent, planner.Timings())
+    return run, planner._build_problem(run, tuple(sorted(request.jobs, key=lambda j: j.name)), {})
 
 
 def found_for(
     job: Job, offers: Sequence[Offer], limits: Any = None, *, advisory: bool = False
-) -> tuple[dict[str, Candidate], list[Dropped]]:
+) -> tuple[dict[str, Candidate], list[DroppedListing]]:
     """Candidates by key, and what was dropped."""
     known = limits if isinstance(limits, Limits) else make_limits(limits or {})
     kept, dropped = candidates_for(job, book(offers), known, NOW, advisory)
@@ -76,8 +77,6 @@ def found_for(
 def places(plan: Plan) -> dict[str, str]:
     """By job the place and market of its lines, each once, in order."""
     return {
-        job.job: ", ".join(
-            dict.fromkeys(f"{x.cloud}/{x.region} {x.market}" for x in plan.lines if x.job == job.job)
-        )
+        job.job: ", ".join(dict.fromkeys(f"{x.cloud}/{x.region} {x.market}" for x in plan.lines if x.job == job.job))
         for job in plan.jobs
-    }  # fmt: skip
+    }

@@ -119,9 +119,13 @@ def _fit(placement: Placement, candidate: CandidateLike) -> int:
 
 
 def enumerate_ways(
-    job: Job, candidates: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime, book: PriceBook,
+    job: Job,
+    candidates: Sequence[CandidateLike],
+    edges: Sequence[datetime],
+    now: datetime,
+    book: PriceBook,
     reservations: Sequence[Reservation] = (),
-) -> Ways:  # fmt: skip
+) -> Ways:
     """All patterns that respect the job's own rules and the dates of reservations, each at its least cost."""
     lengths = np.array([(b - a) / timedelta(hours=1) for a, b in pairwise(edges)])
     slots = _patterns(len(candidates), _open_slots(job, edges, now))

@@ -15,33 +15,33 @@ import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from router.cli.showback_page import page
-from router.cli.showback_text import as_markdown, as_table
-from router.files.duck import connect
+from router.files.duckdb_session import connect
 from router.ledger.month import Month
-from router.showback.report.as_json import as_json
-from router.showback.report.asked import Asked, Beside
-from router.showback.report.cubes import months_of, of_facts
-from router.showback.report.making import make_report
-from router.showback.report.tidy import NOTES, SECTION, as_csv, as_parquet, as_workbook
-from router.showback.report.values import NUMBERS, Kind, Report, Section
+from router.render.showback_page import page
+from router.render.showback_text import as_markdown, as_table
+from router.showback.report.build import build_report
+from router.showback.report.export_json import report_to_json
+from router.showback.report.export_tables import NOTES, SECTION, report_to_csv, report_to_parquet, report_to_workbook
+from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import report_months, rollups_of_facts
+from router.showback.report.values import NUMBERS, CellKind, ReportSection, ShowbackReport
 from tests.support.facts_rows import facts
 
 OVER = datetime(2026, 12, 2, tzinfo=UTC)
 NOVEMBER = Month(2026, 11)
-BESIDE = Beside(origin="by hand", input_hash="0" * 16)
+BESIDE = ReportInputs(origin="by hand", input_hash="0" * 16)
 Rows = list[dict[str, str]]
 
 
-def report_of(table: pa.Table, *, beside: Beside = BESIDE, **asked: Any) -> Report:
+def report_of(table: pa.Table, *, beside: ReportInputs = BESIDE, **asked: Any) -> ShowbackReport:
     """Of facts: November 2026, as of its end, by team, where nothing else is asked."""
-    given = Asked(**{"month": NOVEMBER, "now": OVER, **asked})
+    given = ReportQuery(**{"month": NOVEMBER, "now": OVER, **asked})
     with connect() as connection:
         connection.register("facts", table)
-        return make_report(of_facts(connection, "facts", months_of(given.month), given.now), given, beside)
+        return build_report(rollups_of_facts(connection, "facts", report_months(given.month), given.now), given, beside)
 
 
-def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> Report:
+def report_of_rows(rows: Iterable[dict[str, Any]], **asked: Any) -> ShowbackReport:
     """Of facts as :func:`tests.support.facts_rows.facts` takes them."""
     return report_of(facts(rows), **asked)
 
@@ -51,29 +51,32 @@ def cost(amount: str, **said: Any) -> dict[str, Any]:
     return {"billed": Decimal(amount), "effective": Decimal(amount), **said}
 
 
-def rows_of(report: Report, section: str, **wanted: object) -> list[dict[str, Any]]:
+def rows_of(report: ShowbackReport, section: str, **wanted: object) -> list[dict[str, Any]]:
     """The rows of a section that say so."""
     return [
         row for row in report.section(section).records() if all(row[name] == value for name, value in wanted.items())
     ]
 
 
-def one(report: Report, section: str, **wanted: object) -> dict[str, Any]:
+def one(report: ShowbackReport, section: str, **wanted: object) -> dict[str, Any]:
     """The only such row."""
     (row,) = rows_of(report, section, **wanted)
     return row
 
 
-def exact_rows(report: Report) -> dict[str, Iterator[tuple[str, Rows]]]:
+def exact_rows(report: ShowbackReport) -> dict[str, Iterator[tuple[str, Rows]]]:
     """By format that keeps all digits: each section's rows as text by column name, "" for what is not known; read
     with what we did not write."""
     return {
-        "json": _of_json(report), "csv": _of_csv(report), "parquet": _of_parquet(report), "xlsx": _of_xlsx(report),
+        "json": _of_json(report),
+        "csv": _of_csv(report),
+        "parquet": _of_parquet(report),
+        "xlsx": _of_xlsx(report),
         "html": _of_html(report),
-    }  # fmt: skip
+    }
 
 
-def short_forms(report: Report) -> dict[str, str]:
+def short_forms(report: ShowbackReport) -> dict[str, str]:
     """Formats whose money is to the cent."""
     return {"table": as_table(report), "markdown": as_markdown(report)}
 
@@ -88,22 +91,22 @@ def plain(value: object) -> str:
     return f"{number.normalize():f}" if number else "0"
 
 
-def _of_json(report: Report) -> Iterator[tuple[str, Rows]]:
-    for name, section in json.loads(as_json(report))["sections"].items():
+def _of_json(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
+    for name, section in json.loads(report_to_json(report))["sections"].items():
         yield name, [{key: plain(value) for key, value in row.items()} for row in section["rows"]]
 
 
-def _of_csv(report: Report) -> Iterator[tuple[str, Rows]]:
-    rows = list(csv.DictReader(io.StringIO(as_csv(report), newline="")))
+def _of_csv(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
+    rows = list(csv.DictReader(io.StringIO(report_to_csv(report), newline="")))
     yield from _by_section(report, [{name: plain(cell) for name, cell in row.items()} for row in rows])
 
 
-def _of_parquet(report: Report) -> Iterator[tuple[str, Rows]]:
-    rows = pq.read_table(io.BytesIO(as_parquet(report))).to_pylist()
+def _of_parquet(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
+    rows = pq.read_table(io.BytesIO(report_to_parquet(report))).to_pylist()
     yield from _by_section(report, [{name: plain(cell) for name, cell in row.items()} for row in rows])
 
 
-def _by_section(report: Report, rows: Rows) -> Iterator[tuple[str, Rows]]:
+def _by_section(report: ShowbackReport, rows: Rows) -> Iterator[tuple[str, Rows]]:
     for section in report.sections:
         names = [column.name for column in section.columns]
         found = [row for row in rows if row[SECTION] == section.name]
@@ -111,8 +114,8 @@ def _by_section(report: Report, rows: Rows) -> Iterator[tuple[str, Rows]]:
     assert {row[SECTION] for row in rows} <= {*(section.name for section in report.sections), NOTES}
 
 
-def _of_xlsx(report: Report) -> Iterator[tuple[str, Rows]]:
-    book = openpyxl.load_workbook(io.BytesIO(as_workbook(report, OVER)))
+def _of_xlsx(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
+    book = openpyxl.load_workbook(io.BytesIO(report_to_workbook(report, OVER)))
     for section in report.sections:
         _, *lines = book[section.title[:31]].iter_rows(values_only=True)
         # A sheet has its numbers as binary fractions: what they were, where they have fifteen digits at most.
@@ -122,7 +125,7 @@ def _of_xlsx(report: Report) -> Iterator[tuple[str, Rows]]:
         )
 
 
-def _of_html(report: Report) -> Iterator[tuple[str, Rows]]:
+def _of_html(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
     reader = _Tables()
     reader.feed(page(report))
     for section in report.sections:
@@ -171,6 +174,6 @@ class _Tables(HTMLParser):
             self.tables[self._name][-1][-1] += data
 
 
-def numbers_of(section: Section) -> list[str]:
+def numbers_of(section: ReportSection) -> list[str]:
     """The names of the columns that hold numbers, money and counts."""
-    return [column.name for column in section.columns if column.kind in NUMBERS and column.kind is not Kind.SHARE]
+    return [column.name for column in section.columns if column.kind in NUMBERS and column.kind is not CellKind.SHARE]

@@ -40,9 +40,13 @@ def _marked(environment: bytes) -> Marked | None:
     marks = {name: value for name, is_pair, value in (item.partition("=") for item in items) if is_pair}
     up = "STEPFARE_NODE_FOLDER" in marks and "STEPFARE_WANTED" not in marks
     return Marked(
-        marks.get("STEPFARE_STATE", ""), marks.get("STEPFARE_ATTEMPT", ""), int(marks.get("STEPFARE_RANK", "-1")),
-        marks["STEPFARE_NODE_ID"], up, "STEPFARE_CONTROL" in marks,
-    )  # fmt: skip
+        marks.get("STEPFARE_STATE", ""),
+        marks.get("STEPFARE_ATTEMPT", ""),
+        int(marks.get("STEPFARE_RANK", "-1")),
+        marks["STEPFARE_NODE_ID"],
+        up,
+        "STEPFARE_CONTROL" in marks,
+    )
 
 
 @dataclass

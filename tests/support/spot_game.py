@@ -13,7 +13,17 @@ from datetime import UTC, datetime, timedelta
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.policies.policy import Answer, Event, Here, Life, Move, Observation, Place, Policy, Save
+from router.spot.policies.interface import (
+    AvailabilityAnswer,
+    CurrentPlacement,
+    MoveDecision,
+    Observation,
+    PastAttempt,
+    PlacementOption,
+    Policy,
+    PolicyEvent,
+    SaveDecision,
+)
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -73,12 +83,12 @@ class Game:
     saving: int = 0
     nanos: int = 0
     decisions: list[str] = field(default_factory=list)
-    lives: list[Life] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    lives: list[PastAttempt] = field(default_factory=list)
+    answers: list[AvailabilityAnswer] = field(default_factory=list)
 
     def play(self) -> int:
         """Until all work is done."""
-        event = Event.TICK
+        event = PolicyEvent.TICK
         while self.minute < _GIVE_UP:
             self._carry_out(self._observed(event))
             event = self._until_next()
@@ -86,12 +96,12 @@ class Game:
                 return self.minute
         raise AssertionError("it never ends")
 
-    def _observed(self, event: Event) -> Observation:
+    def _observed(self, event: PolicyEvent) -> Observation:
         world = self.world
         here = self._place(self.here) if self.here else None
         at = None
         if here is not None:
-            at = Here(here, self._leaves_in(), saved=self.unsaved == 0, unsaved_hours=self.unsaved / 60)
+            at = CurrentPlacement(here, self._leaves_in(), saved=self.unsaved == 0, unsaved_hours=self.unsaved / 60)
         names = ["on-demand", *(f"dear-{i}" for i in range(len(world.dear)))]
         down = [f"spot-{i}" for i, s in enumerate(world.spots) if not s.up(self.minute)]
         names += [f"spot-{i}" for i, s in enumerate(world.spots) if s.up(self.minute)]
@@ -114,7 +124,7 @@ class Game:
     def _share(self) -> float:
         return (self.world.work - self.confirmed) / self.world.work
 
-    def _place(self, name: str) -> Place:
+    def _place(self, name: str) -> PlacementOption:
         """On-demand is where the checkpoint is; so the first region's is not needed."""
         left = self.world.work - self.confirmed
         spot = self._spot(name)
@@ -127,7 +137,7 @@ class Game:
             moves = self._far(spot.region)
         hours = left / speed / 60
         cost = Usd(round(rate.nanos * (hours + start / 60)))
-        return Place(name, market, rate, hours, start / 60, cost, moves / 60)
+        return PlacementOption(name, market, rate, hours, start / 60, cost, moves / 60)
 
     def _far(self, region: int) -> int:
         return 0 if region == self.home else self.world.far
@@ -148,11 +158,11 @@ class Game:
     def _carry_out(self, o: Observation) -> None:
         decision = self.policy.decide(o)
         self.decisions.append(f"{self.minute} {decision}")
-        if isinstance(decision, Save) and self.here and not self.saving:
+        if isinstance(decision, SaveDecision) and self.here and not self.saving:
             self.saving = self.world.save + 1
-        if isinstance(decision, Move) and not decision.to:
+        if isinstance(decision, MoveDecision) and not decision.to:
             self._leave()
-        elif isinstance(decision, Move) and decision.to[0] != self.here:
+        elif isinstance(decision, MoveDecision) and decision.to[0] != self.here:
             self._leave()
             self._launch(decision.to[0])
 
@@ -188,12 +198,12 @@ class Game:
         now = BEGIN + self.minute * MINUTE
         self._gone(taken=False)  # a launch that was given up
         self.here = name
-        self.lives.append(Life(name, now, now + minutes * MINUTE, None, False, self._share, self._share))
+        self.lives.append(PastAttempt(name, now, now + minutes * MINUTE, None, False, self._share, self._share))
         for number in range(minutes):
             if self.world.asked_while_starting and number % self.world.tick == 0 and number:
-                o = self._observed(Event.TICK)
+                o = self._observed(PolicyEvent.TICK)
                 decision = self.policy.decide(o)
-                if isinstance(decision, Move) and decision.to[:1] != (name,):
+                if isinstance(decision, MoveDecision) and decision.to[:1] != (name,):
                     self.decisions.append(f"{self.minute} gives up {name}: {decision}")
                     if not decision.to:
                         self._gone(taken=False)
@@ -206,10 +216,10 @@ class Game:
             self.here = ""
             self.lives.pop()
         if spot is not None:
-            self.answers.append(Answer(name, BEGIN + self.minute * MINUTE, bool(self.here)))
+            self.answers.append(AvailabilityAnswer(name, BEGIN + self.minute * MINUTE, bool(self.here)))
         self.since_save = 0
 
-    def _until_next(self) -> Event:
+    def _until_next(self) -> PolicyEvent:
         """Time passes until the next tick, or until somebody says something."""
         noticed = bool(self.here) and self._leaves_in() is not None
         lost = False
@@ -222,15 +232,15 @@ class Game:
                 self._gone(taken=True)
                 self.unsaved, self.saving, lost = 0, 0, True
                 if self.world.told:
-                    return Event.LOST
+                    return PolicyEvent.LOST
                 continue
             self._pay()
             self._work(1 if spot is None else spot.speed)
             if self.confirmed + self.unsaved >= self.world.work:
-                return Event.TICK
+                return PolicyEvent.TICK
             if self.world.told and not noticed and self._leaves_in() is not None:
-                return Event.INTERRUPTION
-        return Event.LOST if lost else Event.TICK
+                return PolicyEvent.INTERRUPTION
+        return PolicyEvent.LOST if lost else PolicyEvent.TICK
 
     def _work(self, speed: int) -> None:
         self.unsaved += speed

@@ -1,4 +1,4 @@
-"""One window at a time in plain Python: what router.quoting.play.simulation does to many at once, as the rules are
+"""One window at a time in plain Python: what router.spot.simulator.simulation does to many at once, as the rules are
 written.
 
 Also scenes drawn at random, and the cheapest of all sequences of actions, found by trying them all.
@@ -14,9 +14,9 @@ from random import Random
 import numpy as np
 from hypothesis import strategies as st
 
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import GuardMode
+from router.spot.simulator.traces import Series, ZoneSeries
 
 IDLE, SPOT, DEMAND = 0, 1, 2
 Action = tuple[int, int]
@@ -26,10 +26,10 @@ Action = tuple[int, int]
 class Window:
     """One window of a scene; ``decide`` is the policy."""
 
-    scene: Scene
+    scene: SimulationInputs
     start: int
     decide: Callable[[Window], Action]
-    net: Net = Net.PUBLISHED
+    net: GuardMode = GuardMode.PUBLISHED
     tick: int = 0
     left: int = 0
     kind: int = IDLE
@@ -70,20 +70,20 @@ class Window:
         g, rest = self.scene.tick_s, self.scene.ticks - self.tick
         one, two = ceil((self.left + self.worst) / g), ceil((self.left + 2 * self.worst) / g)
         forced = False
-        if self.net is Net.PUBLISHED:
+        if self.net is GuardMode.PUBLISHED:
             if self.kind == SPOT and self.delay == 0:
                 if one >= rest:
                     kind, zone = SPOT, self.zone
             else:
                 forced = one >= rest or (self.kind != SPOT and two >= rest)
-        elif self.net is Net.EXACT and kind != DEMAND:
+        elif self.net is GuardMode.EXACT and kind != DEMAND:
             same = kind == SPOT and self.kind == SPOT and zone == self.zone
             does = 0 if kind == IDLE else max(0, g - (self.delay if same else self.worst))
             forced = self._too_late_after(does)
             if forced and self.kind == SPOT and not self._too_late_after(max(0, g - self.delay)):
                 return SPOT, self.zone
         moves = self.kind == DEMAND and kind == DEMAND and zone != self.zone
-        if (forced and kind != DEMAND) or (moves and self.net is not Net.NONE and one > rest):
+        if (forced and kind != DEMAND) or (moves and self.net is not GuardMode.NONE and one > rest):
             return DEMAND, self._demand_zone()
         return kind, zone
 
@@ -172,7 +172,9 @@ def sliced(w: Window, n: int) -> Action:
 
 
 @st.composite
-def scenes(draw: st.DrawFn, zones: int = 1, windows: int = 6, most: int = 40, feasible: bool = True) -> Scene:
+def scenes(
+    draw: st.DrawFn, zones: int = 1, windows: int = 6, most: int = 40, feasible: bool = True
+) -> SimulationInputs:
     """Scenes of any weather, price, size; moves cost something where there are several zones."""
     rng = Random(draw(st.integers(0, 2**32)))
     g = draw(st.sampled_from((10, 13, 60, 600)))
@@ -188,10 +190,10 @@ def scenes(draw: st.DrawFn, zones: int = 1, windows: int = 6, most: int = 40, fe
         made = tuple(ZoneSeries(z.zone, z.region, z.counts, z.spot_usd_per_hour, rate) for z in made)
     series = Series(g, made)
     usd, seconds = rng.choice((0.0, 0.01, 1.0)), rng.choice((0, 0, g // 2))
-    ways = Ways.between(series.regions, lambda a, b: usd, seconds)
+    ways = ZoneMoveCosts.between(series.regions, lambda a, b: usd, seconds)
     task = Task(work, deadline, d, rng.choice((1, 1, 2)))
     starts = [rng.randrange(length - task.ticks(g) + 1) for _ in range(windows)]
-    return Scene.of(task, series, starts, ways)
+    return SimulationInputs.of(task, series, starts, ways)
 
 
 def _zone(rng: Random, number: int, length: int) -> ZoneSeries:
@@ -203,7 +205,7 @@ def _zone(rng: Random, number: int, length: int) -> ZoneSeries:
     return ZoneSeries(f"z{number}", f"r{number % 2}", np.array(counts), np.array(prices), rng.uniform(2, 4))
 
 
-def cheapest_of_all(scene: Scene, start: int) -> float:
+def cheapest_of_all(scene: SimulationInputs, start: int) -> float:
     """The least dollars of any sequence of actions that is in time, by trying them; few ticks and zones only."""
 
     def on(w: Window) -> float:
@@ -215,7 +217,7 @@ def cheapest_of_all(scene: Scene, start: int) -> float:
         actions = [(IDLE, 0), *((DEMAND, z) for z in zones), *((SPOT, z) for z in zones if w.up(z))]
         return min(on(_after(w, action)) for action in actions)
 
-    window = Window(scene, start, greedy, Net.NONE)
+    window = Window(scene, start, greedy, GuardMode.NONE)
     window.left = scene.task.work_s
     return on(window)
 

@@ -25,7 +25,7 @@ from sqlalchemy import Engine, event
 
 from pricing.money import Usd
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support import books_steps
 from tests.support.repository import ROOT
 from tests.support.state_values import HOUR, NOW, attempt, entry, node, shortage
@@ -33,7 +33,7 @@ from tests.support.state_values import HOUR, NOW, attempt, entry, node, shortage
 _TIME_LIMIT = 300
 _AT_ONCE = 10
 
-STEPS: tuple[Callable[[Store], object], ...] = (
+STEPS: tuple[Callable[[StateStore], object], ...] = (
     lambda s: s.put_plan("d", "text", NOW),
     lambda s: s.put_jobs({"j1": "{}", "j2": "{}", "j3": "{}"}, NOW),
     lambda s: s.add_attempt(attempt(), [node(), node(rank=1)]),
@@ -51,7 +51,7 @@ STEPS: tuple[Callable[[Store], object], ...] = (
 )
 
 
-def seen(store: Store) -> tuple[object, ...]:
+def seen(store: StateStore) -> tuple[object, ...]:
     """All that the steps change."""
     jobs = tuple(store.job(f"j{i}") for i in (1, 2, 3))
     facts = (store.plan("d"), jobs, store.value("coordinator_port"), store.shortages(NOW))
@@ -60,7 +60,7 @@ def seen(store: Store) -> tuple[object, ...]:
 
 def seen_after_each(url: str) -> list[tuple[object, ...]]:
     """What is seen after 0, 1, 2 ... steps, when nobody dies."""
-    with Store.open(url, now=NOW) as store:
+    with StateStore.open(url, now=NOW) as store:
         views = [seen(store)]
         for step in STEPS:
             step(store)
@@ -115,17 +115,17 @@ def _work(url: str, point: int, told: int, what: str) -> None:
     kind, _, where = what.partition(" ")
     if kind == "open":
         _die_at(point)
-        Store.open(url, now=NOW).close()
+        StateStore.open(url, now=NOW).close()
         os._exit(0)
     folder = Path(where) / str(point)
     if kind == "books":
         folder.mkdir(parents=True)
-    steps: Mapping[str, Sequence[Callable[[Store], object]]] = {
+    steps: Mapping[str, Sequence[Callable[[StateStore], object]]] = {
         "write": STEPS,
         "books": [partial(_in_folder, step, folder) for step in books_steps.STEPS],
         "restore": [lambda store: store.backups.restore(Path(where))],
     }
-    with Store.open(url, now=NOW) as store:
+    with StateStore.open(url, now=NOW) as store:
         _die_at(point)
         for step in steps[kind]:
             step(store)
@@ -133,7 +133,7 @@ def _work(url: str, point: int, told: int, what: str) -> None:
     os._exit(0)
 
 
-def _in_folder(step: Callable[[Store, Path], object], folder: Path, store: Store) -> None:
+def _in_folder(step: Callable[[StateStore, Path], object], folder: Path, store: StateStore) -> None:
     step(store, folder)
 
 

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.state.errors import ExistsError, MissingError, MovedError, StateError
+from router.state.errors import ConcurrentChangeError, ExistsError, MissingError, StateError
 from router.state.records import Attempt, JournalEntry, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, attempt, node, shortage
 
 NewUrl = Callable[[], str]
@@ -27,8 +27,8 @@ class StateSuite:
         return new_url()
 
     @pytest.fixture
-    def store(self, url: str) -> Iterator[Store]:
-        with Store.open(url, now=NOW) as store:
+    def store(self, url: str) -> Iterator[StateStore]:
+        with StateStore.open(url, now=NOW) as store:
             yield store
 
 
@@ -56,7 +56,7 @@ def together(count: int, work: Callable[[int], object]) -> None:
 class AttemptsSuite(StateSuite):
     """Attempts and machines."""
 
-    def test_they_come_back_as_they_were(self, store: Store) -> None:
+    def test_they_come_back_as_they_were(self, store: StateStore) -> None:
         one = attempt(
             project="vision",
             phase=Phase.READY,
@@ -70,7 +70,7 @@ class AttemptsSuite(StateSuite):
         assert store.attempt("a2") is None
         assert store.nodes("a2") == ()
 
-    def test_an_attempt_is_added_once(self, store: Store) -> None:
+    def test_an_attempt_is_added_once(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [node()])
         with pytest.raises(ExistsError, match="a1"):
             store.add_attempt(attempt(job="other"), [node(rank=5)])
@@ -78,12 +78,12 @@ class AttemptsSuite(StateSuite):
         assert store.nodes("a1") == (node(),)
 
     @pytest.mark.parametrize("nodes", [[node("other")], [node(rank=1), node(rank=1)]])
-    def test_machines_that_cannot_be_its_own(self, store: Store, nodes: list) -> None:  # type: ignore[type-arg]
+    def test_machines_that_cannot_be_its_own(self, store: StateStore, nodes: list) -> None:  # type: ignore[type-arg]
         with pytest.raises(ValueError, match="a1"):
             store.add_attempt(attempt(), nodes)
         assert store.attempts() == ()
 
-    def test_a_time_in_another_zone_is_the_same_moment(self, store: Store) -> None:
+    def test_a_time_in_another_zone_is_the_same_moment(self, store: StateStore) -> None:
         there = NOW.astimezone(timezone(timedelta(hours=5, minutes=30)))
         store.add_attempt(attempt(created_at=there), [])
         found = store.attempt("a1")
@@ -91,25 +91,25 @@ class AttemptsSuite(StateSuite):
         assert found.created_at == NOW
         assert found.created_at.utcoffset() == timedelta(0)
 
-    def test_a_time_without_a_zone_is_refused(self, store: Store) -> None:
+    def test_a_time_without_a_zone_is_refused(self, store: StateStore) -> None:
         with pytest.raises(ValueError, match="no time zone"):
             store.add_attempt(attempt(created_at=datetime(2026, 11, 21)), [])  # noqa: DTZ001  what is refused
         assert store.attempts() == ()
 
-    def test_money_that_does_not_fit_is_refused(self, store: Store) -> None:
+    def test_money_that_does_not_fit_is_refused(self, store: StateStore) -> None:
         with pytest.raises(ValueError, match="nine billion"):
             store.add_attempt(attempt(at_risk_usd=Usd(1 << 63)), [])
         with pytest.raises(TypeError, match="no UsdPerHour"):
             store.add_attempt(attempt(usd_per_hour=Usd(1)), [])
         store.add_attempt(attempt(at_risk_usd=Usd((1 << 63) - 1), usd_per_hour=UsdPerHour(0)), [])
 
-    def test_what_a_crashing_program_printed_is_kept_readably(self, store: Store) -> None:
+    def test_what_a_crashing_program_printed_is_kept_readably(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [node()])
         changed = store.change(attempt(), message="before\0after \ud800 ok")
         assert changed.message == "before\ufffdafter \ufffd ok"
         assert store.attempt("a1") == changed
 
-    def test_found_by_plan_job_gang_and_whether_they_live(self, store: Store) -> None:
+    def test_found_by_plan_job_gang_and_whether_they_live(self, store: StateStore) -> None:
         rows = [
             attempt("c", plan="p1", created_at=NOW),
             attempt("b", plan="p1", job="bert", created_at=NOW + HOUR),
@@ -125,32 +125,32 @@ class AttemptsSuite(StateSuite):
         assert store.attempts(plan="p2", alive=True) == ()
 
     @pytest.mark.parametrize("phase", Phase)
-    def test_over_is_what_the_phase_says(self, store: Store, phase: Phase) -> None:
+    def test_over_is_what_the_phase_says(self, store: StateStore, phase: Phase) -> None:
         store.add_attempt(attempt(phase=phase), [])
         assert bool(store.attempts(alive=True)) is not phase.is_over
 
-    def test_versions_of_those_that_live(self, store: Store) -> None:
+    def test_versions_of_those_that_live(self, store: StateStore) -> None:
         for name in ("a1", "a2", "a3"):
             store.add_attempt(attempt(name), [])
         store.change(attempt("a2"), phase=Phase.RUNNING)
         store.change(attempt("a3"), phase=Phase.FAILED)
         assert store.versions() == {"a1": 1, "a2": 2}
 
-    def test_a_change_needs_the_latest_version(self, store: Store) -> None:
+    def test_a_change_needs_the_latest_version(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [])
         first = store.change(attempt(), phase=Phase.PROVISIONING, made_at=NOW)
         assert first == attempt(phase=Phase.PROVISIONING, made_at=NOW, version=2)
-        with pytest.raises(MovedError):
+        with pytest.raises(ConcurrentChangeError):
             store.change(attempt(), phase=Phase.FAILED)
         assert store.change(first, made_at=None) == attempt(phase=Phase.PROVISIONING, version=3)
 
     @pytest.mark.parametrize("name", ["id", "version", "colour"])
-    def test_what_cannot_be_changed(self, store: Store, name: str) -> None:
+    def test_what_cannot_be_changed(self, store: StateStore, name: str) -> None:
         store.add_attempt(attempt(), [])
         with pytest.raises(TypeError, match=name):
             store.change(attempt(), **{name: "x"})
 
-    def test_what_is_not_there(self, store: Store) -> None:
+    def test_what_is_not_there(self, store: StateStore) -> None:
         with pytest.raises(MissingError, match="a9"):
             store.change(attempt("a9"), message="x")
         with pytest.raises(MissingError, match="a9"):
@@ -158,7 +158,7 @@ class AttemptsSuite(StateSuite):
         with pytest.raises(MissingError, match="rank 3"):
             store.set_node("a9", 3, agent="running")
 
-    def test_updates_of_many_threads_all_count(self, store: Store) -> None:
+    def test_updates_of_many_threads_all_count(self, store: StateStore) -> None:
         store.add_attempt(attempt(number=0), [])
 
         def count(_index: int) -> None:
@@ -170,7 +170,7 @@ class AttemptsSuite(StateSuite):
         assert found is not None
         assert (found.number, found.version) == (40, 41)
 
-    def test_an_update_may_leave_it(self, store: Store) -> None:
+    def test_an_update_may_leave_it(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [])
         assert store.update("a1", lambda _: None) == attempt()
         assert store.update("a1", lambda a: a) == attempt()
@@ -181,7 +181,7 @@ class AttemptsSuite(StateSuite):
         with pytest.raises(TypeError, match="id"):
             store.update("a1", rename)
 
-    def test_a_machine_is_changed_alone(self, store: Store) -> None:
+    def test_a_machine_is_changed_alone(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [node(), node(rank=1)])
         store.set_node("a1", 1, agent="running", heard_at=NOW, exit_code=0, zone="us-east-1a")
         store.set_node("a1", 1)
@@ -192,7 +192,7 @@ class AttemptsSuite(StateSuite):
         with pytest.raises(TypeError, match="colour"):
             store.set_node("a1", 1, colour="red")
 
-    def test_many_machines_are_changed_at_once_or_none(self, store: Store) -> None:
+    def test_many_machines_are_changed_at_once_or_none(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [node(rank=rank) for rank in range(3)])
         later = NOW + HOUR
         store.set_nodes({("a1", 0): {"heard_at": NOW}, ("a1", 1): {"heard_at": later}, ("a1", 2): {"exit_code": 1}})
@@ -209,23 +209,23 @@ class AttemptsSuite(StateSuite):
 class NotesSuite(StateSuite):
     """Facts, plans, jobs, the journal, shortages, the identity."""
 
-    def test_the_identity_is_made_once(self, store: Store, url: str, new_url: NewUrl) -> None:
+    def test_the_identity_is_made_once(self, store: StateStore, url: str, new_url: NewUrl) -> None:
         assert len(store.id) == 11
         assert store.id[0] == "s"
         assert int(store.id[1:], 16) >= 0
-        with Store.open(url, now=NOW + HOUR) as again, Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(url, now=NOW + HOUR) as again, StateStore.open(new_url(), now=NOW) as other:
             assert again.id == store.id
             assert other.id != store.id
         with pytest.raises(ValueError, match="never changes"):
             store.set_value("id", "s0000000000")
 
-    def test_facts(self, store: Store) -> None:
+    def test_facts(self, store: StateStore) -> None:
         assert store.value("coordinator_port") is None
         store.set_value("coordinator_port", "8443")
         store.set_value("coordinator_port", "8444")
         assert store.value("coordinator_port") == "8444"
 
-    def test_plans_stay_and_jobs_are_replaced(self, store: Store) -> None:
+    def test_plans_stay_and_jobs_are_replaced(self, store: StateStore) -> None:
         store.put_plan("d1", '{"lines": []}', NOW)
         store.put_plan("d1", "another text", NOW + HOUR)
         assert store.plan("d1") == '{"lines": []}'
@@ -235,7 +235,7 @@ class NotesSuite(StateSuite):
         store.put_jobs({}, NOW)
         assert (store.job("j1"), store.job("j2"), store.job("j3")) == ('{"env": {"A": "2"}}', "{}", None)
 
-    def test_the_journal_keeps_the_order(self, store: Store) -> None:
+    def test_the_journal_keeps_the_order(self, store: StateStore) -> None:
         store.note("a1", "applying", NOW, machines=4, where={"zones": ["a", None]}, odd="\0 \ud800 ☃", price=1.5)
         store.note("a2", "applying", NOW)
         store.note("a1", "applied", NOW - HOUR)
@@ -246,10 +246,15 @@ class NotesSuite(StateSuite):
         assert store.journal("a1") == (first, third)
         assert store.journal("a3") == ()
 
-    def test_the_journal_is_asked_for_some(self, store: Store) -> None:
+    def test_the_journal_is_asked_for_some(self, store: StateStore) -> None:
         odd = 'c_1%"é'
-        for what, details in (("saved", {"id": odd}), ("saved", {"id": ""}), ("not_saved", {"id": odd}),
-                              ("saved", {"id": "c-2", "manifest": odd}), ("saved", {"id": odd + "x"})):  # fmt: skip
+        for what, details in (
+            ("saved", {"id": odd}),
+            ("saved", {"id": ""}),
+            ("not_saved", {"id": odd}),
+            ("saved", {"id": "c-2", "manifest": odd}),
+            ("saved", {"id": odd + "x"}),
+        ):
             store.note("a1", what, NOW, **details)
         store.note("a2", "saved", NOW, id=odd)
         assert [e.seq for e in store.journal("a1", what=("saved",))] == [1, 2, 4, 5]
@@ -259,7 +264,7 @@ class NotesSuite(StateSuite):
         assert store.journal("a1", what=()) == ()
 
     @pytest.mark.parametrize("bad", [Usd(1), {1, 2}, b"x", float("nan")])
-    def test_details_are_json_data(self, store: Store, bad: object) -> None:
+    def test_details_are_json_data(self, store: StateStore, bad: object) -> None:
         with pytest.raises((TypeError, ValueError)):
             store.note("a1", "applying", NOW, bad=bad)
         with pytest.raises((TypeError, ValueError)):
@@ -267,7 +272,7 @@ class NotesSuite(StateSuite):
         assert store.journal() == ()
         assert store.audit_log() == ()
 
-    def test_notes_of_many_threads_have_no_gaps(self, store: Store) -> None:
+    def test_notes_of_many_threads_have_no_gaps(self, store: StateStore) -> None:
 
         def write(index: int) -> None:
             for k in range(10):
@@ -277,7 +282,7 @@ class NotesSuite(StateSuite):
         assert [note.seq for note in store.journal()] == list(range(1, 41))
         assert [note.details["k"] for note in store.journal("a2")] == list(range(10))
 
-    def test_shortages_pass(self, store: Store) -> None:
+    def test_shortages_pass(self, store: StateStore) -> None:
         store.remember_short(shortage(hours=1))
         store.remember_short(shortage("us-east-1a", hours=3))
         assert store.shortages(NOW) == (shortage(hours=1), shortage("us-east-1a", hours=3))
@@ -289,7 +294,7 @@ class NotesSuite(StateSuite):
         assert store.shortages_since(NOW) == (shortage("us-east-1a", hours=3), later)
         assert store.shortages_since(NOW + HOUR) == (later,)
 
-    def test_the_newest_attempt_of_a_job_that_failed_is_found(self, store: Store) -> None:
+    def test_the_newest_attempt_of_a_job_that_failed_is_found(self, store: StateStore) -> None:
         gone = {"phase": Phase.FAILED, "gone_at": NOW + HOUR}
         for one in (
             attempt("first", number=1, **gone),
@@ -304,7 +309,7 @@ class NotesSuite(StateSuite):
         assert [one.id for one in store.ended_last(NOW)] == ["other", "second"]
         assert [one.id for one in store.ended_last(NOW - HOUR)] == ["old", "other", "second"]
 
-    def test_the_newest_of_an_order_is_by_number_though_the_clock_was_set_back(self, store: Store) -> None:
+    def test_the_newest_of_an_order_is_by_number_though_the_clock_was_set_back(self, store: StateStore) -> None:
         gone = {"phase": Phase.FAILED, "gone_at": NOW + HOUR}
         store.add_attempt(attempt("first", number=1, created_at=NOW + HOUR, **gone), [])
         store.add_attempt(attempt("second", number=2, created_at=NOW, **gone), [])
@@ -314,7 +319,7 @@ class NotesSuite(StateSuite):
         assert [one.id for one in store.ended_last(NOW)] == ["third"]
 
     def test_a_closed_state_says_so(self, url: str) -> None:
-        store = Store.open(url, now=NOW)
+        store = StateStore.open(url, now=NOW)
         store.close()
         store.close()
         with pytest.raises(StateError, match="closed"):

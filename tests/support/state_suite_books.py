@@ -13,13 +13,13 @@ from sqlalchemy import text
 
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
-from router.ledger.entry import Entry
+from router.ledger.entry import LedgerEntry
 from router.ledger.month import Month
 from router.ledger.totals import totals
 from router.state.errors import ConflictError, ExistsError, StateError
-from router.state.ledger_columns import Columns, columns_of
-from router.state.ledger_rows import NAMES, entry_of
-from router.state.store import Store
+from router.state.ledger_columns import LedgerColumns, columns_from_rows
+from router.state.ledger_rows import NAMES, parse_entry
+from router.state.store import StateStore
 from tests.support.books_steps import (
     ARCHIVE,
     BACKUP,
@@ -47,17 +47,17 @@ class ClosingSuite(StateSuite):
     """Closed months, and what becomes known afterwards."""
 
     @pytest.fixture
-    def closed(self, store: Store) -> Store:
+    def closed(self, store: StateStore) -> StateStore:
         store.ledger.add(FIRST)
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         return store
 
-    def test_who_closed_it_when_and_what_was_the_last_entry(self, closed: Store) -> None:
+    def test_who_closed_it_when_and_what_was_the_last_entry(self, closed: StateStore) -> None:
         (one,) = closed.periods.closings()
         (*_, last) = next(closed.ledger.batches())
         assert (one.period, one.who, one.closed_at, one.head, one.hash) == (SEPTEMBER, "anna", NOW, 7, last[-1])
 
-    def test_months_are_closed_once_in_order_when_they_are_over(self, closed: Store) -> None:
+    def test_months_are_closed_once_in_order_when_they_are_over(self, closed: StateStore) -> None:
         with pytest.raises(ExistsError, match="2026-09 are closed already"):
             closed.periods.close(SEPTEMBER, who="bob", at=NOW)
         with pytest.raises(ExistsError):
@@ -71,14 +71,14 @@ class ClosingSuite(StateSuite):
         closed.periods.close(OCTOBER, who="bob", at=OCTOBER.ends)
         assert [one.period for one in closed.periods.closings()] == [SEPTEMBER, OCTOBER]
 
-    def test_a_month_without_entries_is_closed_along(self, store: Store) -> None:
+    def test_a_month_without_entries_is_closed_along(self, store: StateStore) -> None:
         store.ledger.add([of(11, "n1")])
         store.periods.close(OCTOBER, who="anna", at=NOW)
         store.ledger.add([of(8, "very late")])
         (_, late) = store.ledger.entries()
         assert (late.period, late.corrects) == (NOVEMBER, "2026-08")
 
-    def test_what_is_metered_late_is_a_correction_in_open_books(self, closed: Store) -> None:
+    def test_what_is_metered_late_is_a_correction_in_open_books(self, closed: StateStore) -> None:
         before = closed.periods.sums()
         assert closed.ledger.add([of(9, "late", 9), of(10, "in time", 9)]) == 9
         late, in_time = closed.ledger.entries()[-2:]
@@ -90,13 +90,13 @@ class ClosingSuite(StateSuite):
         assert closed.ledger.add([of(9, "late", 9, recorded_at=NOW + HOUR), of(9, "s1")]) == 9
         assert closed.ledger.verify().problems == ()
 
-    def test_what_a_person_adds_to_closed_books_is_refused(self, closed: Store) -> None:
+    def test_what_a_person_adds_to_closed_books_is_refused(self, closed: StateStore) -> None:
         with pytest.raises(ClosedError, match=r"`period: 2026-10` with `corrects: 2026-09`"):
             closed.ledger.add([of(11, "n9"), fee("f9", 9)])
         assert closed.ledger.head() == 7
         assert closed.ledger.add([fee("f9", 9, period=NOVEMBER, corrects="2026-09", usd=Usd(-5)), fee("f1", 9)]) == 8
 
-    def test_a_correction_names_what_there_is(self, closed: Store) -> None:
+    def test_a_correction_names_what_there_is(self, closed: StateStore) -> None:
         for nothing in ("2026-10", "no such key", "2026-9", "\0"):
             with pytest.raises(ConflictError, match="neither the key of an entry nor a closed month"):
                 closed.ledger.add([fee("f9", corrects=nothing)])
@@ -104,9 +104,9 @@ class ClosingSuite(StateSuite):
             closed.ledger.add([fee("f8"), fee(f"f9 {named}", corrects=named)])
         assert closed.ledger.head() == 12
 
-    def test_of_closing_and_appending_at_once_either_is_first(self, store: Store, url: str) -> None:
+    def test_of_closing_and_appending_at_once_either_is_first(self, store: StateStore, url: str) -> None:
         store.ledger.add(FIRST)
-        with Store.open(url, now=NOW) as other:
+        with StateStore.open(url, now=NOW) as other:
 
             def work(index: int) -> None:
                 if index == 0:
@@ -118,7 +118,7 @@ class ClosingSuite(StateSuite):
             together(4, work)
         (closing,) = store.periods.closings()
         for row in next(store.ledger.batches()):
-            one = entry_of(row[1:-2])
+            one = parse_entry(row[1:-2])
             assert (one.period == NOVEMBER and one.corrects == "2026-09") is (row[0] > closing.head) or row[0] <= 7
         assert store.ledger.head() == 37
         assert store.ledger.verify().problems == ()
@@ -128,7 +128,7 @@ class ClosingSuite(StateSuite):
     def test_no_order_of_closing_and_adding_changes_closed_sums(
         self, new_url: NewUrl, done: list[tuple[int, bool]]
     ) -> None:
-        with Store.open(new_url(), now=NOW) as store:
+        with StateStore.open(new_url(), now=NOW) as store:
             fixed: dict[Month, list[object]] = {}
             for number, (month, closes) in enumerate(done):
                 period = Month(2025, month + 1)
@@ -151,7 +151,9 @@ class ClosingSuite(StateSuite):
 
     @pytest.mark.parametrize("table", ["ledger_periods", "ledger_archives", "ledger_archived"])
     @pytest.mark.parametrize("statement", ["UPDATE {0} SET seq = seq + 9", "DELETE FROM {0}"])
-    def test_what_was_closed_or_archived_stays(self, store: Store, tmp_path: Path, table: str, statement: str) -> None:
+    def test_what_was_closed_or_archived_stays(
+        self, store: StateStore, tmp_path: Path, table: str, statement: str
+    ) -> None:
         list(views(store, tmp_path))
         before = seen(store)
         with pytest.raises(StateError, match="append-only"), store._database.write() as connection:
@@ -164,7 +166,7 @@ class ClosingSuite(StateSuite):
 class ArchiveSuite(StateSuite):
     """Archives and backups."""
 
-    def test_of_what_was_archived_the_chain_the_sums_and_the_keys_stay(self, store: Store, tmp_path: Path) -> None:
+    def test_of_what_was_archived_the_chain_the_sums_and_the_keys_stay(self, store: StateStore, tmp_path: Path) -> None:
         *before, _ = views(store, tmp_path)
         sums: Any = before[-1][2]
         assert [(s.period, s.kind, s.entries, s.usd) for s in sums] == [
@@ -183,7 +185,7 @@ class ArchiveSuite(StateSuite):
         assert store.ledger.add([fee("f7", corrects="s2")]) == 12
         assert store.ledger.head() == 12
 
-    def test_only_closed_months_are_archived(self, store: Store, tmp_path: Path) -> None:
+    def test_only_closed_months_are_archived(self, store: StateStore, tmp_path: Path) -> None:
         store.ledger.add(FIRST)
         for closed in ("no month is closed", "only months up to 2026-09 are closed"):
             with pytest.raises(StateError, match=closed):
@@ -195,11 +197,11 @@ class ArchiveSuite(StateSuite):
         assert list(tmp_path.iterdir()) == []
         assert store.ledger.verify().entries == 7
 
-    def test_of_two_who_archive_while_others_append_one_does(self, store: Store, url: str, tmp_path: Path) -> None:
+    def test_of_two_who_archive_while_others_append_one_does(self, store: StateStore, url: str, tmp_path: Path) -> None:
         store.ledger.add(FIRST)
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         failed: list[StateError] = []
-        with Store.open(url, now=NOW) as other:
+        with StateStore.open(url, now=NOW) as other:
 
             def work(index: int) -> None:
                 if index < 2:
@@ -218,7 +220,7 @@ class ArchiveSuite(StateSuite):
         checked = store.ledger.verify()
         assert (checked.entries, checked.archived, checked.problems) == (23, 4, ())
 
-    def test_no_file_is_written_over(self, store: Store, tmp_path: Path) -> None:
+    def test_no_file_is_written_over(self, store: StateStore, tmp_path: Path) -> None:
         *_, last = views(store, tmp_path)
         contents = {path: path.read_bytes() for path in tmp_path.iterdir()}
         assert len(contents) == 3
@@ -230,12 +232,12 @@ class ArchiveSuite(StateSuite):
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == contents
         assert last[0] == seen(store)[0]
 
-    def test_a_backup_comes_back_just_the_same(self, store: Store, new_url: NewUrl, tmp_path: Path) -> None:
+    def test_a_backup_comes_back_just_the_same(self, store: StateStore, new_url: NewUrl, tmp_path: Path) -> None:
         *_, last = views(store, tmp_path)
         store.backups.write(tmp_path / "a.gz")
         store.backups.write(tmp_path / "b.gz")
         assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
-        with Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(new_url(), now=NOW) as other:
             found = other.backups.restore(tmp_path / "a.gz")
             assert seen(other) == last
             assert found == store.ledger.verify()
@@ -246,9 +248,9 @@ class ArchiveSuite(StateSuite):
             assert other.ledger.add([of(9, "s2", 2), of(10, "new")]) == store.ledger.add([of(10, "new")]) == 12
             assert seen(other) == seen(store)
 
-    def test_of_nothing(self, store: Store, new_url: NewUrl, tmp_path: Path) -> None:
+    def test_of_nothing(self, store: StateStore, new_url: NewUrl, tmp_path: Path) -> None:
         assert store.backups.write(tmp_path / "a.gz").head == 0
-        with Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(new_url(), now=NOW) as other:
             assert other.backups.restore(tmp_path / "a.gz").head == 0
             assert other.ledger.add([entry()]) == 1
 
@@ -258,13 +260,13 @@ class ArchiveSuite(StateSuite):
         self, new_url: NewUrl, tmp_path_factory: pytest.TempPathFactory, given_entries: list[object]
     ) -> None:
         file = tmp_path_factory.mktemp("backups") / "a.gz"
-        with Store.open(new_url(), now=NOW) as store, Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(new_url(), now=NOW) as store, StateStore.open(new_url(), now=NOW) as other:
             store.ledger.add(given_entries)  # type: ignore[arg-type]
             store.backups.write(file)
             other.backups.restore(file)
             assert other.ledger.entries() == tuple(given_entries)
 
-    def test_books_that_were_changed_are_not_backed_up(self, store: Store, tmp_path: Path) -> None:
+    def test_books_that_were_changed_are_not_backed_up(self, store: StateStore, tmp_path: Path) -> None:
         store.ledger.add(FIRST)
         tamper(store, "UPDATE ledger SET usd_nanos = usd_nanos + 1 WHERE seq = 3")
         assert store.ledger.verify().problems == ("entry 3 is not what was written: somebody changed or removed one",)
@@ -283,7 +285,7 @@ class ArchiveSuite(StateSuite):
             ("UPDATE ledger SET reason = 'x' WHERE seq = 1", "entry 1 is not what was written"),
         ],
     )
-    def test_what_was_changed_behind_its_back_shows(self, store: Store, statement: str, problem: str) -> None:
+    def test_what_was_changed_behind_its_back_shows(self, store: StateStore, statement: str, problem: str) -> None:
         store.ledger.add(FIRST)
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         tamper(store, statement)
@@ -291,30 +293,30 @@ class ArchiveSuite(StateSuite):
         assert problem in (problems[-1] if problem.startswith("when") else "".join(problems[:1]))
         assert bool(problems) is bool(problem)
 
-    def test_batches_bring_every_row_once_in_order(self, store: Store) -> None:
+    def test_batches_bring_every_row_once_in_order(self, store: StateStore) -> None:
         store.ledger.add([entry(f"k{number}") for number in range(57)])
         batches = list(store.ledger.batches(7, size=20))
         assert [len(batch) for batch in batches] == [20, 20, 10]
         rows = [row for batch in batches for row in batch]
         assert [row[0] for row in rows] == list(range(8, 58))
-        assert [entry_of(row[1:-2]) for row in rows] == list(store.ledger.entries()[7:])
+        assert [parse_entry(row[1:-2]) for row in rows] == list(store.ledger.entries()[7:])
         assert list(store.ledger.batches(57)) == []
 
     @settings(max_examples=10)
     @given(st.lists(entries(st.uuids().map(str)), min_size=1, max_size=9, unique_by=lambda e: e.key))
-    def test_columns_say_what_rows_say(self, new_url: NewUrl, given_entries: list[Entry]) -> None:
-        with Store.open(new_url(), now=NOW) as store:
+    def test_columns_say_what_rows_say(self, new_url: NewUrl, given_entries: list[LedgerEntry]) -> None:
+        with StateStore.open(new_url(), now=NOW) as store:
             store.ledger.add(given_entries)
             rows = list(next(store.ledger.batches()))
             found = list(store.ledger.columns(size=4))
             assert list(store.ledger.columns(len(rows))) == []
         said = {name: [value for columns in found for value in _each(columns, name)] for name in NAMES}
         assert said == dict(zip(NAMES, list(map(list, zip(*rows, strict=True)))[1:-2], strict=True))
-        assert said == {name: _each(columns_of(rows), name) for name in NAMES}
+        assert said == {name: _each(columns_from_rows(rows), name) for name in NAMES}
         assert [seq for columns in found for seq in columns.seqs] == [row[0] for row in rows]
 
 
-def _each(columns: Columns, name: str) -> list[Any]:
+def _each(columns: LedgerColumns, name: str) -> list[Any]:
     """A value for each row."""
     if name in columns.single:
         return list(columns.single[name])
@@ -330,14 +332,14 @@ class BooksCrashSuite(StateSuite):
         self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int
     ) -> None:
         (tmp_path / "whole").mkdir()
-        with Store.open(new_url(), now=NOW) as store:
+        with StateStore.open(new_url(), now=NOW) as store:
             expected = list(views(store, tmp_path / "whole"))
         died_after = []
         for number, (url, done, died) in enumerate(
             crash(ready_url, what="books", where=tmp_path / "cut", stride=stride)
         ):
             folder = tmp_path / "cut" / str(number * stride)
-            with Store.open(url, now=NOW) as store:
+            with StateStore.open(url, now=NOW) as store:
                 assert seen(store) in (expected[done], *expected[done + 1 :][:1])
                 go_on(store, folder, done)
                 assert seen(store) == expected[-1]
@@ -349,12 +351,12 @@ class BooksCrashSuite(StateSuite):
 
     @pytest.mark.parametrize("stride", [3, _SLOW])
     def test_killed_while_restoring(self, new_url: NewUrl, ready_url: NewUrl, tmp_path: Path, stride: int) -> None:
-        with Store.open(new_url(), now=NOW) as store:
+        with StateStore.open(new_url(), now=NOW) as store:
             *_, last = views(store, tmp_path)
             store.backups.write(tmp_path / "all.gz")
         died_at = 0
         for url, done, died in crash(ready_url, what="restore", where=tmp_path / "all.gz", stride=stride):
-            with Store.open(url, now=NOW) as store:
+            with StateStore.open(url, now=NOW) as store:
                 if store.ledger.head() == 0:
                     assert (done, seen(store)[:4]) == (0, ([], (), (), ()))
                     store.backups.restore(tmp_path / "all.gz")
@@ -363,7 +365,7 @@ class BooksCrashSuite(StateSuite):
         assert died_at >= 3
 
 
-def tamper(store: Store, statement: str) -> None:
+def tamper(store: StateStore, statement: str) -> None:
     """As who owns the database may: takes the triggers away, and puts none back."""
     with store._database.write() as connection:
         if store._database.is_file:

@@ -10,12 +10,12 @@ import pytest
 
 from pricing.money import Usd
 from router.ledger.booking import ClosedError
-from router.ledger.budget import Budget, Scope, holding, set_by
-from router.ledger.entry import Kind, What
+from router.ledger.budget import Budget, Scope, budgets_in_force, budgets_set_by
+from router.ledger.entry import CostItem, LedgerEntryKind
 from router.ledger.month import Month
-from router.state.errors import MovedError
-from router.state.periods import seal_problems
-from router.state.store import Store
+from router.state.errors import ConcurrentChangeError
+from router.state.periods import find_seal_problems
+from router.state.store import StateStore
 from tests.support.state_suite import StateSuite
 from tests.support.state_values import HOUR, NOW, entry
 
@@ -33,23 +33,26 @@ class BudgetsSuite(StateSuite):
     def test_what_is_set_is_there_beside_what_was_set_before(self, url: str) -> None:
         everyone = replace(RESEARCH, scope=Scope.ALL, name="", hard=True, warn=(), usd=usd("9000000000"))
         later = replace(RESEARCH, since=Month(2026, 12), usd=None)
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             assert store.budgets.all() == ()
             for each in (RESEARCH, later, everyone, replace(RESEARCH, warn=(90,), who="bob")):
                 store.budgets.put(each)
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             assert store.budgets.all() == (everyone, replace(RESEARCH, warn=(90,), who="bob"), later)
             # What was set before is known, whatever is set later.
             raised = replace(RESEARCH, usd=usd("200"), at=NOW + HOUR)
             store.budgets.put(raised)
             found = store.budgets.all()
             assert found == (everyone, replace(RESEARCH, warn=(90,), who="bob"), raised, later)
-            assert holding(found, NOVEMBER) == (everyone, raised)
-            assert holding(set_by(found, NOW), NOVEMBER) == (everyone, replace(RESEARCH, warn=(90,), who="bob"))
+            assert budgets_in_force(found, NOVEMBER) == (everyone, raised)
+            assert budgets_in_force(budgets_set_by(found, NOW), NOVEMBER) == (
+                everyone,
+                replace(RESEARCH, warn=(90,), who="bob"),
+            )
 
     def test_a_closed_month_keeps_its_budgets(self, url: str) -> None:
         at = NOVEMBER.ends + HOUR
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             store.budgets.put(RESEARCH)
             store.periods.close(NOVEMBER, who="anna", at=at, seal={"version": 1})
             for since in (NOVEMBER, Month(2026, 1)):
@@ -63,25 +66,25 @@ class BudgetsSuite(StateSuite):
 
     def test_a_seal_tells_of_budgets_and_of_what_was_sealed_before(self, url: str, tmp_path: Path) -> None:
         december, raised = Month(2026, 12), replace(RESEARCH, usd=usd("200"), at=NOW + HOUR)
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             store.budgets.put(RESEARCH)
             store.budgets.put(raised)
             first = store.periods.close(NOVEMBER, who="anna", at=NOVEMBER.ends, seal={"report": "x"}, head=0)
-            with pytest.raises(MovedError, match="has 0 entries now, not 3"):
+            with pytest.raises(ConcurrentChangeError, match="has 0 entries now, not 3"):
                 store.periods.close(december, who="anna", at=december.ends, seal={}, head=3)
             second = store.periods.close(december, who="anna", at=december.ends, seal={"report": "y"}, head=0)
             assert store.periods.closings() == (first, second)
             assert [each["usd_nanos"] for each in first.sealed["budgets"]] == [usd("100").nanos, usd("200").nanos]
-            assert list(seal_problems((first, second))) == []
+            assert list(find_seal_problems((first, second))) == []
             for changed in (
                 (replace(first, seal=first.seal.replace("x", "z")), second),
                 (replace(first, seal="", seal_hash=""), second),
                 (replace(first, who="bob"), second),
                 (first, replace(second, seal_hash="0" * 64)),
             ):
-                assert len(list(seal_problems(changed))) == 1
+                assert len(list(find_seal_problems(changed))) == 1
             store.backups.write(tmp_path / "books")
-        with Store.open(f"sqlite:///{tmp_path / 'other.db'}", now=NOW) as other:
+        with StateStore.open(f"sqlite:///{tmp_path / 'other.db'}", now=NOW) as other:
             other.backups.restore(tmp_path / "books")
             assert other.periods.closings() == (first, second)
             assert other.budgets.all() == (RESEARCH, raised)
@@ -93,8 +96,8 @@ class BudgetsSuite(StateSuite):
         def hour(key: str, begin: Any, dollars: str, **said: Any) -> Any:
             return entry(key, start=begin, end=begin + HOUR, usd=usd(dollars), **said)
 
-        people = {"what": What.OTHER, "who": "anna", "reason": "x", "attempt": "", "rank": None}
-        with Store.open(url, now=NOW) as store:
+        people = {"what": CostItem.OTHER, "who": "anna", "reason": "x", "attempt": "", "rank": None}
+        with StateStore.open(url, now=NOW) as store:
             store.ledger.add(
                 [
                     hour("before", start - HOUR, "1"),
@@ -103,13 +106,23 @@ class BudgetsSuite(StateSuite):
                     hour("last", end - HOUR, "8", team="vision"),
                     hour("after", end, "16"),
                     hour("late", start + 2 * HOUR, "32", period=Month(2026, 12), corrects="first"),
-                    hour("plan", start, "64", kind=Kind.PLANNED),
-                    hour("fee", start, "128", kind=Kind.FEE, **people),
-                    hour("credit", start - HOUR, "-3", kind=Kind.CREDIT, period=NOVEMBER, corrects="fee", **people),
+                    hour("plan", start, "64", kind=LedgerEntryKind.PLANNED),
+                    hour("fee", start, "128", kind=LedgerEntryKind.FEE, **people),
+                    hour(
+                        "credit",
+                        start - HOUR,
+                        "-3",
+                        kind=LedgerEntryKind.CREDIT,
+                        period=NOVEMBER,
+                        corrects="fee",
+                        **people,
+                    ),
                 ]
             )
             # What was metered late is in December's books, and counts there: as in December's report.
             assert store.budgets.spent(NOVEMBER) == {
-                ("research", None): usd("127"), ("research", "asr"): usd("4"), ("vision", None): usd("8"),
-            }  # fmt: skip
+                ("research", None): usd("127"),
+                ("research", "asr"): usd("4"),
+                ("vision", None): usd("8"),
+            }
             assert store.budgets.spent(NOVEMBER.next) == {("research", None): usd("48")}

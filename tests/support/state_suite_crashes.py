@@ -13,10 +13,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from router.state import versions
-from router.state.chain import verify
 from router.state.errors import TooNewError
-from router.state.holder import Holder
-from router.state.store import Store
+from router.state.hash_chain import verify_chain
+from router.state.lock_owner import LockOwner
+from router.state.store import StateStore
 from router.state.tables import METADATA
 from tests.support.repository import ROOT
 from tests.support.state_crashes import STEPS, crash, seen, seen_after_each
@@ -29,11 +29,11 @@ _SLOW = pytest.param(1, marks=pytest.mark.slow)
 _OPENS = """
 import sys
 from datetime import UTC, datetime
-from router.state.store import Store
+from router.state.store import StateStore
 import alembic.command
 print("here", flush=True)
 sys.stdin.readline()
-with Store.open(sys.argv[1], now=datetime.now(UTC)) as store:
+with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
     store.note("", "opened", datetime.now(UTC))
     print(store.id)
 """
@@ -47,10 +47,10 @@ class CrashSuite(StateSuite):
         expected = seen_after_each(new_url())
         died_after = []
         for url, acknowledged, died in crash(ready_url, stride=stride):
-            with Store.open(url, now=NOW) as store:
+            with StateStore.open(url, now=NOW) as store:
                 found = seen(store)
                 assert found in (expected[acknowledged], *expected[acknowledged + 1 :][:1])
-                assert verify(store.audit_log()) is None
+                assert verify_chain(store.audit_log()) is None
                 store.ledger.add([entry("after")])
             died_after.append(acknowledged)
             assert died or found == expected[-1]
@@ -61,7 +61,7 @@ class CrashSuite(StateSuite):
     def test_killed_while_it_is_made(self, new_url: NewUrl, stride: int) -> None:
         died_at = 0
         for url, _, died in crash(new_url, opening=True, stride=stride):
-            with Store.open(url, now=NOW) as store:
+            with StateStore.open(url, now=NOW) as store:
                 assert len(store.id) == 11
                 assert store.ledger.add([entry()]) == 1
             died_at += died
@@ -86,19 +86,19 @@ class VersionsSuite(StateSuite):
             process.stdin.flush()
         said = [process.communicate(timeout=120)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * 4
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             assert said == [f"{store.id}\n"] * 4
             assert len(store.journal()) == 4
 
-    def test_one_that_a_later_version_made(self, store: Store, url: str) -> None:
+    def test_one_that_a_later_version_made(self, store: StateStore, url: str) -> None:
         with store._database.write() as connection:
             connection.execute(text("UPDATE stepfare_version SET version_num = '9999'"))
         with pytest.raises(TooNewError, match="later version") as caught:
-            Store.open(url, now=NOW)
+            StateStore.open(url, now=NOW)
         assert "9999" in caught.value.what
         assert caught.value.remedy
 
-    def test_the_steps_make_the_tables(self, store: Store) -> None:
+    def test_the_steps_make_the_tables(self, store: StateStore) -> None:
         with store._database.read() as connection:
             context = MigrationContext.configure(connection, opts={"version_table": "stepfare_version"})
             assert compare_metadata(context, METADATA) == []
@@ -109,9 +109,9 @@ class VersionsSuite(StateSuite):
         steps = ScriptDirectory.from_config(config).walk_revisions()
         assert tuple(step.revision for step in steps)[::-1] == versions.VERSIONS
 
-    def test_the_lease_of_a_killed_process_does_not_stay(self, store: Store) -> None:
-        me = Holder.of_this_process()
-        gone = Holder(me.host, _a_dead_process(), "1", me.boot)
+    def test_the_lease_of_a_killed_process_does_not_stay(self, store: StateStore) -> None:
+        me = LockOwner.of_this_process()
+        gone = LockOwner(me.host, _a_dead_process(), "1", me.boot)
         with store.lease("apply", gone, real), store.lease("apply", me, real) as lease:
             lease.check()
 

@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import Connection, text
 
 from pricing.money import Usd, UsdPerHour
-from router.ledger.entry import Entry, Kind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.state.errors import StateError
-from router.state.ledger_file import Holds, Title, write_file
-from router.state.ledger_rows import BEGINNING, NAMES, raw, sealed
-from router.state.store import Store
+from router.state.ledger_file import LedgerFileKind, LedgerFileTitle, write_file
+from router.state.ledger_rows import BEGINNING, NAMES, chain_rows, entry_values
+from router.state.store import StateStore
 from tests.support.state_earlier import made_by
 from tests.support.state_suite import NewUrl, StateSuite
 from tests.support.state_values import HOUR, NOW, entry
@@ -32,15 +32,21 @@ class EarlierSuite(StateSuite):
         old = [
             entry("k1", zone="a", quantity=Fraction(1, 3), steps=7, lost_steps=2),
             entry(
-                "k2", kind=Kind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(1 << 60), price_as_of="2026-11-21"
+                "k2",
+                kind=LedgerEntryKind.PLANNED,
+                attempt="",
+                rank=None,
+                machines=4,
+                usd=Usd(1 << 60),
+                price_as_of="2026-11-21",
             ),
             *(entry(f"more {number}", team="ö☃", start=NOW - 40 * DAY, end=NOW) for number in range(1200)),
         ]
-        with made_by(monkeypatch, "0004"), Store.open(url, now=NOW) as store:
+        with made_by(monkeypatch, "0004"), StateStore.open(url, now=NOW) as store:
             made = store.id
             with store._database.write() as connection:
                 _insert_as_it_was(connection, old)
-        with Store.open(url, now=NOW + HOUR) as store:
+        with StateStore.open(url, now=NOW + HOUR) as store:
             assert store.id == made
             assert store.ledger.entries() == tuple(old)
             assert {one.use for one in store.ledger.entries()} == {None}
@@ -54,13 +60,16 @@ class EarlierSuite(StateSuite):
         self, url: str, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         """Before entries said which machine they are about, and what priced it."""
-        old = [entry("k1", steps=7), entry("k2", kind=Kind.FEE, who="anna", reason="support", attempt="", rank=None)]
-        rows = [row[:-4] + row[-2:] for row in sealed([raw(one) for one in old], 0, BEGINNING)]
-        with made_by(monkeypatch, "0005"), Store.open(url, now=NOW) as store:
+        old = [
+            entry("k1", steps=7),
+            entry("k2", kind=LedgerEntryKind.FEE, who="anna", reason="support", attempt="", rank=None),
+        ]
+        rows = [row[:-4] + row[-2:] for row in chain_rows([entry_values(one) for one in old], 0, BEGINNING)]
+        with made_by(monkeypatch, "0005"), StateStore.open(url, now=NOW) as store:
             with store._database.write() as connection:
                 _insert_as_of_five(connection, rows)
             made = store.id
-        with Store.open(url, now=NOW) as store:
+        with StateStore.open(url, now=NOW) as store:
             assert (store.ledger.entries(), store.ledger.verify().problems) == (tuple(old), ())
             assert [row[-1] for row in next(store.ledger.batches())] == [row[-1] for row in rows]
             # Recorded again with what is known now, it is the same happening.
@@ -69,9 +78,13 @@ class EarlierSuite(StateSuite):
             store.ledger.add([replace(again, key="k3")])
             assert store.ledger.entries()[2].resource == "i-7"
             assert store.ledger.verify().problems == ()
-        write_file(tmp_path / "old.gz", Title(Holds.BACKUP, made), [["entry", *row] for row in rows])
-        write_file(tmp_path / "odd.gz", Title(Holds.BACKUP, made), [["entry", *row[:-3], *row[-2:]] for row in rows])
-        with Store.open(new_url(), now=NOW) as other:
+        write_file(tmp_path / "old.gz", LedgerFileTitle(LedgerFileKind.BACKUP, made), [["entry", *row] for row in rows])
+        write_file(
+            tmp_path / "odd.gz",
+            LedgerFileTitle(LedgerFileKind.BACKUP, made),
+            [["entry", *row[:-3], *row[-2:]] for row in rows],
+        )
+        with StateStore.open(new_url(), now=NOW) as other:
             with pytest.raises(StateError, match="a row of 40 values"):
                 other.backups.restore(tmp_path / "odd.gz")
             other.backups.restore(tmp_path / "old.gz")
@@ -87,14 +100,14 @@ def _insert_as_of_five(connection: Connection, rows: Sequence[Sequence[Any]]) ->
     connection.execute(statement, [dict(zip(names, row, strict=True)) for row in rows])
 
 
-def _insert_as_it_was(connection: Connection, entries_: list[Entry]) -> None:
+def _insert_as_it_was(connection: Connection, entries_: list[LedgerEntry]) -> None:
     form = "{0}" if connection.dialect.name == "sqlite" else "CAST({0} AS timestamptz)"
     names = [name for name in NAMES if name not in _LATER and name != "quantity"]
     marks = [form.format(f":{name}") if name.endswith("_at") else f":{name}" for name in names]
     statement = text(
         f"INSERT INTO ledger (seq, hours, {', '.join(names)}) VALUES (:seq, :quantity, {', '.join(marks)})"
     )
-    rows = [{"seq": seq, **dict(zip(NAMES, raw(one), strict=True))} for seq, one in enumerate(entries_, 1)]
+    rows = [{"seq": seq, **dict(zip(NAMES, entry_values(one), strict=True))} for seq, one in enumerate(entries_, 1)]
     connection.execute(statement, rows)
 
 

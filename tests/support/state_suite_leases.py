@@ -14,23 +14,23 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from router.state.errors import HeldError, LostError
-from router.state.holder import Holder
+from router.state.errors import LeaseHeldError, LeaseLostError
 from router.state.lease import Leases
-from router.state.store import Store
+from router.state.lock_owner import LockOwner
+from router.state.store import StateStore
 from tests.support.repository import ROOT
 from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import NOW
 
-ELSEWHERE = Holder("another-host", 4711, "123456", "another-boot")
+ELSEWHERE = LockOwner("another-host", 4711, "123456", "another-boot")
 _HOLDS = """
 import sys, time
 from datetime import UTC, datetime
-from router.state.holder import Holder
-from router.state.store import Store
+from router.state.lock_owner import LockOwner
+from router.state.store import StateStore
 def clock(): return datetime.now(UTC)
-store = Store.open(sys.argv[1], now=clock())
-with store.lease("apply", Holder.of_this_process(), clock, seconds=600):
+store = StateStore.open(sys.argv[1], now=clock())
+with store.lease("apply", LockOwner.of_this_process(), clock, seconds=600):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -70,11 +70,11 @@ def another_process_that_holds(url: str) -> Iterator[subprocess.Popen[str]]:
 class LeaseSuite(StateSuite):
     """Leases."""
 
-    def test_one_at_a_time(self, store: Store) -> None:
-        me = Holder.of_this_process()
+    def test_one_at_a_time(self, store: StateStore) -> None:
+        me = LockOwner.of_this_process()
         with store.lease("apply", me, real) as lease:
             lease.check()
-            with pytest.raises(HeldError, match=f"process {me.pid} on") as caught, store.lease("apply", me, real):
+            with pytest.raises(LeaseHeldError, match=f"process {me.pid} on") as caught, store.lease("apply", me, real):
                 pytest.fail("two at once")
             assert caught.value.holder == me
             assert caught.value.since <= real()
@@ -84,21 +84,21 @@ class LeaseSuite(StateSuite):
         with store.lease("apply", me, real):
             pass
 
-    def test_it_is_given_back_when_the_block_fails(self, store: Store) -> None:
-        me = Holder.of_this_process()
+    def test_it_is_given_back_when_the_block_fails(self, store: StateStore) -> None:
+        me = LockOwner.of_this_process()
         with pytest.raises(ZeroDivisionError), store.lease("apply", me, real):
             raise ZeroDivisionError
         with store.lease("apply", me, real):
             pass
 
-    def test_of_many_exactly_one_gets_it(self, store: Store, url: str) -> None:
-        me = Holder.of_this_process()
+    def test_of_many_exactly_one_gets_it(self, store: StateStore, url: str) -> None:
+        me = LockOwner.of_this_process()
         done, winners = threading.Barrier(6), []
-        with Store.open(url, now=NOW) as other:
+        with StateStore.open(url, now=NOW) as other:
 
             def try_it(index: int) -> None:
                 with contextlib.ExitStack() as stack:
-                    with contextlib.suppress(HeldError):
+                    with contextlib.suppress(LeaseHeldError):
                         stack.enter_context((store, other)[index % 2].lease("apply", me, real))
                         winners.append(index)
                     done.wait()
@@ -106,38 +106,38 @@ class LeaseSuite(StateSuite):
             together(6, try_it)
         assert len(winners) == 1
 
-    def test_a_holder_elsewhere_keeps_it_until_it_expires(self, store: Store) -> None:
+    def test_a_holder_elsewhere_keeps_it_until_it_expires(self, store: StateStore) -> None:
         clock = Clock()
-        me = Holder.of_this_process()
+        me = LockOwner.of_this_process()
         with store.lease("apply", ELSEWHERE, clock, seconds=60) as lease:
             clock.forward(59)
-            with pytest.raises(HeldError, match="another-host"), store.lease("apply", me, clock):
+            with pytest.raises(LeaseHeldError, match="another-host"), store.lease("apply", me, clock):
                 pytest.fail("not expired")
             clock.forward(1)
             with store.lease("apply", me, clock) as mine:
-                with pytest.raises(LostError):
+                with pytest.raises(LeaseLostError):
                     lease.check()
                 mine.check()
-            with pytest.raises(LostError):
+            with pytest.raises(LeaseLostError):
                 lease.check()
 
-    def test_who_lost_it_does_not_give_back_what_another_has(self, store: Store) -> None:
+    def test_who_lost_it_does_not_give_back_what_another_has(self, store: StateStore) -> None:
         clock = Clock()
         with contextlib.ExitStack() as stack:
             with store.lease("apply", ELSEWHERE, clock, seconds=60):
                 clock.forward(61)
-                mine = stack.enter_context(store.lease("apply", Holder.of_this_process(), clock))
+                mine = stack.enter_context(store.lease("apply", LockOwner.of_this_process(), clock))
             mine.check()
 
-    def test_late_is_not_lost(self, store: Store) -> None:
+    def test_late_is_not_lost(self, store: StateStore) -> None:
         clock = Clock()
         with store.lease("apply", ELSEWHERE, clock, seconds=60) as lease:
             clock.forward(3600)
             lease.check()
-            with pytest.raises(HeldError), store.lease("apply", Holder.of_this_process(), clock):
+            with pytest.raises(LeaseHeldError), store.lease("apply", LockOwner.of_this_process(), clock):
                 pytest.fail("just renewed")
 
-    def test_a_thread_renews_it(self, store: Store) -> None:
+    def test_a_thread_renews_it(self, store: StateStore) -> None:
         renewed = threading.Event()
         keep = Leases.renew
 
@@ -155,16 +155,16 @@ class LeaseSuite(StateSuite):
             # Whichever renewal that was, the one after it began when the clock stood where it stands.
             renewed.clear()
             assert renewed.wait(20)
-            with pytest.raises(HeldError), store.lease("apply", Holder.of_this_process(), clock):
+            with pytest.raises(LeaseHeldError), store.lease("apply", LockOwner.of_this_process(), clock):
                 pytest.fail("renewed until after now")
 
-    def test_a_killed_holder_on_this_machine_loses_it_at_once(self, store: Store, url: str) -> None:
-        me = Holder.of_this_process()
+    def test_a_killed_holder_on_this_machine_loses_it_at_once(self, store: StateStore, url: str) -> None:
+        me = LockOwner.of_this_process()
         with another_process_that_holds(url) as process:
-            with pytest.raises(HeldError, match=f"process {process.pid} on"), store.lease("apply", me, real):
+            with pytest.raises(LeaseHeldError, match=f"process {process.pid} on"), store.lease("apply", me, real):
                 pytest.fail("it lives")
             process.send_signal(signal.SIGSTOP)
-            with pytest.raises(HeldError), store.lease("apply", me, real):
+            with pytest.raises(LeaseHeldError), store.lease("apply", me, real):
                 pytest.fail("it hangs, but it lives")
             process.kill()
             # Dead, but nobody has taken note: a process of that number is still listed.
@@ -172,9 +172,9 @@ class LeaseSuite(StateSuite):
             with store.lease("apply", me, real) as lease:
                 lease.check()
 
-    def test_a_later_process_of_the_same_number_does_not_hold_it(self, store: Store) -> None:
-        me = Holder.of_this_process()
+    def test_a_later_process_of_the_same_number_does_not_hold_it(self, store: StateStore) -> None:
+        me = LockOwner.of_this_process()
         with store.lease("apply", replace(me, started="1"), real) as before, store.lease("apply", me, real) as lease:
             lease.check()
-            with pytest.raises(LostError):
+            with pytest.raises(LeaseLostError):
                 before.check()

@@ -14,18 +14,18 @@ from sqlalchemy import text
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.state.chain import verify
-from router.state.errors import ConflictError, MovedError, StateError
+from router.state.errors import ConcurrentChangeError, ConflictError, StateError
+from router.state.hash_chain import verify_chain
 from router.state.ledger_rows import NAMES
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import HOUR, NOW, entries, entry
 
 _FEW_KEYS = st.sampled_from(["k1", "k2", "k3", "k4"])
 _PLANNED: dict[str, Any] = {
-    "kind": Kind.PLANNED,
+    "kind": LedgerEntryKind.PLANNED,
     "attempt": "",
     "rank": None,
     "machines": 4,
@@ -42,7 +42,7 @@ _PLANNED: dict[str, Any] = {
 class LedgerSuite(StateSuite):
     """The ledger."""
 
-    def test_planned_and_metered_come_back_exactly(self, store: Store) -> None:
+    def test_planned_and_metered_come_back_exactly(self, store: StateStore) -> None:
         planned, metered = entry("p1", **_PLANNED), entry("m1", quantity=Fraction(1, 3), zone="us-east-1a")
         assert store.ledger.head() == 0
         assert store.ledger.append([planned, metered], after=0) == 2
@@ -52,11 +52,11 @@ class LedgerSuite(StateSuite):
     @settings(max_examples=20)
     @given(st.lists(entries(st.uuids().map(str)), max_size=5, unique_by=lambda e: e.key))
     def test_any_entries_come_back_exactly(self, new_url: NewUrl, given_entries: list[Any]) -> None:
-        with Store.open(new_url(), now=NOW) as store:
+        with StateStore.open(new_url(), now=NOW) as store:
             assert store.ledger.append(given_entries, after=0) == len(given_entries)
             assert store.ledger.entries() == tuple(given_entries)
 
-    def test_rows_of_one_month_and_in_which_month_entries_stand(self, store: Store) -> None:
+    def test_rows_of_one_month_and_in_which_month_entries_stand(self, store: StateStore) -> None:
         later = NOW + 31 * 24 * HOUR
         month = {number: later if number % 3 else NOW for number in range(30)}
         store.ledger.add([entry(f"k{n}", start=at, end=at + HOUR) for n, at in month.items()])
@@ -67,16 +67,16 @@ class LedgerSuite(StateSuite):
         assert store.ledger.months_of(["k0", "k1", "none"]) == {"k0": Month.of(NOW), "k1": Month.of(later)}
         assert store.ledger.months_of([]) == {}
 
-    def test_whoever_was_second_reads_again(self, store: Store) -> None:
+    def test_whoever_was_second_reads_again(self, store: StateStore) -> None:
         store.ledger.append([entry("k1")], after=0)
         for after in (0, 2, -1):
-            with pytest.raises(MovedError, match="1 entries"):
+            with pytest.raises(ConcurrentChangeError, match="1 entries"):
                 store.ledger.append([entry("k2")], after=after)
-            with pytest.raises(MovedError):
+            with pytest.raises(ConcurrentChangeError):
                 store.ledger.append([], after=after)
         assert store.ledger.append([entry("k2")], after=1) == 2
 
-    def test_the_same_again_is_skipped_and_another_content_refused(self, store: Store) -> None:
+    def test_the_same_again_is_skipped_and_another_content_refused(self, store: StateStore) -> None:
         store.ledger.append([entry("k1")], after=0)
         again = entry("k1", recorded_at=NOW + HOUR)
         assert store.ledger.append([again, entry("k2"), entry("k2", recorded_at=NOW - HOUR)], after=1) == 2
@@ -88,17 +88,17 @@ class LedgerSuite(StateSuite):
                 store.ledger.add(bad)
         assert store.ledger.head() == 2
 
-    def test_all_or_none(self, store: Store) -> None:
+    def test_all_or_none(self, store: StateStore) -> None:
         with pytest.raises(ValueError, match="nine billion"):
             store.ledger.add([entry("k1"), entry("k2", usd=Usd(1 << 63))])
         assert store.ledger.entries() == ()
 
-    def test_many_at_once(self, store: Store) -> None:
+    def test_many_at_once(self, store: StateStore) -> None:
         many = [entry(f"k{i}", rank=i) for i in range(1200)]
         assert store.ledger.add(many) == 1200
         assert store.ledger.add([*many, entry("new")]) == 1201
 
-    def test_periods_that_overlap(self, store: Store) -> None:
+    def test_periods_that_overlap(self, store: StateStore) -> None:
         first, second = entry("k1"), entry("k2", start=NOW + HOUR, end=NOW + 2 * HOUR)
         store.ledger.add([second, first])
         tick = timedelta(microseconds=1)
@@ -109,12 +109,12 @@ class LedgerSuite(StateSuite):
         assert store.ledger.entries(since=NOW + HOUR, until=NOW + HOUR) == ()
         assert store.ledger.entries(until=NOW) == ()
 
-    def test_by_kind_job_attempt_and_team(self, store: Store) -> None:
+    def test_by_kind_job_attempt_and_team(self, store: StateStore) -> None:
         one, two = entry("m1"), entry("p1", **{**_PLANNED, "job": "bert", "team": "ops"})
         store.ledger.add([one, two])
-        assert store.ledger.entries(kind=Kind.PLANNED) == (two,)
+        assert store.ledger.entries(kind=LedgerEntryKind.PLANNED) == (two,)
         assert store.ledger.entries(job="llama") == (one,)
-        assert store.ledger.entries(attempt="a1", kind=Kind.METERED) == (one,)
+        assert store.ledger.entries(attempt="a1", kind=LedgerEntryKind.METERED) == (one,)
         assert store.ledger.entries(team="ops") == (two,)
         assert store.ledger.entries(team="ops", attempt="a1") == ()
 
@@ -122,7 +122,7 @@ class LedgerSuite(StateSuite):
     @given(st.lists(st.lists(entries(_FEW_KEYS), max_size=3), min_size=2, max_size=4))
     def test_concurrent_appends_leave_no_gap_and_no_key_twice(self, new_url: NewUrl, batches: list[list[Any]]) -> None:
         url = new_url()
-        with Store.open(url, now=NOW) as first, Store.open(url, now=NOW) as second:
+        with StateStore.open(url, now=NOW) as first, StateStore.open(url, now=NOW) as second:
             outcomes: dict[int, bool] = {}
 
             def add(index: int) -> None:
@@ -131,7 +131,7 @@ class LedgerSuite(StateSuite):
                     try:
                         store.ledger.append(batches[index], after=store.ledger.head())
                         outcomes[index] = True
-                    except MovedError:
+                    except ConcurrentChangeError:
                         continue
                     except ConflictError:
                         outcomes[index] = False
@@ -146,8 +146,8 @@ class LedgerSuite(StateSuite):
             same = [content.get(e.key) == replace(e, recorded_at=NOW) for e in batch]
             assert all(same) is True if outcomes[index] else not all(same)
 
-    def test_many_threads_and_two_connections(self, store: Store, url: str) -> None:
-        with Store.open(url, now=NOW) as other:
+    def test_many_threads_and_two_connections(self, store: StateStore, url: str) -> None:
+        with StateStore.open(url, now=NOW) as other:
             stores = (store, other)
             together(4, lambda i: [stores[i % 2].ledger.add([entry(f"k{i}-{k}")]) for k in range(15)])
         assert store.ledger.head() == 60
@@ -157,33 +157,33 @@ class LedgerSuite(StateSuite):
 class AuditSuite(StateSuite):
     """The audit log."""
 
-    def test_each_entry_carries_the_hash_of_the_one_before(self, store: Store) -> None:
+    def test_each_entry_carries_the_hash_of_the_one_before(self, store: StateStore) -> None:
         first = store.audit("anna", "apply", "d1", Usd.parse("912.60"), NOW, gangs=3, why={"a": [1.5, None, "ü\0"]})
         second = store.audit("bö\0b", "destroy", "d1", Usd(-1), NOW.astimezone())
         assert store.audit_log() == (first, second)
         assert (first.seq, second.seq, second.previous) == (1, 2, first.hash)
         assert second.who == "bö\ufffdb"
-        assert verify(store.audit_log()) is None
+        assert verify_chain(store.audit_log()) is None
 
-    def test_a_time_without_a_zone_is_refused(self, store: Store) -> None:
+    def test_a_time_without_a_zone_is_refused(self, store: StateStore) -> None:
         with pytest.raises(ValueError, match="no time zone"):
             store.audit("anna", "apply", "d", Usd(1), NOW.replace(tzinfo=None))
         assert store.audit_log() == ()
 
-    def test_concurrent_appends_keep_one_chain(self, store: Store, url: str) -> None:
-        with Store.open(url, now=NOW) as other:
+    def test_concurrent_appends_keep_one_chain(self, store: StateStore, url: str) -> None:
+        with StateStore.open(url, now=NOW) as other:
             stores = (store, other)
             together(4, lambda i: [stores[i % 2].audit("anna", f"{i}", "d", Usd(k), NOW) for k in range(15)])
         log = store.audit_log()
         assert len(log) == 60
-        assert verify(log) is None
+        assert verify_chain(log) is None
 
 
 class AppendOnlySuite(StateSuite):
     """Whoever comes by another way than the store cannot rewrite what was written either."""
 
     @pytest.fixture
-    def filled(self, store: Store) -> Store:
+    def filled(self, store: StateStore) -> StateStore:
         store.ledger.add([entry("k1"), entry("k2")])
         store.audit("anna", "apply", "d", Usd(1), NOW)
         store.audit("anna", "destroy", "d", Usd(1), NOW)
@@ -201,7 +201,7 @@ class AppendOnlySuite(StateSuite):
             "DELETE FROM {table}",
         ],
     )
-    def test_no_row_is_changed_or_removed(self, filled: Store, table: str, statement: str) -> None:
+    def test_no_row_is_changed_or_removed(self, filled: StateStore, table: str, statement: str) -> None:
         column = "recorded_at" if table == "ledger" else "at"
         with pytest.raises(StateError, match="append-only"), filled._database.write() as connection:
             connection.execute(text(statement.format(table=table).replace(" at = at ", f" {column} = {column} ")))
@@ -209,7 +209,7 @@ class AppendOnlySuite(StateSuite):
 
     @pytest.mark.parametrize("seq", [0, 1, 2, 4, -1])
     @pytest.mark.parametrize("table", ["ledger", "audit_log", "journal"])
-    def test_no_row_is_put_anywhere_but_after_the_last(self, filled: Store, table: str, seq: int) -> None:
+    def test_no_row_is_put_anywhere_but_after_the_last(self, filled: StateStore, table: str, seq: int) -> None:
         same = {
             "journal": "at, attempt, what, details",
             "audit_log": "at, who, what, digest, usd_nanos, details, previous, hash",

@@ -9,7 +9,7 @@ import pytest
 
 from router.state.errors import ExistsError, MissingError
 from router.state.records import Attempt, NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_suite import StateSuite, together
 from tests.support.state_values import HOUR, NOW, attempt, node, shortage
 
@@ -24,7 +24,7 @@ def running(before: Attempt) -> Attempt:
 class ManySuite(StateSuite):
     """Many at once."""
 
-    def test_attempts_are_added_all_or_none(self, store: Store) -> None:
+    def test_attempts_are_added_all_or_none(self, store: StateStore) -> None:
         made = [(attempt(f"a{n}"), [node(f"a{n}", rank) for rank in range(2)]) for n in range(700)]
         store.add_attempts(made)
         assert {one.id for one in store.attempts()} == {f"a{n}" for n in range(700)}
@@ -34,7 +34,7 @@ class ManySuite(StateSuite):
         assert store.attempt("new") is None
         store.add_attempts([])
 
-    def test_attempts_are_changed_all_or_none(self, store: Store) -> None:
+    def test_attempts_are_changed_all_or_none(self, store: StateStore) -> None:
         store.add_attempts([(attempt(f"a{n}"), []) for n in range(700)])
         changes = {f"a{n}": running if n % 2 else lambda _: None for n in range(700)}
         found = store.update_all(changes)
@@ -47,7 +47,7 @@ class ManySuite(StateSuite):
         assert store.attempt("a2") == found["a2"]
         assert store.update_all({}) == {}
 
-    def test_changes_of_many_threads_all_count(self, store: Store) -> None:
+    def test_changes_of_many_threads_all_count(self, store: StateStore) -> None:
         names = [f"a{n}" for n in range(5)]
         store.add_attempts([(attempt(name), []) for name in names])
 
@@ -58,7 +58,7 @@ class ManySuite(StateSuite):
         together(4, count)
         assert [one.first_step for one in store.attempts()] == [40] * 5
 
-    def test_notes_about_many(self, store: Store) -> None:
+    def test_notes_about_many(self, store: StateStore) -> None:
         store.note("a0", "first", NOW)
         store.note_all([("a1", {"n": 1}), ("a2", {"n": 2})], "leaving", NOW + HOUR)
         store.note_all([], "leaving", NOW)
@@ -68,7 +68,7 @@ class ManySuite(StateSuite):
             store.note_all([("a3", {}), ("a4", {"n": object()})], "leaving", NOW)
         assert store.journal("a3") == ()
 
-    def test_a_note_and_what_it_says_of_a_machine_come_together(self, store: Store) -> None:
+    def test_a_note_and_what_it_says_of_a_machine_come_together(self, store: StateStore) -> None:
         store.add_attempt(attempt(), [node()])
         store.note_with_node("a1", 0, {"saved_step": 7, "saved_at": NOW}, "saved", NOW, {"rank": 0, "saved_step": 7})
         assert store.nodes("a1") == (node(saved_step=7, saved_at=NOW),)
@@ -79,13 +79,13 @@ class ManySuite(StateSuite):
             store.note_with_node("a1", 0, {"saved_step": 8}, "saved", NOW, {"what": object()})
         assert (store.nodes("a1")[0].saved_step, len(store.journal())) == (7, 1)
 
-    def test_pools_that_are_short_together(self, store: Store) -> None:
+    def test_pools_that_are_short_together(self, store: StateStore) -> None:
         both = (shortage("us-east-1a", hours=3), shortage("us-east-1b", hours=3))
         store.remember_short(*both)
         store.remember_short()
         assert store.shortages(NOW) == both
 
-    def test_what_did_not_change_is_the_same_value(self, store: Store) -> None:
+    def test_what_did_not_change_is_the_same_value(self, store: StateStore) -> None:
         store.add_attempts([(attempt(name), [node(name), node(name, 1)]) for name in ("a1", "a2")])
         before = store.overview.alive()
         store.set_node("a1", 1, step=7, heard_at=NOW + HOUR)
@@ -95,7 +95,7 @@ class ManySuite(StateSuite):
         same = [[one is other for one, other in zip(*pair, strict=True)] for pair in zip(before, after, strict=True)]
         assert same == [[True, False], [True, False, True, True]]
 
-    def test_notices_to_those_that_are_not_over(self, store: Store) -> None:
+    def test_notices_to_those_that_are_not_over(self, store: StateStore) -> None:
         for name, phase in (("a1", Phase.RUNNING), ("a2", Phase.FAILED), ("a3", Phase.RELEASING)):
             store.add_attempt(attempt(name, phase=phase), [node(name, 0), node(name, 1)])
         earlier = replace(NOTICE, attempt="a3", rank=1, seconds=None, heard_at=NOW - timedelta(microseconds=1))
@@ -104,7 +104,7 @@ class ManySuite(StateSuite):
         assert store.overview.notices() == (earlier, NOTICE)
         assert store.overview.notices()[1] is store.overview.notices()[1]
 
-    def test_all_lives_of_jobs(self, store: Store) -> None:
+    def test_all_lives_of_jobs(self, store: StateStore) -> None:
         first, second = attempt(phase=Phase.FAILED, gone_at=NOW), attempt("a2", number=2)
         store.add_attempts([(first, [node()]), (second, [node("a2")]), (attempt("b1", job="other"), [node("b1")])])
         found, nodes = store.overview.lives(["llama", *(f"none-{n}" for n in range(1200))])

@@ -11,7 +11,7 @@ import pytest
 
 from router.state.errors import StateError
 from router.state.records import Attempt, NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_earlier import made_by
 from tests.support.state_suite import NewUrl, StateSuite, together
 from tests.support.state_values import NOW, attempt, node
@@ -23,13 +23,13 @@ class NoticesSuite(StateSuite):
     """Notices of machines."""
 
     @pytest.fixture
-    def store(self, url: str) -> Iterator[Store]:
-        with Store.open(url, now=NOW) as store:
+    def store(self, url: str) -> Iterator[StateStore]:
+        with StateStore.open(url, now=NOW) as store:
             for name in ("a1", "a2"):
                 store.add_attempt(attempt(name), [node(name, 0), node(name, 1)])
             yield store
 
-    def test_they_come_back_as_they_were_in_the_order_in_which_they_were_heard(self, store: Store) -> None:
+    def test_they_come_back_as_they_were_in_the_order_in_which_they_were_heard(self, store: StateStore) -> None:
         later = replace(FIRST, rank=1, seconds=None, heard_at=NOW + timedelta(microseconds=1), what="π\n")
         other = replace(FIRST, attempt="a2", heard_at=NOW - timedelta(seconds=1), seconds=0.1 + 0.2)
         for notice in (later, FIRST, other):
@@ -40,14 +40,14 @@ class NoticesSuite(StateSuite):
         assert store.notices(since=FIRST.heard_at) == (FIRST, later)
         assert store.notices("nobody") == ()
 
-    def test_the_same_again_changes_nothing(self, store: Store) -> None:
+    def test_the_same_again_changes_nothing(self, store: StateStore) -> None:
         store.add_notice(FIRST)
         store.add_notice(replace(FIRST, seconds=3.0, kind="health", heard_at=NOW + timedelta(hours=1)))
         assert store.notices() == (FIRST,)
         together(8, lambda _: store.add_notice(replace(FIRST, id="other")))
         assert len(store.notices()) == 2
 
-    def test_one_that_changes_its_attempt_does_so_with_it_or_not_at_all(self, store: Store) -> None:
+    def test_one_that_changes_its_attempt_does_so_with_it_or_not_at_all(self, store: StateStore) -> None:
         def noticed(before: Attempt) -> Attempt | None:
             if before.order_id:
                 return None
@@ -55,8 +55,12 @@ class NoticesSuite(StateSuite):
 
         after = store.add_notice_with(FIRST, noticed)
         assert (after.phase, after.order_id, after.order_seconds, after.ordered_at, after.version) == (
-            Phase.NOTICED, FIRST.id, 115.25, NOW, 2,
-        )  # fmt: skip
+            Phase.NOTICED,
+            FIRST.id,
+            115.25,
+            NOW,
+            2,
+        )
         assert store.attempt("a1") == after
         assert store.add_notice_with(replace(FIRST, seconds=3.0), noticed) == after
         assert store.notices() == (FIRST,)
@@ -70,7 +74,7 @@ class NoticesSuite(StateSuite):
         with pytest.raises(StateError):
             store.add_notice_with(replace(FIRST, attempt="nobody"), noticed)
 
-    def test_those_of_many_threads_are_all_kept_and_one_changes_the_attempt(self, store: Store) -> None:
+    def test_those_of_many_threads_are_all_kept_and_one_changes_the_attempt(self, store: StateStore) -> None:
         def first(before: Attempt) -> Attempt | None:
             return None if before.order_id else replace(before, order_id="first")
 
@@ -83,11 +87,11 @@ class NoticesSuite(StateSuite):
         assert found is not None
         assert (len(store.notices()), found.version, found.first_step) == (16, 10, 8)
 
-    def test_what_cannot_be_kept(self, store: Store) -> None:
+    def test_what_cannot_be_kept(self, store: StateStore) -> None:
         with pytest.raises(StateError):
             store.add_notice(replace(FIRST, attempt="nobody"))
         for seconds in (math.inf, math.nan):
-            with pytest.raises(ValueError, match="cannot be kept"):
+            with pytest.raises(ValueError, match="cannot be stored"):
                 store.add_notice(replace(FIRST, seconds=seconds))
         with pytest.raises(TypeError):
             store.add_notice(replace(FIRST, seconds=True))
@@ -100,8 +104,8 @@ class NoticesSuite(StateSuite):
         url = new_url()
 
         with made_by(monkeypatch, "0001"):
-            Store.open(url, now=NOW).close()
-        with Store.open(url, now=NOW) as store:
+            StateStore.open(url, now=NOW).close()
+        with StateStore.open(url, now=NOW) as store:
             assert store.notices() == ()
             store.add_attempt(attempt(), [node()])
             store.add_notice(FIRST)

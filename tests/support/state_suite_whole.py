@@ -8,7 +8,7 @@ import pytest
 
 from pricing.money import Usd
 from router.state.errors import ExistsError, StateError
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.books_steps import seen, views
 from tests.support.state_suite import NewUrl, StateSuite
 from tests.support.state_values import NOW, attempt, node
@@ -17,7 +17,7 @@ from tests.support.state_values import NOW, attempt, node
 class WholeSuite(StateSuite):
     """Backups of a whole state."""
 
-    def test_a_whole_state_comes_back_just_the_same(self, store: Store, new_url: NewUrl, tmp_path: Path) -> None:
+    def test_a_whole_state_comes_back_just_the_same(self, store: StateStore, new_url: NewUrl, tmp_path: Path) -> None:
         list(views(store, tmp_path))
         store.add_attempt(attempt("a1"), (node("a1", 0), node("a1", 1)))
         store.put_plan("p" * 64, "{}", NOW)
@@ -28,18 +28,18 @@ class WholeSuite(StateSuite):
         assert (tmp_path / "state.gz").read_bytes() == (tmp_path / "again.gz").read_bytes()
         with pytest.raises(StateError, match="is no backup but a whole state"):
             store.backups.restore(tmp_path / "state.gz")
-        with Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(new_url(), now=NOW) as other:
             other.whole.restore(tmp_path / "state.gz")
             assert seen(other) == seen(store)
             assert (other.attempts(), other.nodes("a1")) == (store.attempts(), store.nodes("a1"))
             assert (other.journal(), other.audit_log()) == (store.journal(), store.audit_log())
 
     def test_nothing_is_put_into_a_state_with_something_in_it(
-        self, store: Store, new_url: NewUrl, tmp_path: Path
+        self, store: StateStore, new_url: NewUrl, tmp_path: Path
     ) -> None:
         store.put_plan("p" * 64, "{}", NOW)
         store.whole.write(tmp_path / "state.gz", ())
-        with Store.open(new_url(), now=NOW) as other:
+        with StateStore.open(new_url(), now=NOW) as other:
             other.add_attempt(attempt("b1"), (node("b1", 0), node("b1", 1)))
             with pytest.raises(ExistsError, match="is not empty"):
                 other.whole.restore(tmp_path / "state.gz")

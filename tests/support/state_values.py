@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord, Shortage
 
@@ -71,11 +71,11 @@ def shortage(zone: str | None = None, hours: float = 1, at: datetime = NOW) -> S
     return Shortage("aws", "us-east-1", zone, "p5.48xlarge", Market.SPOT, 4, at, until, "InsufficientInstanceCapacity")
 
 
-def entry(key: str = "k1", **changes: Any) -> Entry:
+def entry(key: str = "k1", **changes: Any) -> LedgerEntry:
     """An hour of one machine, metered."""
     fields: dict[str, Any] = {
         "key": key,
-        "kind": Kind.METERED,
+        "kind": LedgerEntryKind.METERED,
         "recorded_at": NOW,
         "plan": "p" * 64,
         "job": "llama",
@@ -101,7 +101,7 @@ def entry(key: str = "k1", **changes: Any) -> Entry:
         "usd": Usd.parse("27.52"),
     }
     given = {**fields, **changes}
-    return Entry(**{"period": Month.of(given["start"]), **given})
+    return LedgerEntry(**{"period": Month.of(given["start"]), **given})
 
 
 _WORDS = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=12)
@@ -109,20 +109,20 @@ _MOMENTS = st.datetimes(datetime(2000, 1, 1), datetime(9990, 1, 1), timezones=st
 
 
 @st.composite
-def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> Entry:
+def entries(draw: st.DrawFn, keys: st.SearchStrategy[str]) -> LedgerEntry:
     """Any entry that there can be, but for what corrects something."""
-    kind = draw(st.sampled_from(Kind))
-    metered, added = kind is Kind.METERED, kind.is_added
-    what = draw(st.sampled_from(What))
-    machine = what is What.MACHINE
+    kind = draw(st.sampled_from(LedgerEntryKind))
+    metered, added = kind is LedgerEntryKind.METERED, kind.is_added
+    what = draw(st.sampled_from(CostItem))
+    machine = what is CostItem.MACHINE
     start = draw(_MOMENTS)
     unpriced = draw(st.booleans())
-    usd = draw(st.integers(0, _MOST)) * (-1 if kind is Kind.CREDIT else 1)
+    usd = draw(st.integers(0, _MOST)) * (-1 if kind is LedgerEntryKind.CREDIT else 1)
     return entry(
         draw(keys),
         kind=kind,
         what=what,
-        use=draw(st.none() | st.sampled_from(Use)),
+        use=draw(st.none() | st.sampled_from(MachineUse)),
         recorded_at=draw(_MOMENTS),
         job=draw(_WORDS),
         team=draw(_WORDS),

@@ -1,5 +1,5 @@
 """One window of a scene, played through the interface of the watcher: what an explorer decides there must be what it
-decides in router.quoting.play.probing. Tries take no time, as there."""
+decides in router.spot.simulator.blind_simulator. Tries take no time, as there."""
 
 from __future__ import annotations
 
@@ -11,33 +11,44 @@ import numpy as np
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.quoting.play.scene import HOUR_S, Scene
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.policies.policy import Answer, Event, Here, Life, Move, Observation, Place, Policy, Probe
+from router.spot.policies.interface import (
+    AvailabilityAnswer,
+    CurrentPlacement,
+    MoveDecision,
+    Observation,
+    PastAttempt,
+    PlacementOption,
+    Policy,
+    PolicyEvent,
+    ProbeDecision,
+)
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.traces import Series, ZoneSeries
 
 BEGIN = datetime(2026, 11, 21, tzinfo=UTC)
 IDLE, SPOT, DEMAND = 0, 1, 2
 PROBE_S = 60
 
 
-def in_money(scene: Scene) -> Scene:
+def in_money(scene: SimulationInputs) -> SimulationInputs:
     """The same at prices of whole hundredths of a cent, all of its windows one that begins with the series."""
 
     def zone(z: ZoneSeries) -> ZoneSeries:
         return replace(
-            z, spot_usd_per_hour=np.round(z.spot_usd_per_hour, 4),
+            z,
+            spot_usd_per_hour=np.round(z.spot_usd_per_hour, 4),
             on_demand_usd_per_hour=round(z.on_demand_usd_per_hour, 4),
-        )  # fmt: skip
+        )
 
     series = Series(scene.tick_s, tuple(zone(z) for z in scene.series.zones))
-    return Scene.of(scene.task, series, [0], scene.ways)
+    return SimulationInputs.of(scene.task, series, [0], scene.ways)
 
 
 @dataclass
 class Steer:
     """One run; ``play`` gives dollars. No net: what is not done at the deadline goes on on demand where it is."""
 
-    scene: Scene
+    scene: SimulationInputs
     policy: Policy
     tick: int = 0
     left: int = 0
@@ -48,8 +59,8 @@ class Steer:
     usd: float = 0.0
     launches: int = 0
     probes: int = 0
-    lives: list[Life] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    lives: list[PastAttempt] = field(default_factory=list)
+    answers: list[AvailabilityAnswer] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def play(self) -> float:
@@ -59,12 +70,12 @@ class Steer:
             lost = self.kind == SPOT and not self.scene.up[self.zone, self.tick]
             if lost:
                 self._end(taken=True)
-            decision = self.policy.decide(self._seen(Event.LOST if lost else Event.TICK))
+            decision = self.policy.decide(self._seen(PolicyEvent.LOST if lost else PolicyEvent.TICK))
             self.log.append(f"{self.tick} {decision}")
-            if isinstance(decision, Move):
+            if isinstance(decision, MoveDecision):
                 self._move(decision)
-            after = self.policy.decide(self._seen(Event.LAUNCHED))
-            if isinstance(after, Probe):
+            after = self.policy.decide(self._seen(PolicyEvent.LAUNCHED))
+            if isinstance(after, ProbeDecision):
                 self._probe(after)
             self._work()
         return self.usd
@@ -74,26 +85,32 @@ class Steer:
         """The start of the tick."""
         return BEGIN + timedelta(seconds=self.tick * self.scene.tick_s)
 
-    def _seen(self, event: Event) -> Observation:
+    def _seen(self, event: PolicyEvent) -> Observation:
         kept = [replace(life, share_to=self.left / self._work_s) if life.until is None else life for life in self.lives]
         here = None
         if self.kind != IDLE:
-            here = Here(self._place(f"{self.zone} {'spot' if self.kind == SPOT else 'demand'}"), saved=True)
+            here = CurrentPlacement(self._place(f"{self.zone} {'spot' if self.kind == SPOT else 'demand'}"), saved=True)
         zones = range(len(self.scene.up))
         keys = [f"{z} spot" for z in zones]
         keys += [f"{z} demand" for z in zones if isfinite(self.scene.on_demand_usd[z])]
         return Observation(
-            now=self.now, deadline=BEGIN + timedelta(seconds=self.scene.task.deadline_s),
-            tick=timedelta(seconds=self.scene.tick_s), event=event, here=here,
-            places=tuple(self._place(key) for key in keys), began=BEGIN, share=self.left / self._work_s,
-            lives=tuple(kept), answers=tuple(self.answers),
-        )  # fmt: skip
+            now=self.now,
+            deadline=BEGIN + timedelta(seconds=self.scene.task.deadline_s),
+            tick=timedelta(seconds=self.scene.tick_s),
+            event=event,
+            here=here,
+            places=tuple(self._place(key) for key in keys),
+            began=BEGIN,
+            share=self.left / self._work_s,
+            lives=tuple(kept),
+            answers=tuple(self.answers),
+        )
 
     @property
     def _work_s(self) -> int:
         return self.scene.task.work_s
 
-    def _place(self, key: str) -> Place:
+    def _place(self, key: str) -> PlacementOption:
         number, market = key.split()
         z, scene = int(number), self.scene
         usd = seconds = 0.0
@@ -105,14 +122,22 @@ class Steer:
         price = spot[self.tick] if market == "spot" else UsdPerHour.parse(f"{float(scene.on_demand_usd[z]):.4f}")
         earlier = tuple((BEGIN + t * g, spot[t]) for t in range(self.tick)) if market == "spot" else ()
         hours = self.left / HOUR_S
-        return Place(
-            key=key, market=Market.SPOT if market == "spot" else Market.ON_DEMAND, usd_per_hour=price, hours=hours,
-            startup_hours=scene.task.changeover_s / HOUR_S, expected_usd=Usd(round(hours * price.nanos)),
-            transfer_hours=seconds / HOUR_S, moves_usd=Usd.parse(f"{usd:.4f}"), site=number,
-            region=scene.series.regions[z], usd_since=self.now, earlier_usd=earlier,
-        )  # fmt: skip
+        return PlacementOption(
+            key=key,
+            market=Market.SPOT if market == "spot" else Market.ON_DEMAND,
+            usd_per_hour=price,
+            hours=hours,
+            startup_hours=scene.task.changeover_s / HOUR_S,
+            expected_usd=Usd(round(hours * price.nanos)),
+            transfer_hours=seconds / HOUR_S,
+            moves_usd=Usd.parse(f"{usd:.4f}"),
+            site=number,
+            region=scene.series.regions[z],
+            usd_since=self.now,
+            earlier_usd=earlier,
+        )
 
-    def _move(self, decision: Move) -> None:
+    def _move(self, decision: MoveDecision) -> None:
         was = (self.kind, self.zone)
         if not decision.keep:
             self._end()
@@ -121,7 +146,7 @@ class Steer:
             z = int(number)
             up = market == "demand" or bool(self.scene.up[z, self.tick])
             if market == "spot":
-                self.answers.append(Answer(key, self.now, up))
+                self.answers.append(AvailabilityAnswer(key, self.now, up))
             if up:
                 kind = SPOT if market == "spot" else DEMAND
                 assert not (decision.keep and was == (kind, z))
@@ -143,16 +168,16 @@ class Steer:
         share = self.left / self._work_s
         ready = self.now + timedelta(seconds=self.delay)
         self.lives.append(
-            Life(f"{zone} {'spot' if kind == SPOT else 'demand'}", self.now, ready, None, False, share, share)
+            PastAttempt(f"{zone} {'spot' if kind == SPOT else 'demand'}", self.now, ready, None, False, share, share)
         )
 
-    def _probe(self, probe: Probe) -> None:
+    def _probe(self, probe: ProbeDecision) -> None:
         for key in probe.keys:
             z = int(key.split()[0])
             if self.kind == SPOT and z == self.zone:
                 continue
             up = bool(self.scene.up[z, self.tick])
-            self.answers.append(Answer(key, self.now, up, launch=False))
+            self.answers.append(AvailabilityAnswer(key, self.now, up, launch=False))
             self.probes += 1
             self.usd += up * PROBE_S * float(self.scene.spot_usd[z, self.tick]) / HOUR_S
 

@@ -16,10 +16,10 @@ from moto.server import ThreadedMotoServer
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.cliconfig import Plugins
-from terraform.process import Patience
-from terraform.runner import Limits, Runner
-from terraform.spec import Node, WorkspaceSpec
+from terraform.cli_config import PluginSources
+from terraform.process import StopTimeouts
+from terraform.runner import CommandLimits, Runner
+from terraform.spec import NodeSpec, WorkspaceSpec
 from terraform.workdir import prepare
 from tests.support.gangs import TAGS
 from tests.support.repository import ROOT
@@ -30,7 +30,7 @@ REGION = "us-east-1"
 # moto knows it; the module's own choice is a parameter of SSM, which the stand-in does not find.
 IMAGE = "ami-12c6146b"
 KEYS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_EC2_METADATA_DISABLED": "true"}
-_LIMITS = Limits(120, 120, 120, 120, 60, Patience(20, 5))
+_LIMITS = CommandLimits(120, 120, 120, 120, 60, StopTimeouts(20, 5))
 
 
 def gang(
@@ -39,7 +39,8 @@ def gang(
     """Machines of one type in one zone."""
     ceiling = UsdPerHour.parse("31.5") if market is Market.SPOT else None
     nodes = tuple(
-        Node(rank, f"{attempt}-{rank}", "use1-az4", machine, market, max_usd_per_hour=ceiling) for rank in range(count)
+        NodeSpec(rank, f"{attempt}-{rank}", "use1-az4", machine, market, max_usd_per_hour=ceiling)
+        for rank in range(count)
     )
     texts = {rank: f"#cloud-config\n# rank {rank}\n" for rank in range(count)}
     tags = {**TAGS, "stepfare_attempt": attempt}
@@ -51,7 +52,7 @@ class Cloud:
     """One moto server, and run directories that lead to it."""
 
     url: str
-    plugins: Plugins
+    plugins: PluginSources
     environment: dict[str, str]
     ec2: Any = field(repr=False)
 
@@ -102,7 +103,7 @@ def cloud(folder: Path) -> Iterator[Cloud]:
         mirror(folder, standin_python("requirements-aws.txt"))
         environment = {"PATH": os.environ["PATH"], "AWS_ENDPOINT_URL": url, "PYTHONPATH": str(ROOT), **KEYS}
         ec2 = boto3.client("ec2", REGION, endpoint_url=url, aws_access_key_id="x", aws_secret_access_key="x")
-        yield Cloud(url, Plugins(mirror=folder / "mirror"), environment, ec2)
+        yield Cloud(url, PluginSources(mirror=folder / "mirror"), environment, ec2)
     finally:
         server.stop()
 

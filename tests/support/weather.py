@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from providers.sandbox.stock import Stock
-from router.running.drills import Done, Hand, Taking, zone_down, zone_up
-from router.state.store import Store
+from providers.sandbox.stock import StockFile
+from router.controller.drills import DrillResult, MachineControl, PreemptionDrill, close_zones, open_zones
+from router.state.store import StateStore
 from tests.support.repository import ROOT
 
 TRACES = ROOT.parent / "shared" / "data" / "spot-traces"
@@ -44,15 +44,15 @@ class Weather:
     """``traces`` by zone. A zone is up while its trace has ``needs`` machines. Before it goes down its machines have
     ``notice_s`` real seconds; nobody is told where it is 0. Nothing here sleeps or looks at a clock but ``ticks``."""
 
-    store: Store
-    hand: Hand
-    stock: Stock
+    store: StateStore
+    hand: MachineControl
+    stock: StockFile
     traces: Mapping[str, Trace]
     ticks: Callable[[], float]
     needs: int = 1
     notice_s: float = 0.0
-    takings: dict[str, tuple[str, Taking]] = field(default_factory=dict)
-    done: list[tuple[str, Done]] = field(default_factory=list)
+    takings: dict[str, tuple[str, PreemptionDrill]] = field(default_factory=dict)
+    done: list[tuple[str, DrillResult]] = field(default_factory=list)
     outages: int = 0
 
     def turn(self, tick: int) -> None:
@@ -61,14 +61,14 @@ class Weather:
             up, down = trace.up(tick, self.needs), zone in self.takings
             if not up and not down:
                 mark = f"weather-{os.urandom(_MARK_BYTES).hex()}"
-                taking = zone_down(
+                taking = close_zones(
                     self.store, self.hand, self.stock, [zone], mark, seconds=self.notice_s, until=None, ticks=self.ticks
                 )
                 self.takings[zone] = (mark, taking)
                 self.outages += 1
             elif up and down and self.takings[zone][1].over:
                 mark, _ = self.takings.pop(zone)
-                zone_up(self.stock, [zone], mark)
+                open_zones(self.stock, [zone], mark)
 
     def look(self) -> None:
         """Takes back those whose time is over."""
@@ -79,7 +79,7 @@ class Weather:
         """All zones are up again, and nobody else is taken."""
         for zone, (mark, taking) in self.takings.items():
             taking.let_go()
-            zone_up(self.stock, [zone], mark)
+            open_zones(self.stock, [zone], mark)
         self.takings = {}
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.files.added_file import read_added
-from router.ledger.entry import Entry, Kind, Use, What
+from router.config.added_file import read_added_entries
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from tests.support.state_values import NOW
 
@@ -37,9 +37,9 @@ fee,800,,2026-11-01T00:00Z,2026-11-08T00:00Z,reserved and idle,,,,,reservation_u
 """
 
 
-def read(folder: Path, text: str, name: str = "rows.yaml", who: str = "anna@here") -> tuple[Entry, ...]:
+def read(folder: Path, text: str, name: str = "rows.yaml", who: str = "anna@here") -> tuple[LedgerEntry, ...]:
     (folder / name).write_text(text, encoding="utf-8")
-    return read_added(folder / name, who, NOW)
+    return read_added_entries(folder / name, who, NOW)
 
 
 def problems(folder: Path, text: str, name: str = "rows.yaml") -> list[str]:
@@ -54,15 +54,27 @@ def test_both_forms_say_the_same(tmp_path: Path) -> None:
 
 def test_what_they_say(tmp_path: Path) -> None:
     fee, credit, idle = read(tmp_path, YAML)
-    assert (fee.kind, fee.usd, fee.period, fee.what) == (Kind.FEE, Usd.parse("1250.50"), Month(2026, 11), What.OTHER)
+    assert (fee.kind, fee.usd, fee.period, fee.what) == (
+        LedgerEntryKind.FEE,
+        Usd.parse("1250.50"),
+        Month(2026, 11),
+        CostItem.OTHER,
+    )
     assert (fee.start, fee.end) == (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
     assert (fee.who, fee.reason, fee.reference, fee.cloud, fee.team) == (
-        "anna@here", "support", "INV-7", "aws", "research",
-    )  # fmt: skip
-    assert (credit.kind, credit.usd, credit.corrects) == (Kind.CREDIT, Usd.parse("-99.9"), "2026-10")
+        "anna@here",
+        "support",
+        "INV-7",
+        "aws",
+        "research",
+    )
+    assert (credit.kind, credit.usd, credit.corrects) == (LedgerEntryKind.CREDIT, Usd.parse("-99.9"), "2026-10")
     assert (idle.use, idle.what, idle.quantity, idle.unit) == (
-        Use.RESERVATION_UNUSED, What.MACHINE, Fraction(168), "Hours",
-    )  # fmt: skip
+        MachineUse.RESERVATION_UNUSED,
+        CostItem.MACHINE,
+        Fraction(168),
+        "Hours",
+    )
     assert (idle.period, idle.end.day) == (Month(2026, 11), 8)
 
 
@@ -96,13 +108,17 @@ def test_two_that_say_the_same_need_names(tmp_path: Path) -> None:
         ("{kind: fee, usd: 1, start: 2026-11-01T00:00Z, end: 2026-11-01T00:00Z, reason: r}", "ends when it begins"),
         ("{kind: fee, usd: 1, period: 2026-11, reason: r, quantity: 3}", "`quantity` and `unit` come together"),
         ("{kind: fee, usd: 1, period: 2026-11, reason: r, unit: GB, quantity: x}", "is no quantity"),
-        ("{kind: fee, usd: -1, period: 2026-11, reason: r}",
-         "rows.yaml:1:12: entries[0]: money is never negative but for credits"),
+        (
+            "{kind: fee, usd: -1, period: 2026-11, reason: r}",
+            "rows.yaml:1:12: entries[0]: money is never negative but for credits",
+        ),
         ("{kind: credit, usd: 1, period: 2026-11, reason: r}", "a credit is not above zero"),
-        ("{kind: fee, usd: 1, period: 2026-12, start: 2026-11-01T00:00Z, end: 2026-11-02T00:00Z, reason: r}",
-         "in the books of 2026-12 without correcting anything"),
+        (
+            "{kind: fee, usd: 1, period: 2026-12, start: 2026-11-01T00:00Z, end: 2026-11-02T00:00Z, reason: r}",
+            "in the books of 2026-12 without correcting anything",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, row: str, wanted: str) -> None:
     (said,) = problems(tmp_path, f"entries: [ {row}]")
     assert wanted in said
@@ -127,7 +143,7 @@ def test_in_csv_too(tmp_path: Path, text: str, wanted: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     for name in ("a.csv", "a.yaml"):
         with pytest.raises(InvalidInputError, match="no such file"):
-            read_added(tmp_path / name, "anna", NOW)
+            read_added_entries(tmp_path / name, "anna", NOW)
     (tmp_path / "b.csv").write_bytes(b"kind\n\xff")
     with pytest.raises(InvalidInputError, match="UTF-8"):
-        read_added(tmp_path / "b.csv", "anna", NOW)
+        read_added_entries(tmp_path / "b.csv", "anna", NOW)

@@ -10,14 +10,16 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from router.agent.calls import Away, Backoff, Coordinator, Refused
+from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from tests.support.service import closed_port
 
 TOKEN = "token-canary-8d1b7c"
 
 
 @contextmanager
-def _answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[Coordinator, list[tuple[str, str | None]]]]:
+def _answering(
+    status: int, body: bytes, **headers: str
+) -> Iterator[tuple[CoordinatorClient, list[tuple[str, str | None]]]]:
     seen: list[tuple[str, str | None]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -44,10 +46,10 @@ def _answering(status: int, body: bytes, **headers: str) -> Iterator[tuple[Coord
         server.server_close()
 
 
-def _coordinator(port: int) -> Coordinator:
-    return Coordinator(
+def _coordinator(port: int) -> CoordinatorClient:
+    return CoordinatorClient(
         f"http://127.0.0.1:{port}/base/", attempt="a 1", rank=3, token=TOKEN, ca_file=None, seconds=5
-    )  # fmt: skip
+    )
 
 
 def test_one_call() -> None:
@@ -70,7 +72,7 @@ def test_one_call() -> None:
 )
 def test_what_is_not_the_coordinators_own_no_is_tried_again(status: int, body: bytes, wait: str | None) -> None:
     headers = {"Retry_After": wait} if wait else {}
-    with _answering(status, body, **headers) as (coordinator, _), pytest.raises(Away) as away:
+    with _answering(status, body, **headers) as (coordinator, _), pytest.raises(CoordinatorAwayError) as away:
         coordinator.post("heartbeat", {})
     assert away.value.wait == (min(60.0, float(wait)) if wait else None)
     assert TOKEN not in str(away.value)
@@ -78,7 +80,10 @@ def test_what_is_not_the_coordinators_own_no_is_tried_again(status: int, body: b
 
 @pytest.mark.parametrize("status", [401, 403, 404, 409, 410])
 def test_its_own_no_is_final(status: int) -> None:
-    with _answering(status, b'{"error": "rank_taken"}') as (coordinator, _), pytest.raises(Refused) as refused:
+    with (
+        _answering(status, b'{"error": "rank_taken"}') as (coordinator, _),
+        pytest.raises(CoordinatorRefusalError) as refused,
+    ):
         coordinator.post("hello", {})
     assert refused.value.word == "rank_taken"
 
@@ -88,7 +93,7 @@ def test_a_redirect_is_not_followed(status: int) -> None:
     with (
         _answering(200, b"{}") as (_, elsewhere),
         _answering(status, b"", Location=f"http://127.0.0.1:{closed_port()}/") as (coordinator, seen),
-        pytest.raises(Away),
+        pytest.raises(CoordinatorAwayError),
     ):
         coordinator.post("hello", {})
     assert len(seen) == 1
@@ -96,7 +101,7 @@ def test_a_redirect_is_not_followed(status: int) -> None:
 
 
 def test_nobody_there() -> None:
-    with pytest.raises(Away, match="refused"):
+    with pytest.raises(CoordinatorAwayError, match="refused"):
         _coordinator(closed_port()).post("hello", {})
 
 

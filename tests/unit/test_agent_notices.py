@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 from router.agent import notices as module
-from router.agent.calls import Coordinator as Calls
-from router.agent.config import BadConfig, Config, parse
-from router.agent.notice import Notice
-from router.agent.notices import Notices, watches_of
-from router.agent.rendezvous import NoGang, Stopped, meet
-from router.agent.supervise import Event
+from router.agent.calls import CoordinatorClient as Calls
+from router.agent.config import AgentConfig, AgentConfigError, parse_config
+from router.agent.notice import MachineNotice
+from router.agent.notices import NoticeListener, watches_of
+from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
+from router.agent.supervise import AgentEvent
 from tests.support.coordinator import Coordinator
 from tests.support.metadata_service import Machine, MetadataService
 
 TOKEN = "token-canary-9f31"
 WHO = {"protocol": 1, "incarnation": "life-1"}
-FIRST = Notice("n-1", "interruption", "sandbox", 30.0, "taken back")
+FIRST = MachineNotice("n-1", "interruption", "sandbox", 30.0, "taken back")
 
 
-def _config(folder: Path, coordinator: str = "http://127.0.0.1:1", **more: Any) -> Config:
-    return parse(
+def _config(folder: Path, coordinator: str = "http://127.0.0.1:1", **more: Any) -> AgentConfig:
+    return parse_config(
         {
             "attempt": "attempt-1", "job": "j", "rank": 0, "nodes": 1, "command": "true", "workdir": "w",
             "coordinator": coordinator, "token_file": "t", "log_folder": "l", "spool_folder": str(folder / "spool"),
@@ -42,18 +42,18 @@ def _config(folder: Path, coordinator: str = "http://127.0.0.1:1", **more: Any) 
 class Ears:
     """Notices of one agent, and what it said beside them."""
 
-    def __init__(self, config: Config, path: str = "/nowhere") -> None:
-        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    def __init__(self, config: AgentConfig, path: str = "/nowhere") -> None:
+        self.events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
         self.notes: list[str] = []
         calls = Calls(config.coordinator, attempt="attempt-1", rank=0, token=TOKEN, ca_file=None, seconds=2.0)
-        self.notices = Notices(
+        self.notices = NoticeListener(
             config, calls, who=WHO, events=self.events, note=self.notes.append, environment={"PATH": path}
         )
 
-    def next(self) -> Notice:
+    def next(self) -> MachineNotice:
         event = self.events.get(timeout=10)
         assert event.kind == "notice"
-        assert isinstance(event.detail, Notice)
+        assert isinstance(event.detail, MachineNotice)
         return event.detail
 
 
@@ -171,9 +171,9 @@ def test_trouble_is_noted_once_and_that_it_is_over(tmp_path: Path, monkeypatch: 
             time.sleep(0.01)
         machine.event("e-1")
         assert ears.next().id == "e-1"
-        assert ears.notes[0].startswith("the metadata service: Trouble: /metadata/")
+        assert ears.notes[0].startswith("the metadata service: NoticeSourceError: /metadata/")
         assert ears.notes[1] == "the metadata service answers"
-        assert len([note for note in ears.notes if "Trouble" in note]) == 1
+        assert len([note for note in ears.notes if "NoticeSourceError" in note]) == 1
 
 
 def test_a_watch_that_breaks_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_what_is_looked_at(tmp_path: Path, dialect: str, threads: int) -> None:
     ],
 )
 def test_a_configuration_that_cannot_be_used(tmp_path: Path, more: dict[str, Any], problem: str) -> None:
-    with pytest.raises(BadConfig, match=problem):
+    with pytest.raises(AgentConfigError, match=problem):
         _config(tmp_path, **more)
 
 
@@ -243,15 +243,15 @@ def test_a_notice_does_not_end_the_wait_for_the_others(tmp_path: Path, coordinat
     coordinator.nodes = 2
     config = _config(tmp_path, coordinator.url, nodes=2, gang_seconds=0.5, heartbeat_seconds=0.05, address="127.0.0.1")
     calls = Calls(config.coordinator, attempt="attempt-1", rank=0, token=TOKEN, ca_file=None, seconds=2.0)
-    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-    events.put(Event("notice", FIRST))
+    events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()
+    events.put(AgentEvent("notice", FIRST))
     hello = {**WHO, "nodes": 2, "host": "h", "engine": "command"}
-    with pytest.raises(NoGang):
-        meet(config, calls, hello, events, lambda _: None, lambda event: event.kind == "notice")
-    events.put(Event("notice", FIRST))
-    events.put(Event("signal", "SIGTERM"))
-    with pytest.raises(Stopped):
-        meet(config, calls, hello, events, lambda _: None, lambda event: event.kind == "notice")
+    with pytest.raises(GangIncompleteError):
+        join_gang(config, calls, hello, events, lambda _: None, lambda event: event.kind == "notice")
+    events.put(AgentEvent("notice", FIRST))
+    events.put(AgentEvent("signal", "SIGTERM"))
+    with pytest.raises(RendezvousStoppedError):
+        join_gang(config, calls, hello, events, lambda _: None, lambda event: event.kind == "notice")
 
 
 def test_time_goes_by() -> None:
@@ -267,7 +267,7 @@ def test_the_tools_of_a_machine_with_gpus_are_looked_at(tmp_path: Path, coordina
     ears = Ears(_config(tmp_path, coordinator.url), f"{tmp_path}:{os.environ['PATH']}")
     ears.notices.start()
     limit = time.monotonic() + 10
-    while not any("nvidia-smi: Trouble: nvidia-smi: exit code 9" in note for note in ears.notes):
+    while not any("nvidia-smi: NoticeSourceError: nvidia-smi: exit code 9" in note for note in ears.notes):
         assert time.monotonic() < limit
         time.sleep(0.02)
     assert ears.notices.heard == ()

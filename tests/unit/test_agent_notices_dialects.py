@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from router.agent import imds_aws, imds_azure, imds_files, imds_gcp
-from router.agent.imds import Service, Trouble, seconds_of
-from router.agent.notice import Notice, Watch
+from router.agent.imds import MetadataClient, NoticeSourceError, parse_timestamp
+from router.agent.notice import MachineNotice, NoticeWatch
 from tests.support.busy import in_time
 from tests.support.metadata_service import REBALANCE, SPOT, Machine, MetadataService
 
@@ -32,34 +32,34 @@ def machine(service: MetadataService) -> Machine:
     return service.machine
 
 
-def _looked(watch: Watch) -> list[Notice]:
-    found: list[Notice] = []
+def _looked(watch: NoticeWatch) -> list[MachineNotice]:
+    found: list[MachineNotice] = []
     watch.look(found.append)
     return found
 
 
-def _fields(notice: Notice) -> tuple[str, str, str]:
+def _fields(notice: MachineNotice) -> tuple[str, str, str]:
     return notice.id, notice.kind, notice.source
 
 
 def test_moments_in_the_forms_that_services_write() -> None:
-    assert seconds_of("2026-11-21T18:00:00Z") == seconds_of("Sat, 21 Nov 2026 18:00:00 GMT") == 1795284000.0
-    assert seconds_of("21 Nov 2026 18:00:00 GMT") == seconds_of("2026-11-21T18:00:00.123Z") == 1795284000.0
+    assert parse_timestamp("2026-11-21T18:00:00Z") == parse_timestamp("Sat, 21 Nov 2026 18:00:00 GMT") == 1795284000.0
+    assert parse_timestamp("21 Nov 2026 18:00:00 GMT") == parse_timestamp("2026-11-21T18:00:00.123Z") == 1795284000.0
     for wrong in (None, 5, "", "soon", "2026-13-41T99:00:00Z", "2026-11-21", "Sat, 99 Nov 99999999 18:00:00 GMT"):
-        assert seconds_of(wrong) is None
+        assert parse_timestamp(wrong) is None
 
 
 # EC2
 
 
 @pytest.fixture
-def instance(service: MetadataService) -> Watch:
+def instance(service: MetadataService) -> NoticeWatch:
     (watch,) = imds_aws.watches("aws", service.url, None, NOWHERE)
     return watch
 
 
 @pytest.mark.parametrize("key", ["action", "instance-action"])
-def test_ec2_an_interruption(instance: Watch, machine: Machine, key: str) -> None:
+def test_ec2_an_interruption(instance: NoticeWatch, machine: Machine, key: str) -> None:
     assert _looked(instance) == []
     machine.interrupt(120.0, key=key)
     (notice,) = _looked(instance)
@@ -70,7 +70,7 @@ def test_ec2_an_interruption(instance: Watch, machine: Machine, key: str) -> Non
     assert _looked(instance)[0].id == notice.id
 
 
-def test_ec2_what_is_left_is_by_the_clock_of_the_service(instance: Watch, machine: Machine) -> None:
+def test_ec2_what_is_left_is_by_the_clock_of_the_service(instance: NoticeWatch, machine: Machine) -> None:
     for ahead in (timedelta(hours=-5), timedelta(days=40)):
         machine.ahead = ahead
         machine.interrupt(100.0)
@@ -84,7 +84,7 @@ def test_ec2_what_is_left_is_by_the_clock_of_the_service(instance: Watch, machin
     assert _looked(instance)[0].seconds == 0.0
 
 
-def test_ec2_a_rebalance_recommendation_and_a_scheduled_event(instance: Watch, machine: Machine) -> None:
+def test_ec2_a_rebalance_recommendation_and_a_scheduled_event(instance: NoticeWatch, machine: Machine) -> None:
     machine.recommend_rebalance()
     machine.schedule(3600.0)
     rebalance, maintenance = _looked(instance)
@@ -97,18 +97,18 @@ def test_ec2_a_rebalance_recommendation_and_a_scheduled_event(instance: Watch, m
 
 
 @pytest.mark.parametrize("state", ["completed", "canceled"])
-def test_ec2_an_event_that_is_over_announces_nothing(instance: Watch, machine: Machine, state: str) -> None:
+def test_ec2_an_event_that_is_over_announces_nothing(instance: NoticeWatch, machine: Machine, state: str) -> None:
     machine.schedule(3600.0, state=state)
     assert _looked(instance) == []
 
 
-def test_ec2_one_token_for_long_and_maintenance_asked_for_less_often(instance: Watch, machine: Machine) -> None:
+def test_ec2_one_token_for_long_and_maintenance_asked_for_less_often(instance: NoticeWatch, machine: Machine) -> None:
     for _ in range(20):
         _looked(instance)
     assert (machine.asked[TOKEN_CALL], machine.asked[SPOT_CALL], machine.asked[SCHEDULED_CALL]) == (1, 20, 1)
 
 
-def test_ec2_a_token_is_renewed_before_its_end_and_when_it_is_refused(instance: Watch, machine: Machine) -> None:
+def test_ec2_a_token_is_renewed_before_its_end_and_when_it_is_refused(instance: NoticeWatch, machine: Machine) -> None:
     machine.token_seconds = 1
     for _ in range(20):
         _looked(instance)
@@ -124,47 +124,47 @@ def test_ec2_a_token_is_renewed_before_its_end_and_when_it_is_refused(instance: 
     ("status", "headers"), [(500, {}), (503, {}), (403, {}), (302, {"Location": "http://127.0.0.1:9/"}), (200, {})]
 )
 def test_ec2_an_answer_that_is_none_is_trouble(
-    instance: Watch, machine: Machine, status: int, headers: dict[str, str]
+    instance: NoticeWatch, machine: Machine, status: int, headers: dict[str, str]
 ) -> None:
     _looked(instance)
     machine.faults = [(status, headers)]
-    with pytest.raises(Trouble, match=r"spot/instance-action: (HTTP|not JSON)"):
+    with pytest.raises(NoticeSourceError, match=r"spot/instance-action: (HTTP|not JSON)"):
         _looked(instance)
     assert _looked(instance) == []
 
 
 @pytest.mark.parametrize("text", ["[]", "{", "{}", '{"time": "2026-11-21T18:00:00Z"}', '{"action": 5}'])
-def test_ec2_nonsense_is_trouble(instance: Watch, machine: Machine, text: str) -> None:
+def test_ec2_nonsense_is_trouble(instance: NoticeWatch, machine: Machine, text: str) -> None:
     machine.put(SPOT, text)
-    with pytest.raises(Trouble):
+    with pytest.raises(NoticeSourceError):
         _looked(instance)
 
 
-def test_ec2_without_a_token_there_is_no_question(instance: Watch, machine: Machine) -> None:
+def test_ec2_without_a_token_there_is_no_question(instance: NoticeWatch, machine: Machine) -> None:
     machine.faults = [(403, {})]
-    with pytest.raises(Trouble, match="api/token: HTTP 403"):
+    with pytest.raises(NoticeSourceError, match="api/token: HTTP 403"):
         _looked(instance)
     assert machine.asked[SPOT_CALL] == 0
 
 
-def test_ec2_an_interruption_is_told_though_the_rest_does_not_answer(instance: Watch, machine: Machine) -> None:
+def test_ec2_an_interruption_is_told_though_the_rest_does_not_answer(instance: NoticeWatch, machine: Machine) -> None:
     machine.interrupt()
     machine.put(REBALANCE, "{")
-    found: list[Notice] = []
-    with pytest.raises(Trouble):
+    found: list[MachineNotice] = []
+    with pytest.raises(NoticeSourceError):
         instance.look(found.append)
     assert [notice.kind for notice in found] == ["interruption"]
 
 
 def test_a_service_that_is_slow_or_away_is_trouble_in_time(service: MetadataService, machine: Machine) -> None:
     machine.silent_seconds = 0.5
-    with pytest.raises(Trouble, match=r"^/x: "):
-        Service(service.url, seconds=0.05).ask("/x?secret=1", {})
-    with pytest.raises(Trouble, match="Refused"):
-        Service("http://127.0.0.1:1", seconds=1.0).ask("/x", {})
+    with pytest.raises(NoticeSourceError, match=r"^/x: "):
+        MetadataClient(service.url, seconds=0.05).ask("/x?secret=1", {})
+    with pytest.raises(NoticeSourceError, match="Refused"):
+        MetadataClient("http://127.0.0.1:1", seconds=1.0).ask("/x", {})
 
 
-def test_no_proxy_is_asked(instance: Watch, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_is_asked(instance: NoticeWatch, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     machine.interrupt()
@@ -175,16 +175,16 @@ def test_no_proxy_is_asked(instance: Watch, machine: Machine, monkeypatch: pytes
 
 
 @pytest.fixture
-def preempted(service: MetadataService) -> Watch:
+def preempted(service: MetadataService) -> NoticeWatch:
     return imds_gcp.watches("gcp", service.url, None, NOWHERE)[0]
 
 
 @pytest.fixture
-def maintenance(service: MetadataService) -> Watch:
+def maintenance(service: MetadataService) -> NoticeWatch:
     return imds_gcp.watches("gcp", service.url, None, NOWHERE)[1]
 
 
-def test_compute_engine_answers_when_it_changes(preempted: Watch, service: MetadataService) -> None:
+def test_compute_engine_answers_when_it_changes(preempted: NoticeWatch, service: MetadataService) -> None:
     import threading
 
     assert _looked(preempted) == []
@@ -199,13 +199,13 @@ def test_compute_engine_answers_when_it_changes(preempted: Watch, service: Metad
     assert 29.0 < (notice.left() or 0) <= 30.0
 
 
-def test_compute_engine_what_was_there_at_the_first_look_may_be_old(preempted: Watch, machine: Machine) -> None:
+def test_compute_engine_what_was_there_at_the_first_look_may_be_old(preempted: NoticeWatch, machine: Machine) -> None:
     machine.preempt()
     (notice,) = _looked(preempted)
     assert notice.seconds is None
 
 
-def test_compute_engine_maintenance_comes_goes_and_comes(maintenance: Watch, machine: Machine) -> None:
+def test_compute_engine_maintenance_comes_goes_and_comes(maintenance: NoticeWatch, machine: Machine) -> None:
     assert _looked(maintenance) == []
     ids = []
     for value in ("TERMINATE_ON_HOST_MAINTENANCE", "NONE", "TERMINATE_ON_HOST_MAINTENANCE"):
@@ -217,31 +217,33 @@ def test_compute_engine_maintenance_comes_goes_and_comes(maintenance: Watch, mac
     ]
 
 
-def test_compute_engine_an_answer_of_somebody_else_is_trouble(preempted: Watch, machine: Machine) -> None:
+def test_compute_engine_an_answer_of_somebody_else_is_trouble(preempted: NoticeWatch, machine: Machine) -> None:
     machine.flavored = False
     machine.preempt()
-    with pytest.raises(Trouble, match="not of the metadata server"):
+    with pytest.raises(NoticeSourceError, match="not of the metadata server"):
         _looked(preempted)
     machine.flavored = True
     machine.faults = [(503, {})]
-    with pytest.raises(Trouble, match="HTTP 503"):
+    with pytest.raises(NoticeSourceError, match="HTTP 503"):
         _looked(preempted)
     assert len(_looked(preempted)) == 1
 
 
-def test_compute_engine_after_trouble_it_does_not_wait_for_what_was_missed(preempted: Watch, machine: Machine) -> None:
+def test_compute_engine_after_trouble_it_does_not_wait_for_what_was_missed(
+    preempted: NoticeWatch, machine: Machine
+) -> None:
     assert _looked(preempted) == []
     machine.faults = [(503, {})]
-    with pytest.raises(Trouble):
+    with pytest.raises(NoticeSourceError):
         _looked(preempted)
     machine.preempt()
     assert [notice.kind for notice in _looked(preempted)] == ["interruption"]
 
 
 def test_compute_engine_a_server_that_does_not_hang_is_asked_once_a_second(
-    preempted: Watch, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    preempted: NoticeWatch, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(imds_gcp, "HANGS", 0)
+    monkeypatch.setattr(imds_gcp, "HANG_SECONDS", 0)
     assert preempted.look(lambda _: None) == 0.0
     assert 0.9 < preempted.look(lambda _: None) <= 1.0
 
@@ -250,14 +252,14 @@ def test_compute_engine_a_server_that_does_not_hang_is_asked_once_a_second(
 
 
 @pytest.fixture
-def events(service: MetadataService) -> imds_azure.ScheduledEvents:
+def events(service: MetadataService) -> imds_azure.ScheduledEventsWatch:
     (watch,) = imds_azure.watches("azure", service.url, None, NOWHERE)
-    assert isinstance(watch, imds_azure.ScheduledEvents)
+    assert isinstance(watch, imds_azure.ScheduledEventsWatch)
     return watch
 
 
 def test_azure_an_eviction_of_this_machine_and_not_of_another(
-    events: imds_azure.ScheduledEvents, machine: Machine
+    events: imds_azure.ScheduledEventsWatch, machine: Machine
 ) -> None:
     machine.ahead = timedelta(hours=9)
     machine.event("other", resources=("vm1", "vm2"))
@@ -274,13 +276,13 @@ def test_azure_an_eviction_of_this_machine_and_not_of_another(
     ("kind", "word"),
     [("Freeze", "maintenance"), ("Reboot", "maintenance"), ("Redeploy", "maintenance"), ("Terminate", "interruption")],
 )
-def test_azure_kinds(events: imds_azure.ScheduledEvents, machine: Machine, kind: str, word: str) -> None:
+def test_azure_kinds(events: imds_azure.ScheduledEventsWatch, machine: Machine, kind: str, word: str) -> None:
     machine.event(kind=kind)
     assert [notice.kind for notice in _looked(events)] == [word]
 
 
 def test_azure_a_document_is_read_once_and_what_began_has_no_time(
-    events: imds_azure.ScheduledEvents, machine: Machine
+    events: imds_azure.ScheduledEventsWatch, machine: Machine
 ) -> None:
     machine.event()
     assert len(_looked(events)) == 1
@@ -292,39 +294,39 @@ def test_azure_a_document_is_read_once_and_what_began_has_no_time(
 
 
 def test_azure_the_first_question_may_take_long(
-    events: imds_azure.ScheduledEvents, machine: Machine, monkeypatch: pytest.MonkeyPatch
+    events: imds_azure.ScheduledEventsWatch, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert imds_azure.FIRST_TIMEOUT > 120
     monkeypatch.setattr(events._service, "_seconds", 0.2)
     _looked(events)
     machine.silent_seconds = 0.5
-    with pytest.raises(Trouble):
+    with pytest.raises(NoticeSourceError):
         _looked(events)
     (fresh,) = imds_azure.watches("azure", events._service._url.geturl(), None, NOWHERE)
     machine.event()
     assert len(_looked(fresh)) == 1
 
 
-def test_azure_is_acknowledged_only_when_told(events: imds_azure.ScheduledEvents, machine: Machine) -> None:
+def test_azure_is_acknowledged_only_when_told(events: imds_azure.ScheduledEventsWatch, machine: Machine) -> None:
     machine.event("e-1")
     _looked(events)
     assert machine.acknowledged == []
     events.acknowledge("e-1")
     assert machine.acknowledged == ["e-1"]
     machine.faults = [(400, {})]
-    with pytest.raises(Trouble, match="HTTP 400"):
+    with pytest.raises(NoticeSourceError, match="HTTP 400"):
         events.acknowledge("e-1")
 
 
 @pytest.mark.parametrize("text", ["[]", "{"])
 def test_azure_nonsense_is_trouble(
-    events: imds_azure.ScheduledEvents, machine: Machine, text: str, monkeypatch: pytest.MonkeyPatch
+    events: imds_azure.ScheduledEventsWatch, machine: Machine, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = machine.answer
     monkeypatch.setattr(
         machine, "answer", lambda m, p, *rest: (200, {}, text) if p.endswith("events") else plain(m, p, *rest)
     )
-    with pytest.raises(Trouble, match="not an object"):
+    with pytest.raises(NoticeSourceError, match="not an object"):
         _looked(events)
 
 
@@ -364,7 +366,7 @@ def test_half_a_file_is_read_again(tmp_path: Path) -> None:
     (watch,) = imds_files.watches("files", None, None, tmp_path)
     for wrong in ('{"kind": "interr', '{"kind": "lunch"}', "[]"):
         (tmp_path / "notice.json").write_text(wrong)
-        with pytest.raises(Trouble):
+        with pytest.raises(NoticeSourceError):
             _looked(watch)
     (tmp_path / "notice.json").write_text('{"kind": "interruption"}')
     assert len(_looked(watch)) == 1

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from router.agent import gpu_health
-from router.agent.gpu_health import KernelLog, Readings, output, parse, watches, xids
-from router.agent.imds import Trouble
-from router.agent.notice import Notice
+from router.agent.gpu_health import KernelLogWatch, NvidiaSmiWatch, find_xids, parse_gpus, run_tool, watches
+from router.agent.imds import NoticeSourceError
+from router.agent.notice import MachineNotice
 from tests.support.gpu_readings import A100, ADA, K80, KERNEL_LOG, LOST, T4
 
 Run = Callable[[list[str], float], tuple[int, str]]
@@ -22,15 +22,15 @@ def _says(*outputs: tuple[int, str]) -> Run:
     return lambda command, seconds: left.pop(0) if len(left) > 1 else left[0]
 
 
-def _looked(watch: Readings | KernelLog) -> list[Notice]:
-    found: list[Notice] = []
+def _looked(watch: NvidiaSmiWatch | KernelLogWatch) -> list[MachineNotice]:
+    found: list[MachineNotice] = []
     assert watch.look(found.append) == 60.0
     return found
 
 
 @pytest.mark.parametrize("text", [T4, A100, ADA])
 def test_gpus_that_are_well(text: str) -> None:
-    (gpu,) = parse(text)
+    (gpu,) = parse_gpus(text)
     assert (gpu.uncorrectable, gpu.hot, list(gpu.problems())) == (0, "", [])
     assert gpu.name.startswith("GPU-")
 
@@ -49,18 +49,21 @@ def test_gpus_that_are_well(text: str) -> None:
 def test_errors_of_memory_that_could_not_be_corrected(text: str, old: str, new: str, count: int) -> None:
     # The first of that name outside the MIG devices: what counts since the driver was loaded, not for ever.
     head, volatile, rest = text.partition("<volatile>")
-    (gpu,) = parse(head + volatile + rest.replace(old, new, 1))
+    (gpu,) = parse_gpus(head + volatile + rest.replace(old, new, 1))
     assert gpu.uncorrectable == count
 
 
 def test_each_new_count_is_one_notice() -> None:
     one, two = (A100.replace("<dram_uncorrectable>0", f"<dram_uncorrectable>{count}") for count in (1, 2))
-    readings = Readings("nvidia-smi", _says((0, A100), (0, one), (0, one), (0, two)))
+    readings = NvidiaSmiWatch("nvidia-smi", _says((0, A100), (0, one), (0, one), (0, two)))
     found = [_looked(readings) for _ in range(4)]
     uuid = "GPU-513536b6-0000-0000-0000-000000000002"
     assert [[notice.id for notice in notices] for notices in found] == [
-        [], [f"gpu-ecc-{uuid}-1"], [f"gpu-ecc-{uuid}-1"], [f"gpu-ecc-{uuid}-2"],
-    ]  # fmt: skip
+        [],
+        [f"gpu-ecc-{uuid}-1"],
+        [f"gpu-ecc-{uuid}-1"],
+        [f"gpu-ecc-{uuid}-2"],
+    ]
     notice = found[1][0]
     assert (notice.kind, notice.source, notice.seconds) == ("health", "gpu", None)
     assert notice.what == "NVIDIA A100-SXM4-80GB 00000000:01:00.0: 1 uncorrectable memory errors"
@@ -71,7 +74,7 @@ def test_each_new_count_is_one_notice() -> None:
 )
 def test_heat_is_told_once_an_hour(text: str, word: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hot = text.replace(f"<clocks_{word}_thermal_slowdown>Not ", f"<clocks_{word}_thermal_slowdown>")
-    readings = Readings("nvidia-smi", _says((0, hot), (0, text), (0, hot)))
+    readings = NvidiaSmiWatch("nvidia-smi", _says((0, hot), (0, text), (0, hot)))
     first, cool, again = _looked(readings), _looked(readings), _looked(readings)
     assert (len(first), cool, again) == (1, [], [])
     assert f"slowed down by heat ({word[-2:]}_thermal_slowdown)" in first[0].what
@@ -81,20 +84,20 @@ def test_heat_is_told_once_an_hour(text: str, word: str, monkeypatch: pytest.Mon
 
 
 def test_what_the_driver_itself_calls_broken() -> None:
-    (gpu,) = parse(A100.replace("<remapped_row_failure>No", "<remapped_row_failure>Yes"))
+    (gpu,) = parse_gpus(A100.replace("<remapped_row_failure>No", "<remapped_row_failure>Yes"))
     assert [id_.split("-")[0] for id_, _ in gpu.problems()] == ["rows"]
-    (gpu,) = parse(ADA.replace("<gpu_recovery_action>None", "<gpu_recovery_action>Reset"))
+    (gpu,) = parse_gpus(ADA.replace("<gpu_recovery_action>None", "<gpu_recovery_action>Reset"))
     assert next(iter(gpu.problems()))[1].endswith("needs recovery: Reset")
 
 
 def test_a_tool_that_fails_after_it_worked_is_a_notice() -> None:
-    readings = Readings("nvidia-smi", _says((15, LOST), (0, T4), (15, LOST)))
-    found: list[Notice] = []
-    with pytest.raises(Trouble, match="GPU is lost"):
+    readings = NvidiaSmiWatch("nvidia-smi", _says((15, LOST), (0, T4), (15, LOST)))
+    found: list[MachineNotice] = []
+    with pytest.raises(NoticeSourceError, match="GPU is lost"):
         readings.look(found.append)
     assert found == []
     _looked(readings)
-    with pytest.raises(Trouble):
+    with pytest.raises(NoticeSourceError):
         readings.look(found.append)
     assert [(notice.id, notice.kind) for notice in found] == [("gpu-unreadable", "health")]
     assert "GPU is lost" in found[0].what
@@ -102,31 +105,33 @@ def test_a_tool_that_fails_after_it_worked_is_a_notice() -> None:
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "<nvidia_smi_log>", "<a/>" * 2])
 def test_what_is_no_output_is_trouble(text: str) -> None:
-    with pytest.raises(Trouble, match="not XML"):
-        parse(text)
+    with pytest.raises(NoticeSourceError, match="not XML"):
+        parse_gpus(text)
 
 
 def test_xids_of_the_hardware_each_once_and_none_of_programs() -> None:
-    found = list(xids(KERNEL_LOG.splitlines()))
+    found = list(find_xids(KERNEL_LOG.splitlines()))
     assert [(place, number) for place, number, _ in found] == [
-        ("0000:3b:00", 48), ("0000:86:00", 79), ("0000:af:00", 74),
-    ]  # fmt: skip
+        ("0000:3b:00", 48),
+        ("0000:86:00", 79),
+        ("0000:af:00", 74),
+    ]
     assert found[1][2] == "pid=1122, GPU has fallen off the bus."
-    notices = _looked(KernelLog("dmesg", _says((0, KERNEL_LOG))))
+    notices = _looked(KernelLogWatch("dmesg", _says((0, KERNEL_LOG))))
     assert notices[1].id == "gpu-xid-79-0000:86:00"
     assert notices[1].what == "Xid 79 on 0000:86:00: pid=1122, GPU has fallen off the bus."
 
 
 def test_a_kernel_log_that_may_not_be_read_is_trouble() -> None:
-    log = KernelLog("dmesg", _says((1, "dmesg: read kernel buffer failed: Operation not permitted\n")))
-    with pytest.raises(Trouble, match="not permitted"):
+    log = KernelLogWatch("dmesg", _says((1, "dmesg: read kernel buffer failed: Operation not permitted\n")))
+    with pytest.raises(NoticeSourceError, match="not permitted"):
         _looked(log)
 
 
 def test_tools_are_run_and_not_waited_for_without_end(tmp_path: Path) -> None:
-    assert output(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"], 10) == (3, "a\nb\n")
-    with pytest.raises(Trouble, match=r"no answer within 0\.2 s"):
-        output(["/bin/sleep", "60"], 0.2)
+    assert run_tool(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"], 10) == (3, "a\nb\n")
+    with pytest.raises(NoticeSourceError, match=r"no answer within 0\.2 s"):
+        run_tool(["/bin/sleep", "60"], 0.2)
 
 
 def test_without_nvidia_smi_nothing_is_looked_at(tmp_path: Path) -> None:

@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 
 from router.agent import orders as module
-from router.agent.calls import Away, Coordinator, Refused
-from router.agent.config import BadConfig, Config, parse
-from router.agent.control import LONGEST_ID, Control
-from router.agent.environ import contract
-from router.agent.notice import Notice
-from router.agent.notices import Notices
-from router.agent.orders import Orders
-from router.agent.urgent import Urgent
+from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
+from router.agent.config import AgentConfig, AgentConfigError, parse_config
+from router.agent.control import LONGEST_ID, AgentControlFolder
+from router.agent.environ import gang_environment
+from router.agent.notice import MachineNotice
+from router.agent.notices import NoticeListener
+from router.agent.orders import OrderPoller
+from router.agent.urgent import UrgentSender
 
 WHO = {"protocol": 1, "incarnation": "life-1"}
 CHECKPOINT = {"order": "checkpoint", "id": "c-1", "seconds": 20.0, "reason": "interruption"}
 Answers = list[dict[str, Any] | Exception]
 
 
-class _Calls(Coordinator):
+class _Calls(CoordinatorClient):
     """Gives these answers, then holds the question for ever."""
 
     def __init__(self, answers: Answers) -> None:
@@ -55,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def _ran(*answers: dict[str, Any] | Exception, ends: bool = False) -> tuple[_Calls, list[tuple[str, dict[str, Any]]]]:
     """What was asked and what was ordered, once all was answered; ``ends``: the thread ends by itself then."""
     calls, orders = _Calls([*answers]), list[tuple[str, dict[str, Any]]]()
-    thread = Orders(calls, who=WHO, order=lambda order, answer: orders.append((order, answer)))
+    thread = OrderPoller(calls, who=WHO, order=lambda order, answer: orders.append((order, answer)))
     thread.start()
     if ends:
         thread.join(10)
@@ -83,16 +83,21 @@ def test_after_an_order_to_stop_nothing_is_asked() -> None:
 
 
 def test_an_attempt_that_is_over_is_to_stop() -> None:
-    assert _ran(Refused("attempt_over"), ends=True)[1] == [("stop", {})]
+    assert _ran(CoordinatorRefusalError("attempt_over"), ends=True)[1] == [("stop", {})]
 
 
 def test_a_coordinator_that_does_not_know_the_question_is_left_alone() -> None:
-    calls, orders = _ran(Refused("message"), CHECKPOINT, ends=True)
+    calls, orders = _ran(CoordinatorRefusalError("message"), CHECKPOINT, ends=True)
     assert (len(calls.asked), orders) == (1, [])
 
 
 def test_other_refusals_and_silence_are_tried_again_later_and_later() -> None:
-    calls, orders = _ran(Away("no"), Refused("token"), Away("HTTP 503", wait=0.3), CHECKPOINT)
+    calls, orders = _ran(
+        CoordinatorAwayError("no"),
+        CoordinatorRefusalError("token"),
+        CoordinatorAwayError("HTTP 503", wait=0.3),
+        CHECKPOINT,
+    )
     waits = [after - before for before, after in zip(calls.at, calls.at[1:], strict=False)]
     assert waits[0] >= 0.02
     assert waits[1] >= 0.05
@@ -125,7 +130,7 @@ def test_nobody_is_told_after_the_end() -> None:
             return CHECKPOINT
 
     calls = Held([])
-    thread = Orders(calls, who=WHO, order=lambda order, _: heard.append(order))
+    thread = OrderPoller(calls, who=WHO, order=lambda order, _: heard.append(order))
     thread.start()
     assert calls.out.wait(10)
     thread.finish()
@@ -138,17 +143,17 @@ def _said(*answers: Exception | None) -> tuple[list[str], list[tuple[str, dict[s
     """(what was done because a message was taken, the messages that nobody took)."""
     done: list[str] = []
 
-    class Calls(Coordinator):
+    class Calls(CoordinatorClient):
         def __init__(self) -> None:
             self.answers = list(answers)
 
         def post(self, what: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
-            answer = self.answers.pop(0) if self.answers else Away("no")
+            answer = self.answers.pop(0) if self.answers else CoordinatorAwayError("no")
             if answer is not None:
                 raise answer
             return {}
 
-    urgent = Urgent(Calls(), lambda _: None)
+    urgent = UrgentSender(Calls(), lambda _: None)
     urgent.start()
     for number in range(len(answers)):
         then: Callable[[], None] = lambda number=number: done.append(f"m-{number}")  # type: ignore[misc]  # noqa: E731
@@ -160,41 +165,51 @@ def _said(*answers: Exception | None) -> tuple[list[str], list[tuple[str, dict[s
 
 
 def test_what_follows_a_message_follows_only_if_it_was_taken() -> None:
-    assert _said(None, Refused("attempt_over"), None) == (["m-0", "m-2"], [])
-    assert _said(Away("no")) == ([], [("saved", {"n": 0})])
+    assert _said(None, CoordinatorRefusalError("attempt_over"), None) == (["m-0", "m-2"], [])
+    assert _said(CoordinatorAwayError("no")) == ([], [("saved", {"n": 0})])
 
 
-def _config(**more: Any) -> Config:
+def _config(**more: Any) -> AgentConfig:
     least = {
         "attempt": "a", "job": "j", "rank": 0, "nodes": 1, "command": "true", "workdir": "w",
         "coordinator": "http://127.0.0.1:1", "token_file": "t", "log_folder": "l", "spool_folder": "s",
     }  # fmt: skip
-    return parse({**least, **more})
+    return parse_config({**least, **more})
 
 
 def test_the_training_is_told_what_it_goes_on_from_and_how_often_to_save() -> None:
-    plain = contract(_config(), "h", 1)
-    told = contract(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5), "h", 1)
+    plain = gang_environment(_config(), "h", 1)
+    told = gang_environment(_config(resume_step=0, resume_manifest="/m", checkpoint_seconds=1234.5), "h", 1)
     assert {name: told[name] for name in set(told) - set(plain)} == {
-        "STEPFARE_RESUME_STEP": "0", "STEPFARE_RESUME_MANIFEST": "/m", "STEPFARE_CHECKPOINT_SECONDS": "1234.5",
-    }  # fmt: skip
+        "STEPFARE_RESUME_STEP": "0",
+        "STEPFARE_RESUME_MANIFEST": "/m",
+        "STEPFARE_CHECKPOINT_SECONDS": "1234.5",
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("resume_step", -1), ("resume_step", "1"), ("resume_step", None), ("resume_manifest", None),
-     ("checkpoint_seconds", 0), ("checkpoint_seconds", -1.0), ("checkpoint_seconds", 1e8), ("checkpoint_seconds", "1")],
-)  # fmt: skip
+    [
+        ("resume_step", -1),
+        ("resume_step", "1"),
+        ("resume_step", None),
+        ("resume_manifest", None),
+        ("checkpoint_seconds", 0),
+        ("checkpoint_seconds", -1.0),
+        ("checkpoint_seconds", 1e8),
+        ("checkpoint_seconds", "1"),
+    ],
+)
 def test_what_it_is_told_makes_sense(name: str, value: object) -> None:
-    with pytest.raises(BadConfig, match=name):
+    with pytest.raises(AgentConfigError, match=name):
         _config(**{name: value})
 
 
 def test_a_notice_and_the_order_that_comes_of_it_are_one_request(tmp_path: Path) -> None:
-    control = Control(tmp_path / "control", signals=True)
+    control = AgentControlFolder(tmp_path / "control", signals=True)
     control.prepare()
     long = "n" * 500
-    control.announced(Notice(long, "interruption", "sandbox", 30.0, "it ends"))
+    control.announced(MachineNotice(long, "interruption", "sandbox", 30.0, "it ends"))
     first = (control.folder / "request.json").stat().st_mtime_ns
     control.ordered({"id": long[:LONGEST_ID], "seconds": 5.0, "reason": "interruption"})
     assert (control.folder / "request.json").stat().st_mtime_ns == first
@@ -203,12 +218,12 @@ def test_a_notice_and_the_order_that_comes_of_it_are_one_request(tmp_path: Path)
 
 def test_only_what_waits_for_this_machine_is_told_to_begin(tmp_path: Path) -> None:
     config = _config(spool_folder=str(tmp_path / "spool"), metadata="files")
-    notices = Notices(
+    notices = NoticeListener(
         config, _Calls([]), who=WHO, events=queue.SimpleQueue(), note=lambda _: None, environment={"PATH": "/nowhere"}
     )
     for notice in (
-        Notice("n-1", "interruption", "azure", 30.0, "", waits=True),
-        Notice("n-2", "interruption", "azure", 30.0, ""),
+        MachineNotice("n-1", "interruption", "azure", 30.0, "", waits=True),
+        MachineNotice("n-2", "interruption", "azure", 30.0, ""),
     ):
         notices.tell(notice)
     assert notices.once_saved("n-1") is not None

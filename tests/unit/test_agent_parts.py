@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from router.agent.config import BadConfig, Code, Config, parse, read
-from router.agent.environ import contract, read_given
-from router.agent.masking import Mask
+from router.agent.config import AgentConfig, AgentConfigError, CodeSource, parse_config, read_config
+from router.agent.environ import gang_environment, read_job_environment
+from router.agent.masking import SecretMask
 from router.agent.outbox import Outbox
-from router.agent.rotation import RotatingLog, Tail
+from router.agent.rotation import OutputTail, RotatingLog
 from router.agent.starters import command_line
-from router.agent.supervise import Exit
+from router.agent.supervise import ProcessExit
 from tests.support.repository import ROOT
 
 LEAST: dict[str, Any] = {
@@ -27,14 +27,14 @@ LEAST: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _config(**more: Any) -> Config:
-    return parse({**LEAST, **more})
+def _config(**more: Any) -> AgentConfig:
+    return parse_config({**LEAST, **more})
 
 
 def test_a_configuration_survives_its_way_through_json() -> None:
     config = _config(code={"kind": "git", "source": "https://x.example.com/r.git", "version": "v1"}, mounts=["/a:/a"])
-    assert config.code == Code("git", "https://x.example.com/r.git", "v1")
-    assert parse(json.loads(json.dumps(asdict(config)))) == config
+    assert config.code == CodeSource("git", "https://x.example.com/r.git", "v1")
+    assert parse_config(json.loads(json.dumps(asdict(config)))) == config
 
 
 @pytest.mark.parametrize(
@@ -64,18 +64,18 @@ def test_a_configuration_survives_its_way_through_json() -> None:
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_refused_by_key(more: dict[str, Any], problem: str) -> None:
-    with pytest.raises(BadConfig, match=problem):
+    with pytest.raises(AgentConfigError, match=problem):
         _config(**more)
 
 
 def test_so_is_one_without_a_key_or_without_json(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig, match="command: missing"):
-        parse({name: value for name, value in LEAST.items() if name != "command"})
-    with pytest.raises(BadConfig, match="not an object"):
-        parse([])
+    with pytest.raises(AgentConfigError, match="command: missing"):
+        parse_config({name: value for name, value in LEAST.items() if name != "command"})
+    with pytest.raises(AgentConfigError, match="not an object"):
+        parse_config([])
     (tmp_path / "c.json").write_text("{")
-    with pytest.raises(BadConfig, match=r"c\.json"):
-        read(str(tmp_path / "c.json"))
+    with pytest.raises(AgentConfigError, match=r"c\.json"):
+        read_config(str(tmp_path / "c.json"))
 
 
 @pytest.mark.parametrize(
@@ -83,29 +83,34 @@ def test_so_is_one_without_a_key_or_without_json(tmp_path: Path) -> None:
 )
 def test_an_env_file_is_refused_without_showing_a_value(tmp_path: Path, content: str) -> None:
     (tmp_path / "env.json").write_text(content)
-    with pytest.raises(BadConfig, match=r"env\.json: "):
-        read_given(str(tmp_path / "env.json"))
+    with pytest.raises(AgentConfigError, match=r"env\.json: "):
+        read_job_environment(str(tmp_path / "env.json"))
 
 
 def test_ranks_of_processes_only_where_a_node_starts_one() -> None:
-    one = contract(_config(engine="command"), "10.0.0.1", 29500)
+    one = gang_environment(_config(engine="command"), "10.0.0.1", 29500)
     assert (one["WORLD_SIZE"], one["RANK"], one["LOCAL_RANK"]) == ("2", "0", "0")
-    many = contract(_config(processes_per_node=8), "10.0.0.1", 29500)
+    many = gang_environment(_config(processes_per_node=8), "10.0.0.1", 29500)
     assert many["WORLD_SIZE"] == "16"
     assert not {"RANK", "LOCAL_RANK"} & set(many)
     assert {name: value for name, value in many.items() if name.startswith("PET_")} == {
-        "PET_MASTER_ADDR": "10.0.0.1", "PET_MASTER_PORT": "29500", "PET_NNODES": "2", "PET_NODE_RANK": "0",
+        "PET_MASTER_ADDR": "10.0.0.1",
+        "PET_MASTER_PORT": "29500",
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "0",
         "PET_NPROC_PER_NODE": "8",
-    }  # fmt: skip
+    }
 
 
 def test_imported_commands_find_the_variables_of_skypilot() -> None:
-    found = contract(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
+    found = gang_environment(_config(processes_per_node=8, rank=1), "10.0.0.1", 29500, ("10.0.0.1", "10.0.0.2"))
     assert {name: value for name, value in found.items() if name.startswith("SKYPILOT_")} == {
-        "SKYPILOT_NODE_RANK": "1", "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NUM_GPUS_PER_NODE": "8",
+        "SKYPILOT_NODE_RANK": "1",
+        "SKYPILOT_NUM_NODES": "2",
+        "SKYPILOT_NUM_GPUS_PER_NODE": "8",
         "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
-    }  # fmt: skip
-    assert "SKYPILOT_NODE_IPS" not in contract(_config(), "10.0.0.1", 29500)
+    }
+    assert "SKYPILOT_NODE_IPS" not in gang_environment(_config(), "10.0.0.1", 29500)
 
 
 def test_a_container_gets_names_not_values() -> None:
@@ -133,7 +138,7 @@ def test_in_a_container_the_helper_comes_before_what_the_image_has_on_its_path()
     ("returncode", "expected"), [(0, (0, None)), (7, (7, None)), (-9, (None, 9)), (137, (137, 9)), (255, (255, None))]
 )
 def test_how_a_process_went(returncode: int, expected: tuple[int | None, int | None]) -> None:
-    exit_ = Exit.of(returncode)
+    exit_ = ProcessExit.of(returncode)
     assert (exit_.code, exit_.signal) == expected
     assert exit_.fine == (returncode == 0)
 
@@ -143,7 +148,7 @@ def test_a_secret_is_masked_wherever_the_stream_is_cut() -> None:
     text = b"a correct-horse-battery b correct-horse c second line of it short correct-h"
     dice = random.Random(7)
     for _ in range(300):
-        mask, shown = Mask(secrets), b""
+        mask, shown = SecretMask(secrets), b""
         cuts = sorted(dice.sample(range(len(text)), 5))
         for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
             shown += mask.feed(text[start:end])
@@ -175,7 +180,7 @@ def test_a_log_that_cannot_be_written_counts_what_is_lost(tmp_path: Path) -> Non
 
 
 def test_the_tail_keeps_the_newest_and_knows_where_it_was() -> None:
-    tail = Tail(4)
+    tail = OutputTail(4)
     tail.write(b"abcdef")
     assert tail.take() == (2, b"cdef")
     tail.write(b"gh")

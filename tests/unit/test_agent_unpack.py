@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.agent.fetch import NoCode, unpack
+from router.agent.fetch import CodeFetchError, unpack_archive
 
 _FILTERED = hasattr(tarfile, "data_filter")
 
@@ -53,8 +53,8 @@ def test_nothing_leads_outside(tmp_path: Path, filters: bool, members: tuple[tar
     (tmp_path / "secret").write_text("canary")
     folder = tmp_path / "in" / "code"
     folder.mkdir(parents=True)
-    with pytest.raises(NoCode, match="said: cannot be unpacked"):
-        unpack(_archive(tmp_path / "a.tar", *members), folder, "said")
+    with pytest.raises(CodeFetchError, match="said: cannot be unpacked"):
+        unpack_archive(_archive(tmp_path / "a.tar", *members), folder, "said")
     assert not list(tmp_path.rglob("outside"))
     assert not [path for path in folder.rglob("*") if path.is_file() and path.read_text() == "canary"]
 
@@ -63,10 +63,12 @@ def test_links_inside_and_modes_are_kept(tmp_path: Path, filters: bool) -> None:
     folder = tmp_path / "code"
     folder.mkdir()
     members = (
-        _member("lib", tarfile.DIRTYPE, mode=0o555), _member("lib/run.sh", mode=0o6775),
-        _member("bin", tarfile.DIRTYPE, mode=0o755), _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
-    )  # fmt: skip
-    unpack(_archive(tmp_path / "a.tar", *members), folder, "said")
+        _member("lib", tarfile.DIRTYPE, mode=0o555),
+        _member("lib/run.sh", mode=0o6775),
+        _member("bin", tarfile.DIRTYPE, mode=0o755),
+        _member("bin/run", tarfile.SYMTYPE, "../lib/run.sh"),
+    )
+    unpack_archive(_archive(tmp_path / "a.tar", *members), folder, "said")
     assert (folder / "bin" / "run").read_text() == "hi"
     assert (folder / "lib" / "run.sh").stat().st_mode & 0o7777 == 0o755
     assert (folder / "lib" / "run.sh").stat().st_uid == tmp_path.stat().st_uid

@@ -12,12 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pricing.money import Usd
 from pricing.places import Market
-from router.cli.main import COMMANDS
-from router.coordinator.metrics import Picture, text_of
-from router.coordinator.tallies import Delays
-from router.files.deploy_file import Deploy
-from router.files.notify_entry import Happening
-from router.ledger.entry import Use
+from router.cli.commands import TABLE
+from router.controller.deployment import Deploy
+from router.controller.notify_settings import EventKind
+from router.coordinator.counters import DelayHistogram
+from router.coordinator.metrics import MetricsSnapshot, render_metrics
+from router.ledger.entry import MachineUse
 from router.state.records import Phase
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW, attempt, node
@@ -38,13 +38,25 @@ def _samples() -> dict[str, dict[str, set[str]]]:
     """Label values by label, by metric, of a state in which everything happens."""
     reasons = ("finished", "failed", "given_up", "credentials", "here", "job", "short", "interrupted")
     alive = [attempt(f"a-{phase}", phase=phase) for phase in Phase if not phase.is_over]
-    picture = Picture(
-        "1.0", NOW, {(Phase.FAILED, reason): 1 for reason in reasons}, alive,
-        [node(one.id, made_at=NOW, agent="running") for one in alive], 1, 1, 1, 1, {"interruption": 1},
-        {"interruption": Delays()}, 1, {"llama": 1}, {("aws", Market.SPOT): Usd(1)}, {Use.STARTUP: Usd(1)},
-    )  # fmt: skip
+    picture = MetricsSnapshot(
+        "1.0",
+        NOW,
+        {(Phase.FAILED, reason): 1 for reason in reasons},
+        alive,
+        [node(one.id, made_at=NOW, agent="running") for one in alive],
+        1,
+        1,
+        1,
+        1,
+        {"interruption": 1},
+        {"interruption": DelayHistogram()},
+        1,
+        {"llama": 1},
+        {("aws", Market.SPOT): Usd(1)},
+        {MachineUse.STARTUP: Usd(1)},
+    )
     found: dict[str, dict[str, set[str]]] = {}
-    for family in text_string_to_metric_families(text_of(picture).decode()):
+    for family in text_string_to_metric_families(render_metrics(picture).decode()):
         for sample in family.samples:
             labels = found.setdefault(sample.name, {})
             for name, value in sample.labels.items():
@@ -104,7 +116,7 @@ def test_every_metric_is_explained() -> None:
 
 
 def test_every_command_is_one() -> None:
-    known = {name.partition(" ")[0] for name in COMMANDS}
+    known = {name.partition(" ")[0] for name in TABLE.commands}
     told = set(re.findall(r"`stepfare ([a-z]+)", RUNBOOKS))
     assert told
     assert told <= known
@@ -112,7 +124,7 @@ def test_every_command_is_one() -> None:
 
 def test_what_the_deploy_file_is_said_to_hold() -> None:
     block = RUNBOOKS.partition("```yaml deploy\n")[2].partition("```")[0]
-    assert set(Deploy.model_validate(yaml.safe_load(block)).notify.events) == set(Happening)
+    assert set(Deploy.model_validate(yaml.safe_load(block)).notify.events) == set(EventKind)
     for name in re.findall(r"`patience\.([a-z]+)`", RUNBOOKS):
         assert name in Deploy().patience.model_fields_set | set(type(Deploy().patience).model_fields)
 

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.backtest.catalogue import AS_RUN, POLICIES, find_backtest_policy
+from router.backtest.timeline import ShownWindow, follow_window
+from router.backtest.windows import BacktestCell, BacktestSite, WindowLayout
+from router.backtest.windows import CheckpointMove as Moved
 from router.jobs.run_policy import RunPolicy
-from router.quoting.backtest.catalogue import AS_RUN, POLICIES, named
-from router.quoting.backtest.timeline import Shown, follow
-from router.quoting.backtest.windows import Cell, Site, Windows
-from router.quoting.backtest.windows import Move as Moved
-from router.quoting.deciding.as_run import _watched, play_as_run
-from router.quoting.deciding.choosing import policy_of, run_policy
-from router.quoting.deciding.left_alone import until_left_alone
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT
-from router.quoting.policies.policy import Decision, Move, Observation, Rule, Wait
+from router.spot.live.as_run import _pool_lookup, play_as_run
+from router.spot.live.pool_backoff import compute_backoff_end
+from router.spot.live.selection import build_policy, default_run_policy
+from router.spot.policies.interface import Decision, MoveDecision, Observation, Rule, WaitDecision
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.spot_windows import scenes
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -34,7 +34,7 @@ def small(ticks: int = 40) -> RunPolicy:
     return RunPolicy.of("foresight", clock_ticks=10, draws=30, places=5, ticks=ticks)
 
 
-def log_of(scene: Scene, chosen: RunPolicy, *, keeps: bool = True, past: Series | None = None) -> Log:
+def log_of(scene: SimulationInputs, chosen: RunPolicy, *, keeps: bool = True, past: Series | None = None) -> Log:
     log: Log = []
     play_as_run(past, scene, chosen=chosen, keeps=keeps, heard=lambda *said: log.append(said))
     return log
@@ -53,7 +53,7 @@ def weather(seed: int, ticks: int, stays: float) -> list[int]:
     return found
 
 
-def three_zones(ticks: int = 160) -> Scene:
+def three_zones(ticks: int = 160) -> SimulationInputs:
     """Prices move, spot comes and goes, the checkpoint costs something to move; two windows that overlap."""
     half = ticks // 2
     zones = (
@@ -62,8 +62,8 @@ def three_zones(ticks: int = 160) -> Scene:
         zone("c", weather(3, ticks, 0.95), [0.8] * ticks),
     )
     series = Series(600, zones)
-    ways = Ways.between(series.regions, lambda _, __: 0.4, 200)
-    return Scene.of(Task(50_000, 72_000, 700), series, [7, 30], ways)
+    ways = ZoneMoveCosts.between(series.regions, lambda _, __: 0.4, 200)
+    return SimulationInputs.of(Task(50_000, 72_000, 700), series, [7, 30], ways)
 
 
 @pytest.mark.parametrize("ticks", [40, 240])
@@ -74,8 +74,8 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     past = scene.series.part(0, 100)
     log = log_of(scene, small(ticks), past=past)
     assert len({tick for _, tick, _, _ in log}) > 80
-    assert {type(decision) for _, _, _, decision in log} >= {Move, Wait}
-    fresh = policy_of(small(ticks), watched=_watched(past, scene))
+    assert {type(decision) for _, _, _, decision in log} >= {MoveDecision, WaitDecision}
+    fresh = build_policy(small(ticks), watched=_pool_lookup(past, scene))
     for row, tick, seen, decision in log:
         assert fresh.decide(seen) == decision, (row, tick)
     anew = log_of(scene, small(ticks), keeps=False, past=past)
@@ -106,8 +106,8 @@ def test_in_time_in_any_weather(data: st.DataObject) -> None:
 def test_dollars_are_those_of_what_ran() -> None:
     """Spot for an hour, then none for two: it waits, and is done on spot. Launches of ten minutes are billed."""
     up = [1] * 6 + [0] * 12 + [1] * 60
-    scene = Scene.of(Task(3 * 3600, 9 * 3600, 600), Series(600, (zone("a", up, [0.5] * len(up)),)), [0])
-    played = play_as_run(None, scene, chosen=run_policy(Rule.SPOT_OR_WAIT))
+    scene = SimulationInputs.of(Task(3 * 3600, 9 * 3600, 600), Series(600, (zone("a", up, [0.5] * len(up)),)), [0])
+    played = play_as_run(None, scene, chosen=default_run_policy(Rule.SPOT_OR_WAIT))
     assert (played.launches[0], played.on_demand_ticks[0]) == (2, 0)
     assert played.spot_ticks[0] == 18 + 2
     assert played.usd[0] == pytest.approx(0.5 * 20 / 6)
@@ -117,9 +117,9 @@ def test_dollars_are_those_of_what_ran() -> None:
 def test_a_pool_that_refused_is_not_asked_for_an_hour() -> None:
     """Spot is gone for two hours: of a tick of ten minutes each, it is asked once an hour."""
     up = [1] * 6 + [0] * 24 + [1] * 60
-    scene = Scene.of(Task(3 * 3600, 14 * 3600, 600), Series(600, (zone("a", up),)), [0])
-    log = log_of(scene, run_policy(Rule.SPOT_OR_WAIT))
-    asked = [tick for _, tick, _, decision in log if isinstance(decision, Move) and tick > 5]
+    scene = SimulationInputs.of(Task(3 * 3600, 14 * 3600, 600), Series(600, (zone("a", up),)), [0])
+    log = log_of(scene, default_run_policy(Rule.SPOT_OR_WAIT))
+    asked = [tick for _, tick, _, decision in log if isinstance(decision, MoveDecision) and tick > 5]
     assert asked == [7, 13, 19, 25, 31]
     shut = {tick for _, tick, seen, _ in log if seen.closed}
     assert shut == {6, *range(7, 31)}
@@ -127,23 +127,25 @@ def test_a_pool_that_refused_is_not_asked_for_an_hour() -> None:
 
 def test_pools_are_left_alone_longer_each_time() -> None:
     first = 10 * MINUTE
-    assert until_left_alone([], NOON, first) == NOON + first
-    assert until_left_alone([(NOON - HOUR, NOON - HOUR / 2)], NOON, first) == NOON + 2 * first
-    assert until_left_alone([(NOON - HOUR, NOON + HOUR)], NOON, first) is None
+    assert compute_backoff_end([], NOON, first) == NOON + first
+    assert compute_backoff_end([(NOON - HOUR, NOON - HOUR / 2)], NOON, first) == NOON + 2 * first
+    assert compute_backoff_end([(NOON - HOUR, NOON + HOUR)], NOON, first) is None
     gone = [(NOON - n * HOUR, NOON - n * HOUR + MINUTE) for n in range(1, 7)]
-    assert until_left_alone(gone, NOON, first) == NOON + 6 * HOUR
+    assert compute_backoff_end(gone, NOON, first) == NOON + 6 * HOUR
 
 
 def test_it_has_a_name_and_a_window_that_is_followed_is_the_window_that_was_played() -> None:
-    assert named("AS-RUN") is POLICIES[AS_RUN]
+    assert find_backtest_policy("AS-RUN") is POLICIES[AS_RUN]
     with pytest.raises(KeyError, match="did you mean as-run"):
-        named("asrun")
+        find_backtest_policy("asrun")
     whole = three_zones()
-    scene = Scene.of(whole.task, whole.series, [7], whole.ways)
-    site = Site("three", scene.series, scene.series, 0)
-    cell = Cell("job", "three", 3, scene.task, Moved(), (site,))
-    line = follow(Shown(cell, 0, 0, 7, scene.up[:, 7 : 7 + scene.ticks]), Windows(1, 3600), [AS_RUN])[0]
-    played = POLICIES[AS_RUN].play(None, Scene.of(scene.task, scene.series, [7]), 0.0, paid=True)
+    scene = SimulationInputs.of(whole.task, whole.series, [7], whole.ways)
+    site = BacktestSite("three", scene.series, scene.series, 0)
+    cell = BacktestCell("job", "three", 3, scene.task, Moved(), (site,))
+    line = follow_window(ShownWindow(cell, 0, 0, 7, scene.up[:, 7 : 7 + scene.ticks]), WindowLayout(1, 3600), [AS_RUN])[
+        0
+    ]
+    played = POLICIES[AS_RUN].play(None, SimulationInputs.of(scene.task, scene.series, [7]), 0.0, paid=True)
     assert line.kind.size == played.finish_tick[0]
     assert (line.kind == SPOT).sum() == played.spot_ticks[0]
     assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]

@@ -17,8 +17,8 @@ from providers.aws.errors import (
     BY_EXCEPTION,
     from_code,
     from_exception,
+    parse_server_time,
     retry_after,
-    told_time,
 )
 
 
@@ -119,7 +119,7 @@ def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | 
     ],
 )
 def test_the_clouds_time_is_read_from_its_answers(date: str | None, age: str | None, told: str | None) -> None:
-    at = told_time(date, age)
+    at = parse_server_time(date, age)
     assert (None if at is None else f"{at:%H:%M:%S}") == told
 
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.announcing import Batch, CloudNotice, Letter
-from providers.aws.parse.letters import REBALANCE, STATE_CHANGE, WARNING, read_letters
+from providers.aws.parse.queue_messages import REBALANCE, STATE_CHANGE, WARNING, read_messages
+from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
-from router.agent.imds_aws import Instance
-from router.agent.notice import Notice
+from router.agent.imds_aws import Ec2InstanceWatch
+from router.agent.notice import MachineNotice
 
 AT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -27,15 +27,21 @@ def message(subject: str = WARNING, /, **changes: Any) -> dict[str, Any]:
         STATE_CHANGE: {"instance-id": "i-0a", "state": "shutting-down"},
     }
     event = {
-        "version": "0", "id": "12345678-1234-1234-1234-123456789012", "detail-type": subject, "source": "aws.ec2",
-        "account": "123456789012", "time": "2026-11-21T18:00:00Z", "region": "us-east-1",
-        "resources": ["arn:aws:ec2:us-east-1a:instance/i-0a"], "detail": details.get(subject, {}),
-    } | changes  # fmt: skip
+        "version": "0",
+        "id": "12345678-1234-1234-1234-123456789012",
+        "detail-type": subject,
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2026-11-21T18:00:00Z",
+        "region": "us-east-1",
+        "resources": ["arn:aws:ec2:us-east-1a:instance/i-0a"],
+        "detail": details.get(subject, {}),
+    } | changes
     return {"MessageId": "m", "ReceiptHandle": "r-1", "Body": json.dumps(event)}
 
 
 def one(*given_: Any, **changes: Any) -> CloudNotice | None:
-    (letter,) = read_letters("aws", [message(*given_, **changes)]).letters
+    (letter,) = read_messages("aws", [message(*given_, **changes)]).letters
     assert letter.receipt == "r-1"
     return letter.notice
 
@@ -44,13 +50,13 @@ def test_a_warning_has_the_name_that_the_machine_hears_it_by() -> None:
     what = "the machine will be told to terminate at 2026-11-21T18:02:00Z"
     id_ = "terminate-2026-11-21T18:02:00Z"
     assert one() == CloudNotice("aws", "i-0a", NoticeKind.INTERRUPTION, 120.0, AT, id_, what)
-    heard: list[Notice] = []
+    heard: list[MachineNotice] = []
     answers = {"/latest/meta-data/spot/instance-action": {"action": "terminate", "time": "2026-11-21T18:02:00Z"}}
     _instance(answers).look(heard.append)
     assert [(notice.id, notice.what) for notice in heard] == [(id_, what)]
 
 
-def _instance(answers: dict[str, Any]) -> Instance:
+def _instance(answers: dict[str, Any]) -> Ec2InstanceWatch:
     """That of an agent whose service answers so."""
 
     class Answer:
@@ -62,7 +68,7 @@ def _instance(answers: dict[str, Any]) -> Instance:
         def left(self, _: object) -> float:
             return 118.0
 
-    class Asked(Instance):
+    class Asked(Ec2InstanceWatch):
         def _get(self, path: str) -> Any:
             return Answer(json.dumps(answers[path])) if path in answers else None
 
@@ -71,7 +77,7 @@ def _instance(answers: dict[str, Any]) -> Instance:
 
 def test_a_recommendation_has_it_too() -> None:
     notice = one(REBALANCE)
-    heard: list[Notice] = []
+    heard: list[MachineNotice] = []
     path = "/latest/meta-data/events/recommendations/rebalance"
     _instance({path: {"noticeTime": "2026-11-21T18:00:00Z"}}).look(heard.append)
     assert notice is not None
@@ -105,20 +111,28 @@ def test_a_time_in_another_zone_is_the_same_time() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"time": "yesterday"}, {"time": "2026-11-21T18:00:00"}, {"time": None}, {"detail": []}, {"detail": {}},
-        {"time": "9999-12-31T23:59:59Z"}, {"detail": {"instance-id": 7, "instance-action": "stop"}},
+        {"time": "yesterday"},
+        {"time": "2026-11-21T18:00:00"},
+        {"time": None},
+        {"detail": []},
+        {"detail": {}},
+        {"time": "9999-12-31T23:59:59Z"},
+        {"detail": {"instance-id": 7, "instance-action": "stop"}},
         {"detail": {"instance-id": "i-0a", "instance-action": "x\x1b[2J"}},
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_read_is_counted(changes: dict[str, Any]) -> None:
-    batch = read_letters("aws", [message(**changes), message()])
+    batch = read_messages("aws", [message(**changes), message()])
     assert (len(batch.letters), batch.unreadable) == (1, 1)
 
 
 @given(st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
 def test_nothing_breaks_it(body: str) -> None:
-    assert read_letters("aws", [{"ReceiptHandle": "r", "Body": body}]) in (Batch((), 1), Batch((Letter("r", None),)))
+    assert read_messages("aws", [{"ReceiptHandle": "r", "Body": body}]) in (
+        QueueBatch((), 1),
+        QueueBatch((QueueMessage("r", None),)),
+    )
 
 
 def test_a_receipt_is_not_shown() -> None:
-    assert "r-1" not in repr(read_letters("aws", [message()]))
+    assert "r-1" not in repr(read_messages("aws", [message()]))

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.aws.parse.advisor import UNKNOWN_BAND, UNREADABLE_SAVING, Advice, read_advice
-from providers.aws.parse.listed import read_products
-from providers.aws.parse.offers import estimated_spot_offers, on_demand_offers, spot_offers
+from providers.aws.parse.advisor import UNKNOWN_BAND, UNREADABLE_SAVING, SpotAdvice, read_advice
+from providers.aws.parse.offers import build_estimated_spot_offers, build_on_demand_offers, build_spot_offers
 from providers.aws.parse.pricelist import NAMELESS_GPU, read_list
 from providers.aws.parse.prices import NOT_ABOVE_ZERO, NOT_HOURLY, NOT_USD, TWO_PRICES
+from providers.aws.parse.products import read_products
 from providers.errors import UnreadableError
 from tests.support import aws_service_pages as pages
 from tests.support.aws_service_world import World, first_regions
@@ -139,8 +139,8 @@ ADVICE: dict[str, Any] = {
 
 def test_bands_and_savings_are_by_region() -> None:
     read = read_advice("aws", "us-east-1", ADVICE, WANTED)
-    assert read == Advice({"p5.48xlarge": ">20%", "g5.xlarge": "<5%"}, {"p5.48xlarge": 40, "g5.xlarge": 66}, ())
-    assert read_advice("aws", "eu-west-1", ADVICE, WANTED) == Advice({}, {}, ())
+    assert read == SpotAdvice({"p5.48xlarge": ">20%", "g5.xlarge": "<5%"}, {"p5.48xlarge": 40, "g5.xlarge": 66}, ())
+    assert read_advice("aws", "eu-west-1", ADVICE, WANTED) == SpotAdvice({}, {}, ())
 
 
 def test_advice_that_cannot_be_used_is_named() -> None:
@@ -157,26 +157,26 @@ def test_advice_that_cannot_be_used_is_named() -> None:
 def test_a_saving_is_taken_off_exactly_and_is_weak() -> None:
     listed = {"p5.48xlarge": UsdPerHour.parse("55.04"), "p4d.24xlarge": UsdPerHour.parse("32")}
     advice = read_advice("aws", "us-east-1", ADVICE, WANTED)
-    (offer,) = estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", date(2026, 11, 19))
+    (offer,) = build_estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", date(2026, 11, 19))
     assert str(offer.usd_per_hour) == "33.024"
     assert (offer.zone, offer.market, offer.price_basis) == (None, Market.SPOT, "advisor-savings")
     assert (offer.interruption_band, offer.as_of) == (">20%", date(2026, 11, 19))
     assert offer.weak
-    (undated,) = estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", None)
+    (undated,) = build_estimated_spot_offers("aws", "us-east-1", listed, advice, "the list", None)
     assert "undated" in undated.weak
 
 
 def test_on_demand_is_sold_in_each_zone_at_the_regions_price() -> None:
     price = {"g5.xlarge": UsdPerHour.parse("1.006")}
-    by_zone = on_demand_offers("aws", "us-east-1", price, {"g5.xlarge": frozenset({"b", "a"})}, "s", TODAY)
+    by_zone = build_on_demand_offers("aws", "us-east-1", price, {"g5.xlarge": frozenset({"b", "a"})}, "s", TODAY)
     assert [(offer.zone, str(offer.usd_per_hour)) for offer in by_zone] == [("a", "1.006"), ("b", "1.006")]
-    assert [offer.zone for offer in on_demand_offers("aws", "us-east-1", price, {}, "s", TODAY)] == [None]
+    assert [offer.zone for offer in build_on_demand_offers("aws", "us-east-1", price, {}, "s", TODAY)] == [None]
 
 
 def test_a_spot_price_a_hair_above_on_demand_is_on_demand() -> None:
     listed = {"p4d.24xlarge": UsdPerHour.parse("27.43298")}
     for quoted, sold in (("27.4330", "27.43298"), ("27.4331", "27.4331"), ("20", "20.00")):
         current = {("euc1-az1", "p4d.24xlarge"): UsdPerHour.parse(quoted)}
-        (offer,) = spot_offers("aws", "eu-central-1", current, listed, {"p4d.24xlarge": "<5%"}, TODAY)
+        (offer,) = build_spot_offers("aws", "eu-central-1", current, listed, {"p4d.24xlarge": "<5%"}, TODAY)
         assert str(offer.usd_per_hour) == sold
         assert (offer.zone, offer.price_basis, offer.interruption_band) == ("euc1-az1", "zone", "<5%")

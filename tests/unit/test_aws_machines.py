@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from providers.aws.parse.machines import (
     ACCELERATED,
     FRACTION,
     UNKNOWN_ACCELERATOR,
     UNREADABLE_TYPE,
-    Types,
+    MachineTypes,
+    find_zones_by_type,
     read_types,
-    sold_in_zones,
 )
 
 BOOK = embedded_book()
 TODAY = date(2026, 11, 21)
 
 
-def _read(*rows: dict[str, Any]) -> Types:
+def _read(*rows: dict[str, Any]) -> MachineTypes:
     return read_types("aws", rows, BOOK, TODAY)
 
 
@@ -79,7 +79,7 @@ def test_a_part_of_a_gpu_is_no_gpu() -> None:
 
 
 def test_a_type_without_an_accelerator_is_not_of_interest() -> None:
-    assert _read(INSTANCE_TYPES["m5.large"]) == Types((), ())
+    assert _read(INSTANCE_TYPES["m5.large"]) == MachineTypes((), ())
 
 
 def test_what_the_api_leaves_out_is_not_guessed() -> None:
@@ -102,4 +102,4 @@ def test_offerings_are_by_zone_id() -> None:
         {"InstanceType": "p5.48xlarge", "Location": "use1-az6"},
         {"InstanceType": "g5.xlarge", "Location": "use1-az4"},
     ]
-    assert sold_in_zones(rows) == {"p5.48xlarge": {"use1-az4", "use1-az6"}, "g5.xlarge": {"use1-az4"}}
+    assert find_zones_by_type(rows) == {"p5.48xlarge": {"use1-az4", "use1-az6"}, "g5.xlarge": {"use1-az4"}}

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
-from providers.azure.parse.allowances import family_key, place_of, read_held, read_quotas, region_of
-from providers.azure.parse.identity import http_date, identity_in, seconds_until
-from providers.protocol import Held, QuotaUnit
+from providers.azure.parse.allowances import family_key, place_of, read_quotas, read_reservations, region_of
+from providers.azure.parse.identity import http_date, parse_identity, seconds_until
+from providers.protocol import CapacityReservation, QuotaUnit
 
 BOOK = embedded_book()
 H100 = "Standard_ND96isr_H100_v5"
@@ -33,15 +33,22 @@ def test_quotas_name_the_machines_of_their_family() -> None:
     assert MACHINE is not None
     families = {family_key("standardNDSH100v5Family"): [MACHINE]}
     usages = [
-        usage("cores"), usage("lowPriorityCores", 64, 0), usage("virtualMachines", 25000),
-        usage("StandardNDSH100v5Family"), usage("standardDSv5Family"),
-    ]  # fmt: skip
+        usage("cores"),
+        usage("lowPriorityCores", 64, 0),
+        usage("virtualMachines", 25000),
+        usage("StandardNDSH100v5Family"),
+        usage("standardDSv5Family"),
+    ]
     found = {q.name: q for q in read_quotas("azure", "eastus", usages, families)}
     assert set(found) == {"cores", "lowPriorityCores", "virtualMachines", "StandardNDSH100v5Family"}
     family = found["StandardNDSH100v5Family"]
     assert (family.families, family.market, family.amount, family.used, family.unit) == (
-        (H100,), Market.ON_DEMAND, 192, 96, QuotaUnit.VCPUS,
-    )  # fmt: skip
+        (H100,),
+        Market.ON_DEMAND,
+        192,
+        96,
+        QuotaUnit.VCPUS,
+    )
     assert family.families == (MACHINE.family,), "as limits.yaml writes it"
     assert (found["lowPriorityCores"].market, found["lowPriorityCores"].families) == (Market.SPOT, ())
     assert (found["cores"].market, found["virtualMachines"].market) == (Market.ON_DEMAND, None)
@@ -70,16 +77,16 @@ def view(**use: object) -> dict[str, Any]:
 
 def test_what_is_held_and_free() -> None:
     running = {"virtualMachinesAllocated": [{"id": "vm0"}, {"id": "vm1"}], "currentCapacity": 6}
-    (found,) = read_held("azure", GROUP, [reservation("a")], view(utilizationInfo=running))
-    assert found == Held("azure", "pool/a", "eastus", "2", H100, 6, 4, None, None)
+    (found,) = read_reservations("azure", GROUP, [reservation("a")], view(utilizationInfo=running))
+    assert found == CapacityReservation("azure", "pool/a", "eastus", "2", H100, 6, 4, None, None)
     shared = {"usedReservedCountBySubscription": {"s1": 3, "s2": 7}}
-    assert read_held("azure", GROUP, [reservation("a")], view(utilizationInfo=shared))[0].free == 0
-    assert read_held("azure", GROUP, [reservation("a")], {})[0].free == 8
+    assert read_reservations("azure", GROUP, [reservation("a")], view(utilizationInfo=shared))[0].free == 0
+    assert read_reservations("azure", GROUP, [reservation("a")], {})[0].free == 8
 
 
 def test_a_block_has_an_end() -> None:
     schedule = {"start": "2026-11-25", "end": "2026-12-09"}
-    (found,) = read_held("azure", GROUP, [reservation("a", scheduleProfile=schedule)], {})
+    (found,) = read_reservations("azure", GROUP, [reservation("a", scheduleProfile=schedule)], {})
     assert (found.start, found.end) == (datetime(2026, 11, 25, tzinfo=UTC), datetime(2026, 12, 9, tzinfo=UTC))
 
 
@@ -93,13 +100,13 @@ def test_a_block_has_an_end() -> None:
     ],
 )
 def test_what_is_not_held(row: object) -> None:
-    assert read_held("azure", GROUP, [row], {}) == ()
+    assert read_reservations("azure", GROUP, [row], {}) == ()
 
 
 def test_capacity_that_is_only_asked_for_is_not_held() -> None:
     for state, held in (("Pending", 0), ("Declined", 0), ("Committed", 1), ("Live", 1)):
         said = view(reservationStateInfo={"reservationState": state})
-        assert len(read_held("azure", GROUP, [reservation("a")], said)) == held
+        assert len(read_reservations("azure", GROUP, [reservation("a")], said)) == held
 
 
 def test_where_a_group_is() -> None:
@@ -115,10 +122,10 @@ def token(claims: object) -> str:
 
 def test_who_a_token_speaks_for() -> None:
     claims = {"tid": "contoso-tenant", "upn": "ada@contoso.com", "oid": "1", "appid": "2", "nonce": 3}
-    assert identity_in(token(claims), "sub") == "ada@contoso.com, tenant contoso-tenant, subscription sub"
-    assert identity_in(token({"appid": "robot"}), "sub") == "robot, subscription sub"
+    assert parse_identity(token(claims), "sub") == "ada@contoso.com, tenant contoso-tenant, subscription sub"
+    assert parse_identity(token({"appid": "robot"}), "sub") == "robot, subscription sub"
     for opaque in ("nobody", "a.b.c", token([1]), "..", token({"upn": "x" * 999})):
-        assert identity_in(opaque, "sub") == "subscription sub"
+        assert parse_identity(opaque, "sub") == "subscription sub"
 
 
 def test_clocks_and_waits() -> None:

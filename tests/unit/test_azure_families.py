@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.machines import Machine
-from providers.azure.parse.families import UNKNOWN, accelerator_of, is_a_share
+from providers.azure.parse.families import UNKNOWN, accelerator_of, is_accelerator_share
 
 MACHINES = [m for m in embedded_book().machines if m.cloud == "azure"]
 
@@ -14,7 +14,7 @@ MACHINES = [m for m in embedded_book().machines if m.cloud == "azure"]
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda m: m.instance_type)
 def test_it_agrees_with_the_price_book(machine: Machine) -> None:
     assert accelerator_of(machine.instance_type) == machine.accelerator
-    assert not is_a_share(machine.instance_type)
+    assert not is_accelerator_share(machine.instance_type)
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_sizes_without_accelerators(size: str) -> None:
 
 @pytest.mark.parametrize("size", ["Standard_NV6ads_A10_v5", "Standard_NV18ads_A10_v5", "Standard_NC8ads_A10_v4"])
 def test_a_part_of_an_accelerator_is_told_from_a_whole_one(size: str) -> None:
-    assert is_a_share(size)
+    assert is_accelerator_share(size)

@@ -39,7 +39,7 @@ ROW: dict[str, Any] = {
 SPOT = {**ROW, "meterName": "ND96isrH100v5 Spot", "skuName": "ND96isrH100v5 Spot", "retailPrice": "39.99"}
 
 
-def read(*rows: object) -> p.PriceList:
+def read(*rows: object) -> p.RegionPrices:
     return read_prices(rows, "eastus", NOW)
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from providers.azure.parse import region as r
 from providers.azure.parse import skus as s
-from providers.azure.parse.prices import Listed, PriceList
-from providers.azure.parse.skus import machine_from, read_skus
+from providers.azure.parse.prices import RegionPrices, RetailPrice
+from providers.azure.parse.skus import build_machine, read_skus
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 BOOK = embedded_book()
-CONTEXT = r.Context("azure", BOOK, NOW)
+CONTEXT = r.RegionContext("azure", BOOK, NOW)
 H100, NEW, A100 = "Standard_ND96isr_H100_v5", "Standard_NCC40ads_H100_v5", "Standard_NC24ads_A100_v4"
 
 
@@ -96,25 +96,28 @@ def test_two_rows_of_a_size() -> None:
 
 def test_a_size_that_the_book_does_not_know_becomes_a_machine() -> None:
     new = read(sku(NEW, has={"GPUs": "1", "RdmaEnabled": "False", "NvmeDiskSizeInMiB": "3571712"})).skus[NEW]
-    machine = machine_from(new, BOOK, "azure", NOW.date())
+    machine = build_machine(new, BOOK, "azure", NOW.date())
     assert machine is not None
     assert (machine.accelerator, machine.accelerator_count, machine.accelerator_memory_gib) == ("H100-NVL", 1, 94)
     assert (machine.vcpus, machine.memory_gib, machine.local_nvme_gib) == (96, 1900.0, 3488)
     assert (machine.fabric, machine.inter_node_gbps, machine.intra_node_gb_per_s, machine.checked) == (
-        None, None, None, False
-    )  # fmt: skip
+        None,
+        None,
+        None,
+        False,
+    )
     unknown = read(sku("Standard_NV12s_v3", has={"GPUs": "1"})).skus["Standard_NV12s_v3"]
-    assert machine_from(unknown, BOOK, "azure", NOW.date()) is None
+    assert build_machine(unknown, BOOK, "azure", NOW.date()) is None
 
 
-def prices(*names: str, doubtful: frozenset[Market] = frozenset()) -> PriceList:
+def prices(*names: str, doubtful: frozenset[Market] = frozenset()) -> RegionPrices:
     since = datetime(2025, 3, 1, tzinfo=UTC)
     listed = [
-        Listed(name, market, UsdPerHour.parse(price), since, True)
+        RetailPrice(name, market, UsdPerHour.parse(price), since, True)
         for name in names
         for market, price in ((Market.ON_DEMAND, "10"), (Market.SPOT, "4"))
     ]
-    return PriceList(tuple(sorted(listed)), (), doubtful, len(listed))
+    return RegionPrices(tuple(sorted(listed)), (), doubtful, len(listed))
 
 
 def places(offers: tuple[Offer, ...]) -> set[tuple[str, str | None, str, str]]:
@@ -124,9 +127,11 @@ def places(offers: tuple[Offer, ...]) -> set[tuple[str, str | None, str, str]]:
 def test_offers_by_zone() -> None:
     found = r.read_region(CONTEXT, "eastus", prices(H100), read(sku(zones=("1", "2"))), whole=True)
     assert places(found.offers) == {
-        (H100, "1", "on_demand", "10.00"), (H100, "2", "on_demand", "10.00"),
-        (H100, "1", "spot", "4.00"), (H100, "2", "spot", "4.00"),
-    }  # fmt: skip
+        (H100, "1", "on_demand", "10.00"),
+        (H100, "2", "on_demand", "10.00"),
+        (H100, "1", "spot", "4.00"),
+        (H100, "2", "spot", "4.00"),
+    }
     assert {(o.source, o.as_of, o.price_basis) for o in found.offers} == {(r.SOURCE, NOW.date(), "list")}
     assert found.covered == {("eastus", Market.ON_DEMAND), ("eastus", Market.SPOT)}
     assert (found.machines, found.regions, found.dropped, found.rows_read) == ((), (), (), 3)
@@ -154,7 +159,7 @@ def test_with_an_account_a_price_alone_is_no_offer() -> None:
         (H100, r.NOT_A_SKU),
         (A100, s.RESTRICTED),
         ("Standard_ND96asr_v4", s.UNREADABLE),
-        ("Standard_NV6ads_A10_v5", s.A_SHARE),
+        ("Standard_NV6ads_A10_v5", s.ACCELERATOR_SHARE),
         ("Standard_ND96isr_H200_v5", r.NO_LISTED_PRICE),
     }
     assert found.covered == frozenset(), "a size that could not be read may be for sale"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.scene import HOUR_S, Task
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.quotes import chaining
-from router.quoting.weather.ground import BLOCKS
+from router.quotes import forward_chaining
+from router.spot.availability.evaluation_blocks import BLOCKS
+from router.spot.simulator.inputs import HOUR_S, Task
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.bench import calibrate
 from tests.bench.calibration_sets import Kind, task
 
@@ -39,13 +39,13 @@ def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
     block = weather.usd[0, 2 * BLOCK : 3 * BLOCK]
     assert dollars.min() >= block.min()
     assert dollars.max() <= block.max()
-    assert weather.sky(zones, at).up.shape == (5, 2)
+    assert weather.state(zones, at).up.shape == (5, 2)
 
 
 @pytest.mark.slow
 def test_all_rows_come_from_both_kinds_of_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate, "kinds", lambda: iter([kind(True), kind(False)]))
-    monkeypatch.setattr(chaining, "DRAWS", 20)
+    monkeypatch.setattr(forward_chaining, "DRAWS", 20)
     monkeypatch.setattr(calibrate, "DRAWS", 20)
     monkeypatch.setattr(calibrate, "EACH", 2)
     found = list(calibrate.everything(""))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.policies.skynomad import SkyNomad
+from router.spot.policies.skynomad import SkyNomad
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.bench.probes import Set, line, played, policies, whole
 
 

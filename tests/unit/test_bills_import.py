@@ -16,15 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.billparts import Parts
-from router.showback.bills import Delivery, Gap, from_json, to_json
-from router.showback.billstore import BillStore, current
+from router.showback.bill_import import BillImport, import_bills
+from router.showback.bill_parts import BillPartWriter
+from router.showback.bill_store import BillStore, current_bill_files
+from router.showback.bills import BillGap, Delivery, manifest_json, read_delivery
 from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import COSTS
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.focus.writing import write_csv, write_parquet
-from router.showback.importing import Imported, import_bills
+from router.showback.focus.write import write_csv, write_parquet
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 
@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> BillStore:
     return BillStore(tmp_path / "home" / "bills")
 
 
-def take(store: BillStore, *paths: Path) -> Imported:
+def take(store: BillStore, *paths: Path) -> BillImport:
     return import_bills(paths, store, NOW)
 
 
@@ -55,7 +55,7 @@ def written(path: Path, charges: Sequence[Charge], version: str = "1.2") -> Path
     return path
 
 
-def gaps(done: Imported) -> dict[tuple[str, str], int]:
+def gaps(done: BillImport) -> dict[tuple[str, str], int]:
     return {(gap.rule, gap.column): gap.count for gap in done.delivery.gaps if gap.rule != "absent-column"}
 
 
@@ -63,8 +63,10 @@ def test_a_delivery_becomes_a_bill_for_each_issuer_account_and_period(store: Bil
     done = take(store, written(tmp_path / "november.csv", golden_charges()))
     assert done.new
     assert [(bill.issuer, bill.account, bill.rows) for bill in done.delivery.bills] == [
-        ("AWS", "111122223333", 35), ("Google Cloud", "01A2B3-C4D5E6-F7A8B9", 17), ("Nebius", "contract-77", 8),
-    ]  # fmt: skip
+        ("AWS", "111122223333", 35),
+        ("Google Cloud", "01A2B3-C4D5E6-F7A8B9", 17),
+        ("Nebius", "contract-77", 8),
+    ]
     aws, google, nebius = done.delivery.bills
     assert aws.sums == {"USD": dict(zip(COSTS, ("646.3", "646.3", "826.3", "826.3"), strict=True))}
     assert google.sums["USD"]["BilledCost"] == "516.5"
@@ -91,7 +93,7 @@ def test_what_was_imported_changes_nothing(again: str, store: BillStore, tmp_pat
         paths = [second]
     if again == "in gzip, then the same":
         paths = [second, first]
-    assert take(store, *paths) == Imported(done.delivery, new=False)
+    assert take(store, *paths) == BillImport(done.delivery, new=False)
     assert {path: path.stat().st_mtime_ns for path in store.folder.rglob("*") if path.is_file()} == before
 
 
@@ -130,7 +132,7 @@ def test_another_account_or_month_stands_beside(store: BillStore, tmp_path: Path
         ),
     )
     assert sums(store) == {"USD": (Decimal(15), 3)}
-    assert len(current(store.folder)) == 3
+    assert len(current_bill_files(store.folder)) == 3
 
 
 def test_bills_of_nobody_are_told_apart_by_their_file(store: BillStore, tmp_path: Path) -> None:
@@ -166,7 +168,7 @@ def test_what_no_row_says_is_not_zero(store: BillStore, tmp_path: Path) -> None:
         (cell("ChargePeriodEnd", "2023-02-01T30:00:00Z"), ("unreadable", "ChargePeriodEnd")),
         (renamed("x_JobId", "Id"), ("unknown-column", "Id")),
     ],
-)  # fmt: skip
+)
 def test_a_gap_is_told_and_the_rest_goes_on(
     change: Change, gap: tuple[str, str], store: BillStore, tmp_path: Path
 ) -> None:
@@ -278,13 +280,13 @@ def test_a_file_that_changes_while_it_is_read(
     store: BillStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written(tmp_path / "f.csv", nine())
-    finish = Parts.finish
+    finish = BillPartWriter.finish
 
-    def late(parts: Parts) -> None:
+    def late(parts: BillPartWriter) -> None:
         finish(parts)
         written(path, nine()[:3])
 
-    monkeypatch.setattr(Parts, "finish", late)
+    monkeypatch.setattr(BillPartWriter, "finish", late)
     with pytest.raises(InvalidInputError, match="changed while it was read"):
         take(store, path)
     assert store.bills() == ()
@@ -292,8 +294,8 @@ def test_a_file_that_changes_while_it_is_read(
 
 def test_a_manifest_is_read_as_it_was_written(store: BillStore, tmp_path: Path) -> None:
     done = take(store, changed(tmp_path / "f.csv", cell("RegionId", "NULL"), version="1.2"))
-    assert from_json(to_json(done.delivery)) == done.delivery
-    assert isinstance(done.delivery.gaps[0], Gap)
+    assert read_delivery(manifest_json(done.delivery)) == done.delivery
+    assert isinstance(done.delivery.gaps[0], BillGap)
     assert isinstance(store.deliveries()[0], Delivery)
 
 

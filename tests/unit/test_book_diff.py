@@ -9,18 +9,22 @@ from router.prices.book_diff import diff_books
 from tests.support.made_up_book import book, offer
 
 PLACE = "aws/north-1"
-BEFORE = book([
-    offer(PLACE, "p9.48xlarge", "spot", "20"),
-    offer(PLACE, "p9.48xlarge", "on_demand", "40"),
-    offer(PLACE, "p9.24xlarge", "spot", "10"),
-    offer("gcp/lake-1", "a9-highgpu-8g", "spot", "30"),
-])  # fmt: skip
-AFTER = book([
-    offer(PLACE, "p9.48xlarge", "spot", "19"),
-    offer(PLACE, "p9.48xlarge", "on_demand", "80"),
-    offer(PLACE, "g9.48xlarge", "spot", "5"),
-    offer("gcp/lake-1", "a9-highgpu-8g", "spot", "30"),
-])  # fmt: skip
+BEFORE = book(
+    [
+        offer(PLACE, "p9.48xlarge", "spot", "20"),
+        offer(PLACE, "p9.48xlarge", "on_demand", "40"),
+        offer(PLACE, "p9.24xlarge", "spot", "10"),
+        offer("gcp/lake-1", "a9-highgpu-8g", "spot", "30"),
+    ]
+)
+AFTER = book(
+    [
+        offer(PLACE, "p9.48xlarge", "spot", "19"),
+        offer(PLACE, "p9.48xlarge", "on_demand", "80"),
+        offer(PLACE, "g9.48xlarge", "spot", "5"),
+        offer("gcp/lake-1", "a9-highgpu-8g", "spot", "30"),
+    ]
+)
 
 
 def test_the_largest_move_comes_first() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from pricing.bookfile import embedded_book, read_book, write_book
+from pricing.book_file import embedded_book, read_book, write_book
 from pricing.money import UsdPerHour
 from pricing.problems import InvalidInputError
 from tests.support.books import AN_OFFER, a_book, a_tariff, spot

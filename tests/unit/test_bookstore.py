@@ -142,7 +142,7 @@ def test_killed_at_any_step_it_is_the_old_book_or_the_new(store: BookStore, step
 
 
 def test_only_so_many_books_are_kept(store: BookStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bookstore, "KEPT_BOOKS", 3)
+    monkeypatch.setattr(bookstore, "BOOK_LIMIT", 3)
     for day in range(5):
         commit(store, replace(FIRST, as_of=FIRST.as_of + timedelta(days=day)))
     assert len(store.all()) == 3

@@ -18,29 +18,47 @@ from typing import Any
 import pytest
 import yaml
 
-from router.agent.config import BadConfig, Code, Config, read
-from router.agent.environ import read_given
-from router.running.bootstrap import LARGEST, AgentAt, Bootstrap, TooLarge, cloud_init
-from router.running.scripts import FETCH_AGENT, MOUNT_NVME
-from router.running.zipapp import pack
+from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
+from router.agent.environ import read_job_environment
+from router.controller.bootstrap import (
+    MAX_USER_DATA_BYTES,
+    AgentDownload,
+    Bootstrap,
+    UserDataTooLargeError,
+    render_cloud_init,
+)
+from router.controller.scripts import FETCH_AGENT, MOUNT_NVME
+from router.controller.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "cloud_init"
 COORDINATOR = "https://watch.example.com:8443"
 TOKEN, SECRET = "token-canary-8d1b7c", "secret-canary-91ee04"
-CONFIG = Config(
-    attempt="attempt-7", job="bert", rank=0, nodes=4, command="torchrun train.py --resume latest", workdir="",
-    coordinator=COORDINATOR, token_file="", log_folder="", spool_folder="", processes_per_node=8, gpus=True,
-)  # fmt: skip
-AGENT = AgentAt.of(COORDINATOR, b"agent")
+CONFIG = AgentConfig(
+    attempt="attempt-7",
+    job="bert",
+    rank=0,
+    nodes=4,
+    command="torchrun train.py --resume latest",
+    workdir="",
+    coordinator=COORDINATOR,
+    token_file="",
+    log_folder="",
+    spool_folder="",
+    processes_per_node=8,
+    gpus=True,
+)
+AGENT = AgentDownload.of(COORDINATOR, b"agent")
 SPEC = Bootstrap(CONFIG, AGENT, TOKEN, plain={"BATCH": "512"}, secret={"API_KEY": SECRET})
-ARCHIVE = Code("archive", "https://code.example.com/bert.tar.gz", "ab" * 32)
+ARCHIVE = CodeSource("archive", "https://code.example.com/bert.tar.gz", "ab" * 32)
 CASES = {
-    "torchrun": replace(SPEC, config=replace(CONFIG, code=Code("image", "registry.example.com/search/bert:2026.11"))),
+    "torchrun": replace(
+        SPEC, config=replace(CONFIG, code=CodeSource("image", "registry.example.com/search/bert:2026.11"))
+    ),
     "ray": replace(SPEC, config=replace(CONFIG, engine="ray", code=ARCHIVE, rank=1), local_nvme="/mnt/scratch"),
     "slurm": replace(
-        SPEC, config=replace(CONFIG, engine="slurm", code=Code("git", "https://code.example.com/bert.git", "v3"))
+        SPEC, config=replace(CONFIG, engine="slurm", code=CodeSource("git", "https://code.example.com/bert.git", "v3"))
     ),
     "command": replace(
         SPEC, config=replace(CONFIG, engine="command", command="set -e\n./train.sh 'ünïcode'"), ca="PEM\nTEXT\n"
@@ -59,7 +77,7 @@ def _parsed(text: str) -> tuple[dict[str, dict[str, Any]], list[list[str]]]:
 def test_golden(name: str) -> None:
     """Rewritten with STEPFARE_WRITE_GOLDEN=1."""
     path = GOLDEN / f"{name}.yaml"
-    text = cloud_init(CASES[name])
+    text = render_cloud_init(CASES[name])
     if os.environ.get("STEPFARE_WRITE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -68,25 +86,28 @@ def test_golden(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_an_agent_can_read_what_is_written(name: str, tmp_path: Path) -> None:
-    files, _ = _parsed(cloud_init(CASES[name]))
+    files, _ = _parsed(render_cloud_init(CASES[name]))
     for path in ("/etc/stepfare/agent.json", "/etc/stepfare/token", "/etc/stepfare/env.json"):
         assert files[path]["permissions"] == "0600"
         assert files[path]["owner"] == "root:root"
         (tmp_path / Path(path).name).write_text(files[path]["content"], encoding="utf-8")
-    config = read(str(tmp_path / "agent.json"))
+    config = read_config(str(tmp_path / "agent.json"))
     asked = CASES[name].config
     assert (config.command, config.engine, config.rank, config.code) == (
-        asked.command, asked.engine, asked.rank, asked.code,
-    )  # fmt: skip
+        asked.command,
+        asked.engine,
+        asked.rank,
+        asked.code,
+    )
     assert config.token_file == "/etc/stepfare/token"
-    given = read_given(str(tmp_path / "env.json"))
+    given = read_job_environment(str(tmp_path / "env.json"))
     assert (given.plain, given.secret) == ({"BATCH": "512"}, {"API_KEY": SECRET})
     assert (tmp_path / "token").read_text() == f"{TOKEN}\n"
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_secrets_lie_in_private_files_alone(name: str) -> None:
-    files, commands = _parsed(cloud_init(CASES[name]))
+    files, commands = _parsed(render_cloud_init(CASES[name]))
     for secret, home in ((TOKEN, "/etc/stepfare/token"), (SECRET, "/etc/stepfare/env.json")):
         assert [path for path, file in files.items() if secret in file["content"]] == [home]
         assert secret not in str(commands)
@@ -95,24 +116,24 @@ def test_secrets_lie_in_private_files_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_it_leaves_room(name: str) -> None:
-    assert len(cloud_init(CASES[name]).encode()) < LARGEST // 3
+    assert len(render_cloud_init(CASES[name]).encode()) < MAX_USER_DATA_BYTES // 3
 
 
 def test_the_same_spec_gives_the_same_text() -> None:
-    assert len({cloud_init(CASES["ray"]) for _ in range(3)}) == 1
+    assert len({render_cloud_init(CASES["ray"]) for _ in range(3)}) == 1
 
 
 def test_what_is_too_large_is_refused_with_a_way_out() -> None:
-    with pytest.raises(TooLarge, match="let the machine fetch the agent"):
-        cloud_init(replace(SPEC, agent=os.urandom(LARGEST)))
-    with pytest.raises(TooLarge, match="shorten the command and the environment"):
-        cloud_init(replace(SPEC, plain={"BLOB": "x" * LARGEST}))
-    with pytest.raises(BadConfig, match="rank: not below nodes"):
-        cloud_init(replace(SPEC, config=replace(CONFIG, rank=4)))
+    with pytest.raises(UserDataTooLargeError, match="let the machine fetch the agent"):
+        render_cloud_init(replace(SPEC, agent=os.urandom(MAX_USER_DATA_BYTES)))
+    with pytest.raises(UserDataTooLargeError, match="shorten the command and the environment"):
+        render_cloud_init(replace(SPEC, plain={"BLOB": "x" * MAX_USER_DATA_BYTES}))
+    with pytest.raises(AgentConfigError, match="rank: not below nodes"):
+        render_cloud_init(replace(SPEC, config=replace(CONFIG, rank=4)))
 
 
 def test_a_small_agent_travels_inside() -> None:
-    files, commands = _parsed(cloud_init(replace(SPEC, agent=b"#!/usr/bin/env python3\n" * 100)))
+    files, commands = _parsed(render_cloud_init(replace(SPEC, agent=b"#!/usr/bin/env python3\n" * 100)))
     agent = files["/opt/stepfare/agent.pyz"]
     assert agent["encoding"] == "gz+b64"
     assert gzip.decompress(base64.b64decode(agent["content"])) == b"#!/usr/bin/env python3\n" * 100
@@ -126,7 +147,7 @@ def test_a_small_agent_travels_inside() -> None:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
 @pytest.mark.parametrize("name", CASES)
 def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
-    files, _ = _parsed(cloud_init(CASES[name]))
+    files, _ = _parsed(render_cloud_init(CASES[name]))
     unit = tmp_path / "stepfare-agent.service"
     unit.write_text(files["/etc/systemd/system/stepfare-agent.service"]["content"])
     checked = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
@@ -135,12 +156,12 @@ def test_systemd_takes_the_unit(name: str, tmp_path: Path) -> None:
 
 
 def test_the_agent_is_fetched_from_the_coordinator_and_checked(tmp_path: Path) -> None:
-    agent = pack()
+    agent = pack_agent()
     digest = hashlib.sha256(agent).hexdigest()
     script = _script(tmp_path, "fetch", FETCH_AGENT)
     target = tmp_path / "agent.pyz"
     with Coordinator(1, TOKEN, agent=agent).running() as coordinator:
-        at = AgentAt.of(coordinator.url, agent)
+        at = AgentDownload.of(coordinator.url, agent)
         assert at.sha256 == digest
         ran = subprocess.run([script, at.url, "0" * 64, target], capture_output=True, text=True)
         assert (ran.returncode, ran.stderr) == (1, "stepfare: not the agent that was named\n")
@@ -194,8 +215,10 @@ def test_local_disks_are_mounted_where_they_are_unused(
     script = _script(tmp_path, "mount-nvme", MOUNT_NVME)
     ran = subprocess.run(
         [script, tmp_path / "scratch", tmp_path / "by-id"],
-        env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={"PATH": str(tmp_path / "bin")},
+        capture_output=True,
+        text=True,
+    )
     assert ran.returncode == 0, ran.stderr
     calls = (tmp_path / "calls").read_text().splitlines() if (tmp_path / "calls").exists() else []
     assert calls == called
@@ -204,13 +227,13 @@ def test_local_disks_are_mounted_where_they_are_unused(
 
 
 def test_the_zipapp_is_the_same_bytes_and_its_lines_are_those_of_the_source() -> None:
-    assert pack() == pack()
-    packed = zipfile.ZipFile(io.BytesIO(pack()))
+    assert pack_agent() == pack_agent()
+    packed = zipfile.ZipFile(io.BytesIO(pack_agent()))
     assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
     source = (ROOT / "router" / "agent" / "node.py").read_text().splitlines()
     bare = packed.read("router/agent/node.py").decode().splitlines()
     assert len(source) == len(bare)
-    line = next(number for number, text in enumerate(source) if text.startswith("class Node"))
+    line = next(number for number, text in enumerate(source) if text.startswith("class RankAgent"))
     assert bare[line] == source[line]
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
+from router.controller.budgets import BudgetSource, apply_hard_budgets, budget_sources, fill_spending
 from router.jobs.limits import Limits
-from router.ledger.budget import Budget, Scope, Standing, holding, spent_of
+from router.ledger.budget import Budget, BudgetStatus, Scope, budgets_in_force, spent_of
 from router.ledger.month import Month
-from router.running.budgets import Source, sources, with_hard, with_spent
 
 AT = datetime(2026, 11, 1, tzinfo=UTC)
 NOVEMBER, DECEMBER = Month(2026, 11), Month(2026, 12)
@@ -26,34 +26,39 @@ def budget(name: str = "research", amount: str | None = "100", scope: Scope = Sc
     return Budget(**{"scope": scope, "name": name, "since": NOVEMBER, "usd": money, "at": AT, **said})
 
 
-def stands(spent: str, forecast: str | None = None, **said: Any) -> Standing:
+def stands(spent: str, forecast: str | None = None, **said: Any) -> BudgetStatus:
     likely = None if forecast is None else usd(forecast)
     of = budget(**said)
     assert of.usd is not None
-    return Standing(of, of.usd, usd(spent), forecast=likely)
+    return BudgetStatus(of, of.usd, usd(spent), forecast=likely)
 
 
 def test_the_latest_that_has_begun_holds() -> None:
     everyone = budget("", "900", Scope.ALL)
     asr = budget("asr", "50", Scope.PROJECT)
     found = [asr, budget(amount="200", since=DECEMBER), budget(), everyone]
-    assert [(each.title, each.usd) for each in holding(found, NOVEMBER)] == [
-        ("all", usd("900")), ("team research", usd("100")), ("project asr", usd("50")),
-    ]  # fmt: skip
-    assert holding(found, DECEMBER)[1].usd == usd("200")
-    assert holding(found, Month(2026, 10)) == ()
+    assert [(each.title, each.usd) for each in budgets_in_force(found, NOVEMBER)] == [
+        ("all", usd("900")),
+        ("team research", usd("100")),
+        ("project asr", usd("50")),
+    ]
+    assert budgets_in_force(found, DECEMBER)[1].usd == usd("200")
+    assert budgets_in_force(found, Month(2026, 10)) == ()
 
 
 def test_one_that_was_taken_away_holds_no_more_and_may_come_back() -> None:
     found = [budget(), budget(amount=None, since=DECEMBER), budget(amount="5", since=Month(2027, 2))]
     months = (NOVEMBER, DECEMBER, Month(2027, 1), Month(2027, 2))
-    assert [len(holding(found, month)) for month in months] == [1, 0, 0, 1]
+    assert [len(budgets_in_force(found, month)) for month in months] == [1, 0, 0, 1]
 
 
 def test_whose_money_counts() -> None:
     spent: dict[tuple[str, str | None], Usd] = {
-        ("research", "asr"): usd("1"), ("research", None): usd("2"), ("vision", "asr"): usd("4"), ("", None): usd("8"),
-    }  # fmt: skip
+        ("research", "asr"): usd("1"),
+        ("research", None): usd("2"),
+        ("vision", "asr"): usd("4"),
+        ("", None): usd("8"),
+    }
     assert spent_of(budget(), spent) == usd("3")
     assert spent_of(budget("asr", scope=Scope.PROJECT), spent) == usd("5")
     assert spent_of(budget("", scope=Scope.ALL), spent) == usd("15")
@@ -107,9 +112,9 @@ def told(found: Limits) -> list[tuple[str, str, str]]:
 def test_a_hard_budget_lowers_and_adds_and_a_soft_one_does_neither() -> None:
     file = limits({"team": "research", "budget": "$150"}, {"team": "vision", "budget": "$10"})
     hard = [budget(hard=True), budget("vision", "70", hard=True), budget("ops", "5", hard=True), budget("hr", "1")]
-    found = with_hard(file, [*hard, budget("", "3", Scope.ALL, hard=True)])
+    found = apply_hard_budgets(file, [*hard, budget("", "3", Scope.ALL, hard=True)])
     assert told(found) == [("research", "100", "0"), ("vision", "10", "0"), ("ops", "5", "0")]
-    assert with_hard(file, [budget("hr", "1")]) is file
+    assert apply_hard_budgets(file, [budget("hr", "1")]) is file
 
 
 def test_what_the_file_says_is_spent_is_believed_and_the_rest_is_counted() -> None:
@@ -119,11 +124,11 @@ def test_what_the_file_says_is_spent_is_believed_and_the_rest_is_counted() -> No
         ("vision", "a"): usd("1"),
         ("vision", "b"): usd("2.5"),
     }
-    found = with_spent(with_hard(file, [budget(hard=True), budget("ops", "5", hard=True)]), spent)
+    found = fill_spending(apply_hard_budgets(file, [budget(hard=True), budget("ops", "5", hard=True)]), spent)
     assert told(found) == [("research", "100", "0"), ("vision", "10", "3.5"), ("ops", "5", "0")]
-    assert sources(file, found) == (
-        Source("research", usd("100"), usd("0"), hard=True, counted=False),
-        Source("vision", usd("10"), usd("3.5"), hard=False, counted=True),
-        Source("ops", usd("5"), usd("0"), hard=True, counted=True),
+    assert budget_sources(file, found) == (
+        BudgetSource("research", usd("100"), usd("0"), hard=True, counted=False),
+        BudgetSource("vision", usd("10"), usd("3.5"), hard=False, counted=True),
+        BudgetSource("ops", usd("5"), usd("0"), hard=True, counted=True),
     )
-    assert sources(file, file) == ()
+    assert budget_sources(file, file) == ()

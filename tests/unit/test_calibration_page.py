@@ -9,20 +9,23 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from router.cli.calibration_page import calibration_page, picture
-from router.cli.calibration_text import as_csv, as_table
-from router.quoting.weather.calibration import LEVELS, Judged, judge
+from router.render.calibration_page import calibration_page, picture
+from router.render.calibration_text import as_csv, as_table
+from router.spot.availability.calibration import LEVELS, CalibrationReport, assess_calibration
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def rows() -> list[Judged]:
+def rows() -> list[CalibrationReport]:
     even = NormalDist(10, 1).inv_cdf
     outcomes, groups = np.array([even((i + 0.5) / 400) for i in range(400)]), np.arange(400)
     true = np.tile([even((i + 0.5) / 60) for i in range(60)], (400, 1))
     sure = 10 + (true - 10) / 5
-    return [judge(f"{name} <&>", what, quoted, outcomes, groups)
-            for name, quoted in (("sure", sure), ("true", true)) for what in ("cost", "finish")]  # fmt: skip
+    return [
+        assess_calibration(f"{name} <&>", what, quoted, outcomes, groups)
+        for name, quoted in (("sure", sure), ("true", true))
+        for what in ("cost", "finish")
+    ]
 
 
 def test_a_line_a_kind_marks_what_is_outside() -> None:

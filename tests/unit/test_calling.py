@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 from tenacity import wait_none
 
-from providers import calling
-from providers.calling import Caller
+from providers import caller as calling
+from providers.caller import Caller
 from providers.errors import (
     CredentialsError,
     NotReachedError,

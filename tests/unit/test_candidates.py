@@ -18,8 +18,12 @@ from tests.support.scenes import ALPS, BAY, LAKE, NORTH, NORTH_SPOT, SOUTH, a_jo
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 SPOT = "aws/north-1/p9.48xlarge/spotx8"
 RUNNING: dict[str, Any] = {
-    "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-}  # fmt: skip
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "market": "on_demand",
+    "accelerators": 8,
+}
 
 
 def codes(*arguments: Any, **more: Any) -> dict[str, str]:
@@ -82,9 +86,13 @@ def test_the_best_discount_applies_and_discounts_do_not_add() -> None:
 
 def test_a_reservation_costs_nothing_more_and_keeps_its_own_price_for_the_step() -> None:
     paid = {
-        "name": "paid", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
+        "name": "paid",
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "machines": 1,
         "usd_per_hour": "33.02",
-    }  # fmt: skip
+    }
     kept, _ = found_for(a_job(), [NORTH], {"reservations": [paid]})
     c = kept["aws/north-1/p9.48xlarge/reserved(paid)x8"]
     assert (c.usd_per_hour, c.amortised_usd_per_hour) == (UsdPerHour(0), UsdPerHour.parse("33.02"))
@@ -118,14 +126,16 @@ def test_clouds_that_nobody_here_can_order_from_are_for_advice() -> None:
         ({"residency": {"allow": ["DE"]}}, "residency", ""),
         (
             {"data": {"uri": "s3://a", "at": "azure/fjord-1", "gib": 5}},
-            "egress unknown", "no known egress tariff from azure/fjord-1",
+            "egress unknown",
+            "no known egress tariff from azure/fjord-1",
         ),
         (
             {"data": {"uri": "s3://a", "at": "aws/south-1", "gib": 50, "egress_cap": {"gib": 49}}},
-            "egress cap", "50 GiB to move, 49 allowed",
+            "egress cap",
+            "50 GiB to move, 49 allowed",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_serve_is_dropped_with_its_reason(job: dict[str, Any], code: str, words: str) -> None:
     found = codes(a_job(**job), [NORTH])
     assert list(found) == [code]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from router.cli.plan_text import table, wide
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
+from router.render.plan_text import table, wide
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, plan_of

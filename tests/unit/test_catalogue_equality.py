@@ -10,10 +10,10 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import COLUMNS, OPTIONAL_COLUMNS, read_rows
+from pricing.book_file import embedded_book
+from pricing.offer_csv import COLUMNS, OPTIONAL_COLUMNS, read_rows
 from pricing.offers import Offer
-from providers.neoclouds.parse.listing import Terms, harvest_of
+from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
 from providers.neoclouds.parse.skypilot import read_vms
 
 BOOK = embedded_book()
@@ -76,7 +76,7 @@ def table(names: tuple[str, ...], rows: list[dict[str, object]]) -> io.StringIO:
 
 def from_catalogue(rows: list[dict[str, object]], as_of: date | None) -> list[Offer]:
     reading = read_vms(table(tuple(rows[0]), rows), frozenset())
-    offers = harvest_of(reading, BOOK, Terms("aws", "x", as_of, TODAY)).offers
+    offers = build_fetch_result(reading, BOOK, CatalogueTerms("aws", "x", as_of, TODAY)).offers
     return sorted(offers, key=lambda offer: offer.key)
 
 

@@ -7,12 +7,12 @@ from datetime import date
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
-from providers.neoclouds.parse.listing import Terms, harvest_of
-from providers.neoclouds.parse.reading import CELLS, FRACTION, NOT_ABOVE_ZERO, NotACatalogueError
+from providers.neoclouds.parse.catalogue_rows import CELLS, FRACTION, NOT_ABOVE_ZERO, NotACatalogueError
+from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
 from providers.neoclouds.parse.skypilot import APART, HALF, NOT_SOLD, REPEATED, read_vms
-from providers.protocol import Harvest
+from providers.protocol import FetchResult
 
 DAY = date(2026, 11, 21)
 AWS = (
@@ -27,18 +27,18 @@ def p5(zone: str, price: str = "55.04", spot: str = "20.5") -> str:
     return f"p5.48xlarge,H100,8.0,192.0,2048.0,{INFO},{price},{spot},us-east-1,{zone},x86_64"
 
 
-def read(header: str, *rows: str, cloud: str = "aws") -> Harvest:
+def read(header: str, *rows: str, cloud: str = "aws") -> FetchResult:
     book = embedded_book()
     machines = frozenset(m.instance_type for m in book.machines if m.cloud == cloud)
     reading = read_vms(io.StringIO("\n".join((header, *rows)) + "\n"), machines)
-    return harvest_of(reading, book, Terms(cloud, "SkyPilot catalogue vms.csv", DAY, DAY))
+    return build_fetch_result(reading, book, CatalogueTerms(cloud, "SkyPilot catalogue vms.csv", DAY, DAY))
 
 
-def why(found: Harvest) -> list[str]:
+def why(found: FetchResult) -> list[str]:
     return sorted(dropped.why for dropped in found.dropped)
 
 
-def shown(found: Harvest) -> list[tuple[str, str | None, str, str, str]]:
+def shown(found: FetchResult) -> list[tuple[str, str | None, str, str, str]]:
     return [(o.region, o.zone, o.market.value, str(o.usd_per_hour), o.price_basis) for o in found.offers]
 
 

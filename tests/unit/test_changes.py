@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.planning.changes import Change, Place, main_place, plan_diff
+from router.planning.changes import JobPlacement, PlacementChange, main_placement, plan_diff
 from router.planning.plan import Plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
@@ -16,7 +16,7 @@ from tests.support.scenes import ALPS, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
 CHEAP = offer("aws/south-1", "p9.48xlarge", "on_demand", "40")
 
 
-def change(before: Plan, after: Plan, job: str = "a") -> Change:
+def change(before: Plan, after: Plan, job: str = "a") -> PlacementChange:
     return next(c for c in plan_diff(before, after).changes if c.job == job)
 
 
@@ -33,16 +33,20 @@ def test_jobs_come_and_go() -> None:
     found = plan_diff(before, after)
     assert [(c.job, c.kind) for c in found.changes] == [("a", "gone"), ("b", "same"), ("c", "new")]
     assert [(c.cost_before is None, c.cost_after is None) for c in found.changes] == [
-        (False, True), (False, False), (True, False),
-    ]  # fmt: skip
+        (False, True),
+        (False, False),
+        (True, False),
+    ]
     assert not found.same_jobs
 
 
 def test_a_cheaper_place_elsewhere_is_a_move_because_the_prices_changed() -> None:
     found = change(plan_of([a_job()], [NORTH]), plan_of([a_job()], [NORTH, CHEAP]))
     assert (found.kind, str(found.before), str(found.after)) == (
-        "moved", "aws/north-1 p9.48xlarge on_demand x8", "aws/south-1 p9.48xlarge on_demand x8",
-    )  # fmt: skip
+        "moved",
+        "aws/north-1 p9.48xlarge on_demand x8",
+        "aws/south-1 p9.48xlarge on_demand x8",
+    )
     assert "the prices changed" in found.why
     assert "the old place would now cost $192." in found.why
     assert found.cost_before is not None
@@ -99,9 +103,9 @@ def test_a_job_left_out_of_both_is_the_same() -> None:
 def test_the_main_place_is_where_most_is_done_and_counts_the_whole_gang() -> None:
     job = simple_job("a", ("H100", 32), steps=300, steps_per_hour=100, on_demand_share=0.25)
     plan = plan_of([job], [NORTH, NORTH_SPOT])
-    place = main_place(plan.lines, "a")
-    assert place == Place("aws", "north-1", None, "p9.48xlarge", "spot", 32)
-    assert main_place(plan.lines, "nobody") is None
+    place = main_placement(plan.lines, "a")
+    assert place == JobPlacement("aws", "north-1", None, "p9.48xlarge", "spot", 32)
+    assert main_placement(plan.lines, "nobody") is None
 
 
 def test_names_are_sorted_and_each_stands_once() -> None:

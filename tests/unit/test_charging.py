@@ -13,31 +13,34 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import Market
-from router.files.showback_file import UNKNOWN, Showback
-from router.ledger.entry import Entry, Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.showback.charging import Books, Left, category_of, charges
+from router.showback.accounts import UNKNOWN, Showback
+from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, category_of, charges_of_entries
 from tests.support.metered_month import ACCOUNTS, NOVEMBER, OCTOBER, START, month
 from tests.support.state_values import HOUR, entry
 
 ENTRIES = month()
-CHARGES: tuple[Any, ...] = tuple(charges(ENTRIES, ACCOUNTS, Books(closed=OCTOBER)))
+CHARGES: tuple[Any, ...] = tuple(charges_of_entries(ENTRIES, ACCOUNTS, ClosedBooks(closed=OCTOBER)))
 
 
 def of(**wanted: Any) -> list[Any]:
     return [one for one in CHARGES if all(getattr(one, name) == value for name, value in wanted.items())]
 
 
-def one_of(given: Entry, books: Books | None = None) -> Any:
-    (found,) = charges([given], ACCOUNTS, books or Books())
+def one_of(given: LedgerEntry, books: ClosedBooks | None = None) -> Any:
+    (found,) = charges_of_entries([given], ACCOUNTS, books or ClosedBooks())
     return found
 
 
 def test_a_spot_machine_by_what_its_time_went_into() -> None:
     found = of(resource_id="i-spot-0")
     assert [(one.x_waste_kind, one.billed_cost, one.x_on_demand_equivalent_cost) for one in found] == [
-        ("startup", 12, 30), (None, 144, 360), ("checkpoint_overhead", 12, 30), ("restart_lost_work", 24, 60),
-    ]  # fmt: skip
+        ("startup", 12, 30),
+        (None, 144, 360),
+        ("checkpoint_overhead", 12, 30),
+        ("restart_lost_work", 24, 60),
+    ]
     assert {one.pricing_category for one in found} == {"Dynamic"}
     # A spot price is its own list price: what it saved is seen against the on-demand equivalent alone.
     assert {(one.list_unit_price, one.contracted_unit_price) for one in found} == {(24, 24)}
@@ -52,8 +55,9 @@ def test_a_spot_machine_by_what_its_time_went_into() -> None:
     assert work.tags == {"team": "speech", "project": "asr", "cost_center": "cc-7", "job": "whisper"}
     assert (work.x_job_id, work.x_attempt, work.x_record_state) == ("whisper", "spot", "Estimated")
     assert (work.x_price_observed_at, work.x_price_source) == (
-        datetime(2026, 11, 2, tzinfo=UTC), "price book 3f2a90c1",
-    )  # fmt: skip
+        datetime(2026, 11, 2, tzinfo=UTC),
+        "price book 3f2a90c1",
+    )
     assert work.sku_price_details == {"InstanceType": "p5.48xlarge", "GpuCount": 8, "x_GpuModel": "H100"}
     assert (work.service_provider_name, work.host_provider_name, work.invoice_issuer_name) == ("AWS",) * 3
     assert (work.service_name, work.sub_account_id) == ("Amazon EC2", "000044445555")
@@ -62,8 +66,11 @@ def test_a_spot_machine_by_what_its_time_went_into() -> None:
 def test_on_demand_at_a_discount_and_a_reservation_have_list_prices() -> None:
     (later,) = of(resource_id="i-later-0")
     assert (later.pricing_category, later.billed_cost, later.contracted_cost, later.list_cost) == (
-        "Standard", 162, 162, 180,
-    )  # fmt: skip
+        "Standard",
+        162,
+        162,
+        180,
+    )
     (kept,) = of(resource_id="i-kept-0")
     assert (kept.pricing_category, kept.billed_cost, kept.effective_cost, kept.list_cost) == ("Other", 0, 0, 180)
     assert kept.x_on_demand_equivalent_cost == 180
@@ -129,31 +136,31 @@ def test_what_was_metered_late_corrects_a_closed_month() -> None:
 @pytest.mark.parametrize(
     ("corrects", "books", "is_one"),
     [
-        ("", Books(closed=OCTOBER), False),
-        ("2026-10", Books(closed=OCTOBER), True),
-        ("support", Books(closed=OCTOBER, months={"support": OCTOBER}), True),
-        ("support", Books(closed=OCTOBER, months={"support": NOVEMBER}), False),  # of the month that is open
-        ("support", Books(closed=NOVEMBER, months={"support": NOVEMBER}), False),  # and was open when it was made
-        ("support", Books(closed=Month(2026, 9), months={"support": OCTOBER}), False),  # nobody closed October
-        ("support", Books(), False),
+        ("", ClosedBooks(closed=OCTOBER), False),
+        ("2026-10", ClosedBooks(closed=OCTOBER), True),
+        ("support", ClosedBooks(closed=OCTOBER, months={"support": OCTOBER}), True),
+        ("support", ClosedBooks(closed=OCTOBER, months={"support": NOVEMBER}), False),  # of the month that is open
+        ("support", ClosedBooks(closed=NOVEMBER, months={"support": NOVEMBER}), False),  # and was open when it was made
+        ("support", ClosedBooks(closed=Month(2026, 9), months={"support": OCTOBER}), False),  # nobody closed October
+        ("support", ClosedBooks(), False),
     ],
 )
-def test_only_a_change_of_a_closed_month_is_a_correction(corrects: str, books: Books, is_one: bool) -> None:
+def test_only_a_change_of_a_closed_month_is_a_correction(corrects: str, books: ClosedBooks, is_one: bool) -> None:
     credit = next(one for one in ENTRIES if one.key == "promised")
     assert (one_of(replace(credit, corrects=corrects), books).charge_class == "Correction") is is_one
 
 
 def test_what_has_no_price_is_no_charge_and_is_counted() -> None:
-    left = Left()
-    assert len(list(charges(ENTRIES, ACCOUNTS, Books(), left))) == len(CHARGES) == len(ENTRIES) - 2
-    assert left.entries == {(What.DISK, "GiB-Hours"): 2}
-    assert left.quantities == {(What.DISK, "GiB-Hours"): 1600}
+    left = UnpricedEntries()
+    assert len(list(charges_of_entries(ENTRIES, ACCOUNTS, ClosedBooks(), left))) == len(CHARGES) == len(ENTRIES) - 2
+    assert left.entries == {(CostItem.DISK, "GiB-Hours"): 2}
+    assert left.quantities == {(CostItem.DISK, "GiB-Hours"): 1600}
 
 
 def test_what_was_planned_is_no_charge() -> None:
-    planned = entry(kind=Kind.PLANNED, attempt="", rank=None)
-    assert list(charges([planned], ACCOUNTS)) == []
-    assert [category_of(kind) for kind in Kind] == [None, "Usage", "Purchase", "Credit", "Tax", "Adjustment"]
+    planned = entry(kind=LedgerEntryKind.PLANNED, attempt="", rank=None)
+    assert list(charges_of_entries([planned], ACCOUNTS)) == []
+    assert [category_of(kind) for kind in LedgerEntryKind] == [None, "Usage", "Purchase", "Credit", "Tax", "Adjustment"]
 
 
 def test_a_third_of_an_hour_keeps_its_money() -> None:
@@ -170,7 +177,7 @@ def test_what_is_not_known_stays_unknown() -> None:
     assert (charge.resource_id, charge.resource_name, charge.resource_type) == (None,) * 3
     assert (charge.x_price_source, charge.x_price_observed_at, charge.x_waste_kind) == (None,) * 3
     assert one_of(entry(price_as_of="undated", price_source="a list")).x_price_observed_at is None
-    (nowhere,) = charges([entry(cloud="moon")], Showback())
+    (nowhere,) = charges_of_entries([entry(cloud="moon")], Showback())
     assert (nowhere.billing_account_id, nowhere.service_provider_name) == (UNKNOWN, "moon")
 
 
@@ -191,7 +198,10 @@ def test_sums_by_team_are_the_months() -> None:
         if charge.x_waste_kind:
             waste[charge.x_waste_kind] += charge.effective_cost
     assert waste == {
-        "startup": 24, "checkpoint_overhead": 24, "restart_lost_work": 48, "failed_launch": Decimal("2.5"),
+        "startup": 24,
+        "checkpoint_overhead": 24,
+        "restart_lost_work": 48,
+        "failed_launch": Decimal("2.5"),
         "reservation_unused": 800,
-    }  # fmt: skip
-    assert set(waste) <= {use.value for use in Use}
+    }
+    assert set(waste) <= {use.value for use in MachineUse}

@@ -11,8 +11,15 @@ from typing import Any
 
 import pytest
 
-from router.agent.control import HELPER, SAYING_SECONDS, SHORTEST_SECONDS, STOP, UNPRESSED_SECONDS, Control
-from router.agent.notice import Notice
+from router.agent.control import (
+    HELPER,
+    REPORTING_SECONDS,
+    SHORTEST_SECONDS,
+    STOP,
+    UNPRESSED_SECONDS,
+    AgentControlFolder,
+)
+from router.agent.notice import MachineNotice
 from tests.support.repository import ROOT
 
 
@@ -29,24 +36,24 @@ def ticks() -> _Ticks:
 
 
 @pytest.fixture
-def control(tmp_path: Path, ticks: _Ticks) -> Control:
-    made = Control(tmp_path / "deep" / "control", signals=True, ticks=ticks)
+def control(tmp_path: Path, ticks: _Ticks) -> AgentControlFolder:
+    made = AgentControlFolder(tmp_path / "deep" / "control", signals=True, ticks=ticks)
     made.prepare()
     return made
 
 
-def _request(control: Control) -> dict[str, Any]:
+def _request(control: AgentControlFolder) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((control.folder / "request.json").read_text())
     return found
 
 
-def _say(control: Control, name: str = "saved.json", **body: Any) -> None:
+def _say(control: AgentControlFolder, name: str = "saved.json", **body: Any) -> None:
     part = control.folder / f".{name}"
     part.write_text(json.dumps({"version": 1, **body}))
     part.replace(control.folder / name)
 
 
-def test_the_folder_is_private_whole_and_new(control: Control) -> None:
+def test_the_folder_is_private_whole_and_new(control: AgentControlFolder) -> None:
     assert stat.S_IMODE(control.folder.stat().st_mode) == 0o700
     source = ROOT / "router" / "agent" / "helper" / HELPER
     assert (control.folder / "python" / HELPER).read_bytes() == source.read_bytes()
@@ -61,12 +68,16 @@ def test_the_folder_is_private_whole_and_new(control: Control) -> None:
     assert control.environment({"PYTHONPATH": "/a:/b"})["PYTHONPATH"] == f"{control.folder}/python:/a:/b"
 
 
-def test_an_order_is_written_whole_and_once(control: Control, ticks: _Ticks) -> None:
+def test_an_order_is_written_whole_and_once(control: AgentControlFolder, ticks: _Ticks) -> None:
     for _ in range(3):
         control.ordered({"id": "c-1", "seconds": 95, "reason": "maintenance", "order": "checkpoint"})
         assert _request(control) == {
-            "version": 1, "id": "c-1", "reason": "maintenance", "seconds": 95, "until": 1095.0,
-        }  # fmt: skip
+            "version": 1,
+            "id": "c-1",
+            "reason": "maintenance",
+            "seconds": 95,
+            "until": 1095.0,
+        }
         ticks.now += 1
     _say(control, id="c-1", step=12, manifest="/b/step-12.json", seconds=3.25)
     assert control.look() == [{"id": "c-1", "step": 12, "manifest": "/b/step-12.json", "seconds": 3.25}]
@@ -76,7 +87,7 @@ def test_an_order_is_written_whole_and_once(control: Control, ticks: _Ticks) -> 
 
 
 @pytest.mark.parametrize("said", [{}, {"id": 3, "seconds": "x", "reason": "fun"}, {"id": "", "seconds": float("nan")}])
-def test_an_order_that_is_not_whole_is_an_order_all_the_same(control: Control, said: dict[str, Any]) -> None:
+def test_an_order_that_is_not_whole_is_an_order_all_the_same(control: AgentControlFolder, said: dict[str, Any]) -> None:
     control.ordered(said)
     found = _request(control)
     assert (found["reason"], found["seconds"], len(found["id"])) == ("ordered", UNPRESSED_SECONDS, 8)
@@ -85,24 +96,26 @@ def test_an_order_that_is_not_whole_is_an_order_all_the_same(control: Control, s
 @pytest.mark.parametrize(
     ("kind", "seconds", "reason", "given"),
     [
-        ("interruption", 120.0, "interruption", 120.0 - SAYING_SECONDS),
+        ("interruption", 120.0, "interruption", 120.0 - REPORTING_SECONDS),
         ("interruption", 1.0, "interruption", 0.5),
         ("interruption", None, "interruption", SHORTEST_SECONDS),
         ("rebalance", None, "rebalance", UNPRESSED_SECONDS),
-        ("maintenance", 600.0, "maintenance", 600.0 - SAYING_SECONDS),
+        ("maintenance", 600.0, "maintenance", 600.0 - REPORTING_SECONDS),
         ("health", None, "maintenance", UNPRESSED_SECONDS),
     ],
 )
 def test_a_notice_leaves_time_to_say_that_it_is_saved(
-    control: Control, kind: str, seconds: float | None, reason: str, given: float
+    control: AgentControlFolder, kind: str, seconds: float | None, reason: str, given: float
 ) -> None:
-    control.announced(Notice("n-1", kind, "aws", seconds, "it ends"))
+    control.announced(MachineNotice("n-1", kind, "aws", seconds, "it ends"))
     found = _request(control)
     assert (found["id"], found["reason"]) == ("n-1", reason)
     assert found["seconds"] == pytest.approx(given, abs=0.2)
 
 
-def test_what_is_not_answered_in_time_is_late_and_the_last_good_one_counts(control: Control, ticks: _Ticks) -> None:
+def test_what_is_not_answered_in_time_is_late_and_the_last_good_one_counts(
+    control: AgentControlFolder, ticks: _Ticks
+) -> None:
     _say(control, id="", step=100, manifest="/b/100", seconds=1)
     assert control.look() == [{"id": "", "step": 100, "manifest": "/b/100", "seconds": 1}]
     control.ordered({"id": "c-1", "seconds": 30})
@@ -119,7 +132,7 @@ def test_what_is_not_answered_in_time_is_late_and_the_last_good_one_counts(contr
     assert control.look() == [{"id": "c-1", "step": 130, "manifest": "/b/130", "seconds": 44}]
 
 
-def test_a_checkpoint_answers_what_its_request_replaced_and_nothing_later(control: Control) -> None:
+def test_a_checkpoint_answers_what_its_request_replaced_and_nothing_later(control: AgentControlFolder) -> None:
     for name in ("a", "b", "c"):
         control.ordered({"id": name, "seconds": 60})
     _say(control, id="b", step=5, manifest="/m", seconds=1)
@@ -128,7 +141,7 @@ def test_a_checkpoint_answers_what_its_request_replaced_and_nothing_later(contro
     assert control.look() == [{"id": "c", "failed": "no room"}]
 
 
-def test_a_training_that_saves_faster_than_it_is_looked_at_has_answered(control: Control) -> None:
+def test_a_training_that_saves_faster_than_it_is_looked_at_has_answered(control: AgentControlFolder) -> None:
     control.ordered({"id": "a", "seconds": 60})
     _say(control, id="a", step=5, manifest="/5", seconds=1)
     _say(control, id="", step=6, manifest="/6", seconds=1, after="a")
@@ -137,7 +150,7 @@ def test_a_training_that_saves_faster_than_it_is_looked_at_has_answered(control:
     assert [(body["id"], body["step"]) for body in control.look()] == [("", 7)]
 
 
-def test_a_training_that_ends_will_not_answer(control: Control) -> None:
+def test_a_training_that_ends_will_not_answer(control: AgentControlFolder) -> None:
     control.ordered({"id": "a", "seconds": 60})
     control.request("s", STOP, 60)
     assert control.close() == [{"id": "a", "failed": "ended"}]
@@ -145,11 +158,23 @@ def test_a_training_that_ends_will_not_answer(control: Control) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "7", '{"step": 1}', '{"step": -1, "manifest": "/m"}', '{"step": true, "manifest": "/m"}',
-     '{"step": 1, "manifest": ""}', '{"step": 1.5, "manifest": "/m"}', "[" * 70000, "x" * 100000,
-     json.dumps({"step": 1, "manifest": "x" * 5000}), '{"id": ["a"], "failed": {}}'],
-)  # fmt: skip
-def test_whatever_lies_there_is_read_without_harm(control: Control, text: str) -> None:
+    [
+        "",
+        "{",
+        "[]",
+        "7",
+        '{"step": 1}',
+        '{"step": -1, "manifest": "/m"}',
+        '{"step": true, "manifest": "/m"}',
+        '{"step": 1, "manifest": ""}',
+        '{"step": 1.5, "manifest": "/m"}',
+        "[" * 70000,
+        "x" * 100000,
+        json.dumps({"step": 1, "manifest": "x" * 5000}),
+        '{"id": ["a"], "failed": {}}',
+    ],
+)
+def test_whatever_lies_there_is_read_without_harm(control: AgentControlFolder, text: str) -> None:
     control.ordered({"id": "a", "seconds": 60})
     (control.folder / "saved.json").write_text(text)
     (control.folder / "progress.json").write_text(text.replace("-1", "1").replace("true", "null"))
@@ -157,14 +182,14 @@ def test_whatever_lies_there_is_read_without_harm(control: Control, text: str) -
     assert set(control.known()) <= {"step"}
 
 
-def test_a_pipe_under_the_name_holds_nobody_up(control: Control) -> None:
+def test_a_pipe_under_the_name_holds_nobody_up(control: AgentControlFolder) -> None:
     for name in ("saved.json", "progress.json"):
         os.mkfifo(control.folder / name)
     assert control.look() == []
     assert control.known() == {}
 
 
-def test_progress_is_told_as_far_as_it_makes_sense(control: Control) -> None:
+def test_progress_is_told_as_far_as_it_makes_sense(control: AgentControlFolder) -> None:
     _say(control, "progress.json", step=12, steps=100, step_seconds=0.41)
     assert control.known() == {"step": 12, "steps": 100, "step_seconds": 0.41}
     _say(control, "progress.json", step=13, steps=None, step_seconds=float("inf"))
@@ -173,7 +198,7 @@ def test_progress_is_told_as_far_as_it_makes_sense(control: Control) -> None:
     assert control.known() == {}
 
 
-def test_who_wants_a_signal_gets_one(control: Control, tmp_path: Path) -> None:
+def test_who_wants_a_signal_gets_one(control: AgentControlFolder, tmp_path: Path) -> None:
     caught: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: caught.append(number))
     try:
@@ -186,7 +211,7 @@ def test_who_wants_a_signal_gets_one(control: Control, tmp_path: Path) -> None:
         for text in ("", "x", "0", "1", "-1", "99999999999999999999999"):
             wants.write_text(text)
             control.ordered({"id": f"c{text}"})
-        apart = Control(tmp_path / "apart", signals=False)
+        apart = AgentControlFolder(tmp_path / "apart", signals=False)
         apart.prepare()
         (apart.folder / "wants-signal").write_text(str(os.getpid()))
         apart.ordered({"id": "a"})
@@ -195,7 +220,7 @@ def test_who_wants_a_signal_gets_one(control: Control, tmp_path: Path) -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_a_folder_that_is_gone_costs_the_request_alone(control: Control, ticks: _Ticks) -> None:
+def test_a_folder_that_is_gone_costs_the_request_alone(control: AgentControlFolder, ticks: _Ticks) -> None:
     for path in sorted(control.folder.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     control.folder.rmdir()

@@ -107,10 +107,23 @@ def test_a_database_that_takes_nothing_is_tried_again(pair: Scene, monkeypatch: 
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"step": -1}, {"step": 1.5}, {"step": True}, {"step": None}, {"manifest": ""}, {"manifest": 7},
-     {"manifest": "/a\nb"}, {"manifest": "x" * 5000}, {"seconds": -1}, {"seconds": "3"}, {"id": None},
-     {"failed": None}, {"protocol": 2}, {"incarnation": ""}],
-)  # fmt: skip
+    [
+        {"step": -1},
+        {"step": 1.5},
+        {"step": True},
+        {"step": None},
+        {"manifest": ""},
+        {"manifest": 7},
+        {"manifest": "/a\nb"},
+        {"manifest": "x" * 5000},
+        {"seconds": -1},
+        {"seconds": "3"},
+        {"id": None},
+        {"failed": None},
+        {"protocol": 2},
+        {"incarnation": ""},
+    ],
+)
 def test_what_is_not_whole_is_refused(pair: Scene, wrong: dict[str, Any]) -> None:
     assert pair.say(0, "saved", **wrong) == (400, {"error": "body"})
     assert _saved(pair) == (None, None, None)

@@ -77,16 +77,25 @@ def _torch() -> tuple[ModuleType, ModuleType]:
     """Of ``torch`` and ``torch.distributed`` what the examples use, for a gang of one."""
     ours = [0]
     distributed = _module(
-        "torch.distributed", ReduceOp=SimpleNamespace(MAX="max"), is_initialized=lambda: True, barrier=lambda: None,
-        get_rank=lambda: 0, get_world_size=lambda: 1, get_backend=lambda: "gloo",
-        all_reduce=lambda number, op: None, broadcast_object_list=lambda values, src: None,
-    )  # fmt: skip
+        "torch.distributed",
+        ReduceOp=SimpleNamespace(MAX="max"),
+        is_initialized=lambda: True,
+        barrier=lambda: None,
+        get_rank=lambda: 0,
+        get_world_size=lambda: 1,
+        get_backend=lambda: "gloo",
+        all_reduce=lambda number, op: None,
+        broadcast_object_list=lambda values, src: None,
+    )
     torch = _module(
-        "torch", distributed=distributed, tensor=_Number,
+        "torch",
+        distributed=distributed,
+        tensor=_Number,
         save=lambda value, path: Path(path).write_bytes(pickle.dumps(value)),
         load=lambda path, map_location=None, weights_only=False: pickle.loads(Path(path).read_bytes()),
-        get_rng_state=lambda: ours[0], set_rng_state=lambda value: ours.__setitem__(0, value),
-    )  # fmt: skip
+        get_rng_state=lambda: ours[0],
+        set_rng_state=lambda value: ours.__setitem__(0, value),
+    )
     return torch, distributed
 
 

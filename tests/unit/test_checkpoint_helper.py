@@ -79,8 +79,15 @@ def test_a_checkpoint_comes_back_as_it_was(folder: Path) -> None:
         again.of(1)
     manifest = json.loads(again.manifest.read_text())
     assert set(manifest) == {
-        "version", "step", "attempt", "files", "data_position", "rng", "created", "answers",
-    }  # fmt: skip
+        "version",
+        "step",
+        "attempt",
+        "files",
+        "data_position",
+        "rng",
+        "created",
+        "answers",
+    }
     assert [(file["bytes"], len(file["sha256"])) for file in manifest["files"]] == [(2, 64), (0, 64)]
     assert all((folder / file["path"]).is_file() for file in manifest["files"])
 
@@ -128,11 +135,18 @@ def test_what_is_torn_or_changed_or_gone_is_passed_over_for_the_newest_good_one(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"version": 2}', "nonsense", '{"version": 1, "step": 9}',
-     '{"version": 1, "step": 9, "files": [{"path": "../x", "bytes": 1, "sha256": "x"}], "rng": 0, "attempt": ""}',
-     '{"version": 1, "step": 9, "files": [7], "data_position": 0, "rng": 0, "attempt": ""}',
-     '{"version": 1, "step": 8, "files": [], "data_position": 0, "rng": 0, "attempt": ""}'],
-)  # fmt: skip
+    [
+        "",
+        "[]",
+        "{}",
+        '{"version": 2}',
+        "nonsense",
+        '{"version": 1, "step": 9}',
+        '{"version": 1, "step": 9, "files": [{"path": "../x", "bytes": 1, "sha256": "x"}], "rng": 0, "attempt": ""}',
+        '{"version": 1, "step": 9, "files": [7], "data_position": 0, "rng": 0, "attempt": ""}',
+        '{"version": 1, "step": 8, "files": [], "data_position": 0, "rng": 0, "attempt": ""}',
+    ],
+)
 def test_a_manifest_that_is_none_counts_for_nothing_and_removes_nothing_outside(text: str, folder: Path) -> None:
     checkpoints = Checkpoints(folder, keep=1)
     checkpoints.save(5, _write("x"))
@@ -157,8 +171,14 @@ def test_the_newest_ones_stay_and_what_older_saves_left_goes(folder: Path) -> No
     for step in (2, 3, 4, 5):
         checkpoints.save(step, _write(str(step)))
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["step-00000004", "step-00000004.manifest.json", "step-00000005", "step-00000005.manifest.json",
-                     "step-00000099", "step-1-mine"]  # fmt: skip
+    assert names == [
+        "step-00000004",
+        "step-00000004.manifest.json",
+        "step-00000005",
+        "step-00000005.manifest.json",
+        "step-00000099",
+        "step-1-mine",
+    ]
 
 
 def test_the_newest_good_one_stays_though_later_ones_are_bad(folder: Path) -> None:
@@ -245,8 +265,11 @@ def test_requests_are_seen_answered_and_forgotten(folder: Path, control: Path) -
     checkpoints.save(2, _write("x"))
     answer = _said(control)
     assert {name: answer[name] for name in ("version", "id", "step", "manifest")} == {
-        "version": 1, "id": "c-2", "step": 2, "manifest": str(_manifest(folder, 2)),
-    }  # fmt: skip
+        "version": 1,
+        "id": "c-2",
+        "step": 2,
+        "manifest": str(_manifest(folder, 2)),
+    }
     assert checkpoints.wanted(3) is None
     checkpoints.save(4, _write("x"))
     assert (_said(control)["id"], _said(control)["after"]) == ("", "c-2")

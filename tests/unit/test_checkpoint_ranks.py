@@ -51,11 +51,16 @@ class _Ranks:
         self.flags, self.barrier = [False] * world, threading.Barrier(world)
         self.all = [
             Checkpoints(
-                folder, rank=rank, world=world, agent=Agent(str(controls[rank])), attempt="a",
-                agree=partial(self._agree, rank), **{"patience": 20.0, **more},
+                folder,
+                rank=rank,
+                world=world,
+                agent=Agent(str(controls[rank])),
+                attempt="a",
+                agree=partial(self._agree, rank),
+                **{"patience": 20.0, **more},
             )
             for rank in range(world)
-        ]  # fmt: skip
+        ]
         self.pool = ThreadPoolExecutor(world)
 
     def _agree(self, rank: int, flag: bool) -> bool:
@@ -92,8 +97,10 @@ def test_ranks_agree_and_one_manifest_names_what_all_wrote(ranks: Any, folder: P
     assert gang.each(lambda one, _: one.wanted(3)) == [None] * 3
     found = gang.each(lambda one, _: one.wanted(4))
     assert [(request.id, request.reason, request.ends) for request in found] == [
-        ("", "ordered", False), ("c-1", "interruption", False), ("", "ordered", False),
-    ]  # fmt: skip
+        ("", "ordered", False),
+        ("c-1", "interruption", False),
+        ("", "ordered", False),
+    ]
     assert 0 < found[1].seconds <= 60
     assert found[0].seconds is None
     saved = gang.each(lambda one, rank: one.save(4, _write(f"rank {rank}") if rank < 2 else None, data_position=rank))

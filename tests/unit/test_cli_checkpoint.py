@@ -41,8 +41,15 @@ def _words(tmp_path: Path, last: int, code: int = 0) -> list[str]:
     (tmp_path / "train.py").write_text(PROGRAM)
     helper = ROOT / "router" / "agent" / "helper"
     words = [STEPFARE, "checkpoint", "run", tmp_path / "run", f"file://{tmp_path}/durable", "--"]
-    return [*map(str, words), sys.executable, str(tmp_path / "train.py"), str(tmp_path / "run"), str(helper), str(last),
-            str(code)]  # fmt: skip
+    return [
+        *map(str, words),
+        sys.executable,
+        str(tmp_path / "train.py"),
+        str(tmp_path / "run"),
+        str(helper),
+        str(last),
+        str(code),
+    ]
 
 
 def test_there_and_back(tmp_path: Path) -> None:
@@ -109,13 +116,19 @@ def test_what_cannot_end_in_time_is_not_begun(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code"),
     [
-        (["push", "NONE", "URL"], 2), (["pull", "ftp://x/y", "F"], 2), (["list", "s3://key:secret@bucket/x"], 2),
-        (["list", "s3://bucket/x?colour=red"], 2), (["list", "file://host/x"], 2), (["list", "s3://"], 2),
-        (["copy", "a", "b", "--seconds", "-1"], 2), (["push", "a", "b", "--max-mbps", "nan"], 2),
-        (["pull", "a/step-7.manifest.json", "b"], 2), (["run", "F", "ftp://x", "--", "true"], 2),
+        (["push", "NONE", "URL"], 2),
+        (["pull", "ftp://x/y", "F"], 2),
+        (["list", "s3://key:secret@bucket/x"], 2),
+        (["list", "s3://bucket/x?colour=red"], 2),
+        (["list", "file://host/x"], 2),
+        (["list", "s3://"], 2),
+        (["copy", "a", "b", "--seconds", "-1"], 2),
+        (["push", "a", "b", "--max-mbps", "nan"], 2),
+        (["pull", "a/step-7.manifest.json", "b"], 2),
+        (["run", "F", "ftp://x", "--", "true"], 2),
         (["copy", "a", "b"], 1),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     refused = run("checkpoint", *words)

@@ -8,26 +8,44 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from router.coordinator import bodies
-from router.coordinator.bodies import BadBody, Piece
+from router.coordinator import messages
+from router.coordinator.messages import InvalidBodyError, LogPiece
 
 BEAT = {"protocol": 1, "incarnation": "a1", "state": "running", "sequence": 1, "uptime_seconds": 0.5}
 HELLO = {
-    "protocol": 1, "incarnation": "a1", "nodes": 2, "host": "h", "engine": "ray", "address": "10.0.0.1",
+    "protocol": 1,
+    "incarnation": "a1",
+    "nodes": 2,
+    "host": "h",
+    "engine": "ray",
+    "address": "10.0.0.1",
     "master_port": 1,
-}  # fmt: skip
+}
 ENDED = BEAT | {
-    "state": "failed", "reason": "crashed", "exit_code": 1, "signal": 9, "message": "m", "log_bytes_lost": 0,
-}  # fmt: skip
+    "state": "failed",
+    "reason": "crashed",
+    "exit_code": 1,
+    "signal": 9,
+    "message": "m",
+    "log_bytes_lost": 0,
+}
 NOTICE = {
-    "protocol": 1, "incarnation": "a1", "id": "n-1", "kind": "interruption", "source": "aws", "seconds": 117.5,
+    "protocol": 1,
+    "incarnation": "a1",
+    "id": "n-1",
+    "kind": "interruption",
+    "source": "aws",
+    "seconds": 117.5,
     "what": "w",
-}  # fmt: skip
+}
 LOGS = {"offset": 0, "bytes": 1, "text": "a"}
 MESSAGES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "hello": (bodies.hello, HELLO), "heartbeat": (bodies.heartbeat, BEAT), "ended": (bodies.ended, ENDED),
-    "logs": (bodies.logs, LOGS), "notice": (bodies.notice, NOTICE),
-}  # fmt: skip
+    "hello": (messages.parse_hello, HELLO),
+    "heartbeat": (messages.parse_heartbeat, BEAT),
+    "ended": (messages.parse_ended, ENDED),
+    "logs": (messages.parse_logs, LOGS),
+    "notice": (messages.parse_notice, NOTICE),
+}
 WRONG: tuple[Any, ...] = (
     True, [], {}, float("nan"), float("inf"), -(2**40), 10**400, "\ud800", "", "\n", "x" * 300
 )  # fmt: skip
@@ -43,49 +61,55 @@ def test_every_key_is_needed_and_of_its_type(name: str) -> None:
         if (name, key) in OPTIONAL:
             assert getattr(read(without), key) is None
         else:
-            with pytest.raises(BadBody):
+            with pytest.raises(InvalidBodyError):
                 read(without)
         for wrong in WRONG:
             shown = key in ("host", "engine", "message", "text", "what") or (key == "id" and wrong != "")
             if shown and isinstance(wrong, str):
                 continue
-            with pytest.raises(BadBody):
+            with pytest.raises(InvalidBodyError):
                 read(whole | {key: wrong})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"protocol": 2}, {"state": "ended"}, {"reason": "stopped"}, {"reason": "bored"}, {"exit_code": 2**31},
-        {"signal": -1}, {"incarnation": "a b"}, {"uptime_seconds": -1},
+        {"protocol": 2},
+        {"state": "ended"},
+        {"reason": "stopped"},
+        {"reason": "bored"},
+        {"exit_code": 2**31},
+        {"signal": -1},
+        {"incarnation": "a b"},
+        {"uptime_seconds": -1},
     ],
-)  # fmt: skip
+)
 def test_ends_that_make_no_sense(change: dict[str, Any]) -> None:
-    with pytest.raises(BadBody):
-        bodies.ended(ENDED | change)
+    with pytest.raises(InvalidBodyError):
+        messages.parse_ended(ENDED | change)
 
 
 @pytest.mark.parametrize("address", ["a;b", "$(id)", "10.0.0.1 x", "é"])
 def test_an_address_is_one(address: str) -> None:
-    with pytest.raises(BadBody):
-        bodies.hello(HELLO | {"address": address})
+    with pytest.raises(InvalidBodyError):
+        messages.parse_hello(HELLO | {"address": address})
 
 
 def test_what_a_person_will_see_holds_no_control_characters_and_has_an_end() -> None:
-    said = bodies.ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
+    said = messages.parse_ended(ENDED | {"message": "a\x1b[2J\x00b\r\n\ud800é" + "x" * 5000})
     assert said.message.startswith("a [2J b   éx")
-    assert len(said.message) == bodies.LONGEST_MESSAGE
+    assert len(said.message) == messages.LONGEST_MESSAGE
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"1", b"null", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a":' * 50_000])
 def test_what_is_no_object(data: bytes) -> None:
-    with pytest.raises(BadBody):
-        bodies.decoded(data)
+    with pytest.raises(InvalidBodyError):
+        messages.decode_body(data)
 
 
 def test_digits_without_end() -> None:
-    with pytest.raises(BadBody):
-        bodies.decoded(b'{"offset": ' + b"1" * 100_000 + b"}")
+    with pytest.raises(InvalidBodyError):
+        messages.decode_body(b'{"offset": ' + b"1" * 100_000 + b"}")
 
 
 @pytest.mark.parametrize(
@@ -93,23 +117,23 @@ def test_digits_without_end() -> None:
     [(65_537, "a" * 65_537), (1, "ab"), (2, "a"), (4, "\ufffd"), (0, "a"), (3, "\ud800"), (1, "\ud800")],
 )
 def test_a_piece_whose_text_cannot_be_its_bytes(size: int, text: str) -> None:
-    with pytest.raises(BadBody):
-        bodies.logs({"offset": 0, "bytes": size, "text": text})
+    with pytest.raises(InvalidBodyError):
+        messages.parse_logs({"offset": 0, "bytes": size, "text": text})
 
 
 def test_the_largest_piece_that_an_agent_sends_is_taken() -> None:
     import json
 
-    text = b"\xff" * bodies.LARGEST_TEXT
+    text = b"\xff" * messages.LARGEST_TEXT
     body = json.dumps({"offset": 2**40, "bytes": len(text), "text": text.decode("utf-8", "replace")}).encode()
-    assert len(body) <= bodies.LARGEST_BODY
-    assert bodies.logs(bodies.decoded(body)).end == 2**40 + bodies.LARGEST_TEXT
+    assert len(body) <= messages.LARGEST_BODY
+    assert messages.parse_logs(messages.decode_body(body)).end == 2**40 + messages.LARGEST_TEXT
 
 
 @given(st.binary(max_size=200), st.integers(0, 220))
 @example(b"a\xf0\x9f\x98\x80b", 3)
 def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
-    piece = bodies.logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
+    piece = messages.parse_logs({"offset": 0, "bytes": len(output), "text": output.decode("utf-8", "replace")})
     rest = piece.after(skip)
     assert piece.text.endswith(rest)
     assert len(rest) <= max(0, len(output) - skip)
@@ -120,5 +144,5 @@ def test_any_output_cut_anywhere(output: bytes, skip: int) -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufffd"), max_size=60), st.data())
 def test_text_cut_between_characters_loses_none(text: str, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
-    piece = Piece(0, len(text.encode()), text)
+    piece = LogPiece(0, len(text.encode()), text)
     assert piece.after(len(text[:at].encode())) == text[at:]

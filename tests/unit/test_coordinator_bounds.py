@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.coordinator.bounds import FASTER, LEAST_SECONDS, Bounds
-from router.coordinator.saves import saved_for
-from router.coordinator.tallies import Tallies
-from router.files.deploy_file import Deploy
-from router.running.chains import chain_of
+from router.controller.attempt_history import history_of
+from router.controller.deployment import Deploy
+from router.coordinator.bounds import MAX_SPEEDUP, MIN_ELAPSED_SECONDS, ReportBounds
+from router.coordinator.counters import StateCounters
+from router.coordinator.saves import save_answers
 from tests.support.coordinations import ATTEMPT, NOW, Clock, Scene, scene
 
 STEPS, PER_HOUR = 100_000, 3600.0
@@ -60,14 +60,16 @@ def test_what_can_be_true_is_taken(gang: Scene, clock: Clock) -> None:
     clock.move(6000)
     assert saved(gang, 90_000, id="c-2") == (90_000, manifest(90_000))
     assert gang.journal("not_believed") == []
-    assert chain_of(gang.store, gang.attempt).before.step == 90_000
+    assert history_of(gang.store, gang.attempt).before.step == 90_000
 
 
 @pytest.mark.parametrize(
     ("step", "more", "why"),
     [
-        (2**62, {}, f"is more than the job's {STEPS}"), (STEPS + 1, {}, f"is more than the job's {STEPS}"),
-        (STEPS, {}, "as fast as was planned"), (10, {"manifest": "/etc/passwd"}, "no JSON file"),
+        (2**62, {}, f"is more than the job's {STEPS}"),
+        (STEPS + 1, {}, f"is more than the job's {STEPS}"),
+        (STEPS, {}, "as fast as was planned"),
+        (10, {"manifest": "/etc/passwd"}, "no JSON file"),
         (10, {"manifest": "/etc/passwd.json"}, "not below the job's store"),
         (10, {"manifest": f"{STORE}/../other/step-00000010.manifest.json"}, "no absolute path or URL"),
         (10, {"manifest": f"{STORE}-2/step-00000010.manifest.json"}, "not below the job's store"),
@@ -75,7 +77,7 @@ def test_what_can_be_true_is_taken(gang: Scene, clock: Clock) -> None:
         (10, {"manifest": "ckpt/job-1/10.json"}, "no absolute path or URL"),
         (10, {"manifest": f"{manifest(10)}?endpoint_override=elsewhere"}, "no plain URL"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_true_is_noted_and_ends_nothing(
     gang: Scene, clock: Clock, step: int, more: dict[str, Any], why: str
 ) -> None:
@@ -92,13 +94,13 @@ def test_what_cannot_be_true_is_noted_and_ends_nothing(
     assert (node.step or 0) <= STEPS
     (said,) = gang.journal("not_believed")
     assert (said["rank"], why in str(said["why"])) == (0, True), said
-    before = chain_of(gang.store, gang.attempt).before
+    before = history_of(gang.store, gang.attempt).before
     assert (before.step, before.manifest) == (50, manifest(50))
     # Whoever waits for the checkpoint hears that there is none, and the next order is answered as ever.
-    answers = saved_for(gang.store, ATTEMPT, "c-1")
+    answers = save_answers(gang.store, ATTEMPT, "c-1")
     assert (answers.is_saved, why in answers.failed[0]) == (False, True)
     assert saved(gang, 55, id="c-2") == (55, manifest(55))
-    tallies = Tallies(gang.store)
+    tallies = StateCounters(gang.store)
     tallies.look()
     assert (tallies.not_believed, tallies.failed_saves) == (1, 1)
 
@@ -122,21 +124,26 @@ def test_where_nothing_is_known_of_the_job_steps_are_believed(tmp_path: Path, cl
 @given(since=st.integers(0, STEPS), seconds=st.floats(-1e6, 1e7), rate=st.floats(1e-3, 100), share=st.floats(0, 1))
 def test_an_honest_training_is_believed(since: int, seconds: float, rate: float, share: float) -> None:
     """However far it came at up to its planned speed since it last saved."""
-    bounds = Bounds(STEPS, rate)
+    bounds = ReportBounds(STEPS, rate)
     step = min(STEPS, since + int(share * rate * max(seconds, 0.0)))
     assert bounds.of_step(step, since, seconds) == ""
-    most = since + FASTER * rate * max(seconds, LEAST_SECONDS)
+    most = since + MAX_SPEEDUP * rate * max(seconds, MIN_ELAPSED_SECONDS)
     assert (bounds.of_step(int(most) + 1, since, seconds) == "") is False
 
 
 def test_stores_of_every_region_of_a_job() -> None:
     regions = {"us-east-1": {"checkpoint_url": "s3://east/x"}, "us-west-2": {}}
-    deploy = Deploy.model_validate({
-        "clouds": {"aws": {"checkpoint_url": "s3://all/y", "regions": regions}, "gcp": {},
-                   "sandbox": {"checkpoint_url": "file:///mnt/z"}}
-    })  # fmt: skip
+    deploy = Deploy.model_validate(
+        {
+            "clouds": {
+                "aws": {"checkpoint_url": "s3://all/y", "regions": regions},
+                "gcp": {},
+                "sandbox": {"checkpoint_url": "file:///mnt/z"},
+            }
+        }
+    )
     assert deploy.stores_of("job-1") == {"s3://east/x/job-1", "s3://all/y/job-1", "file:///mnt/z/job-1"}
-    (bounds,) = [Bounds(stores=tuple(deploy.stores_of("job-1")))]
+    (bounds,) = [ReportBounds(stores=tuple(deploy.stores_of("job-1")))]
     assert bounds.of_manifest("/mnt/z/job-1/step-00000001.manifest.json") == ""
     assert bounds.of_manifest("file:///mnt/z/job-1/step-00000001.manifest.json") == ""
     assert bounds.of_manifest("file:///mnt/z/job-2/step-00000001.manifest.json") != ""

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.coordinator.logfiles import append, log_path
+from router.coordinator.log_files import log_path, write_log
 from router.state.errors import BusyError
 from tests.support.coordinations import ATTEMPT, TOKEN, Scene, scene
 
@@ -177,6 +177,6 @@ def test_any_order_of_pieces_gives_each_byte_at_most_once(
 
 def test_the_length_is_that_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "a" / "rank-0.log"
-    assert append(path, b"abc", size=0) == 3
-    assert append(path, b"d", size=1, missing=2) == path.stat().st_size
+    assert write_log(path, b"abc", size=0) == 3
+    assert write_log(path, b"d", size=1, missing=2) == path.stat().st_size
     assert path.read_bytes() == b"a\n[stepfare: 2 bytes of output did not arrive]\nd"

@@ -13,11 +13,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pricing.places import Market
+from router.coordinator.counters import MAX_NAMED_JOBS, OTHER_JOBS, StateCounters
 from router.coordinator.metrics import FRESH_SECONDS, SILENT_SECONDS, Metrics
-from router.coordinator.tallies import MOST_JOBS, OTHERS, Tallies
-from router.ledger.entry import Kind, Use, What
+from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse
 from router.state.records import NodeRecord, NoticeRecord, Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, attempt, entry, node
 
 SECOND = timedelta(seconds=1)
@@ -27,16 +27,19 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 class Scraped:
     """A state, and what is read of it at moments of a clock that the test moves."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: StateStore) -> None:
         self.store, self.seconds = store, 0.0
         self.metrics = self.fresh()
 
     def fresh(self) -> Metrics:
         """As after a restart."""
         return Metrics(
-            self.store, lambda: NOW + self.seconds * SECOND, lambda: NOW + self.seconds * SECOND, version="1.2",
+            self.store,
+            lambda: NOW + self.seconds * SECOND,
+            lambda: NOW + self.seconds * SECOND,
+            version="1.2",
             ticks=lambda: self.seconds,
-        )  # fmt: skip
+        )
 
     def samples(self, *, after: float = FRESH_SECONDS) -> Samples:
         """All samples so many seconds later."""
@@ -74,7 +77,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Scraped]:
-    with Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         yield Scraped(store)
 
 
@@ -179,36 +182,43 @@ def test_orders_are_open_until_somebody_saved(state: Scraped) -> None:
 
 
 def test_lost_steps_by_job_for_a_bounded_number_of_jobs(state: Scraped) -> None:
-    state.store.ledger.add([entry(f"k{i}", job=f"job-{i}", lost_steps=2) for i in range(MOST_JOBS + 5)])
+    state.store.ledger.add([entry(f"k{i}", job=f"job-{i}", lost_steps=2) for i in range(MAX_NAMED_JOBS + 5)])
     state.store.ledger.add([entry("again", job="job-0", lost_steps=1), entry("none", job="new", steps=5)])
     found = state.samples()
     jobs = [labels for name, labels in found if name == "stepfare_lost_steps_total"]
-    assert len(jobs) == MOST_JOBS + 1
+    assert len(jobs) == MAX_NAMED_JOBS + 1
     assert found[key("lost_steps_total", job="job-0")] == 3
-    assert found[key("lost_steps_total", job=OTHERS)] == 10
+    assert found[key("lost_steps_total", job=OTHER_JOBS)] == 10
 
 
 def test_money_metered_and_wasted(state: Scraped) -> None:
-    state.store.ledger.add([
-        entry("m1"), entry("m2", use=Use.WORK), entry("m3", use=Use.STARTUP),
-        entry("p", kind=Kind.PLANNED, attempt="", rank=None),
-        entry("e", what=What.EGRESS, rank=None, market=None, machines=0),
-    ])  # fmt: skip
+    state.store.ledger.add(
+        [
+            entry("m1"),
+            entry("m2", use=MachineUse.WORK),
+            entry("m3", use=MachineUse.STARTUP),
+            entry("p", kind=LedgerEntryKind.PLANNED, attempt="", rank=None),
+            entry("e", what=CostItem.EGRESS, rank=None, market=None, machines=0),
+        ]
+    )
     state.samples()
-    state.store.ledger.add([
-        entry("m4", rank=1, market=Market.ON_DEMAND, use=Use.STARTUP), entry("m5", use=Use.RESTART_LOST_WORK)
-    ])  # fmt: skip
+    state.store.ledger.add(
+        [
+            entry("m4", rank=1, market=Market.ON_DEMAND, use=MachineUse.STARTUP),
+            entry("m5", use=MachineUse.RESTART_LOST_WORK),
+        ]
+    )
     found = state.samples()
     assert found[key("metered_usd_total", cloud="aws", market="spot")] == pytest.approx(4 * 27.52)
     assert found[key("metered_usd_total", cloud="aws", market="on_demand")] == pytest.approx(27.52)
-    wasted = {use: found[key("wasted_usd_total", kind=use.value)] for use in Use if use.is_waste}
-    assert wasted.pop(Use.STARTUP) == pytest.approx(2 * 27.52)
-    assert wasted.pop(Use.RESTART_LOST_WORK) == pytest.approx(27.52)
+    wasted = {use: found[key("wasted_usd_total", kind=use.value)] for use in MachineUse if use.is_waste}
+    assert wasted.pop(MachineUse.STARTUP) == pytest.approx(2 * 27.52)
+    assert wasted.pop(MachineUse.RESTART_LOST_WORK) == pytest.approx(27.52)
     assert set(wasted.values()) == {0}
 
 
 def test_what_is_remembered_of_announcements_is_bounded(state: Scraped) -> None:
-    tallies = Tallies(state.store)
+    tallies = StateCounters(state.store)
     state.gang("a1")
     for number in range(40):
         state.notice("a1", 0, f"n-{number}", 100.0 * number)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from router.coordinator.saves import saved_for
+from router.coordinator.saves import save_answers
 from router.state.errors import BusyError
 from router.state.records import Attempt, Phase
 from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, gang_records, scene
@@ -260,17 +260,17 @@ def test_what_came_of_an_order(pair: Scene, clock: Clock) -> None:
     _running(pair)
     pair.say(0, "saved", id="n-0", step=90)
     pair.say(0, "saved", id="", step=100)
-    assert not saved_for(pair.store, ATTEMPT, "n-1").is_saved
+    assert not save_answers(pair.store, ATTEMPT, "n-1").is_saved
     pair.say(0, "saved", id="n-1", failed="late")
-    assert dict(saved_for(pair.store, ATTEMPT, "n-1").failed) == {0: "late"}
+    assert dict(save_answers(pair.store, ATTEMPT, "n-1").failed) == {0: "late"}
     clock.move(3)
     pair.say(1, "saved", id="n-1", seconds=2.25)
-    found = saved_for(pair.store, ATTEMPT, "n-1")
+    found = save_answers(pair.store, ATTEMPT, "n-1")
     assert (found.step, found.manifest, found.saved_at, found.seconds) == (120, "/b/120.json", clock(), 2.25)
     assert (found.is_saved, set(found.ranks), dict(found.failed)) == (True, {1}, {0: "late"})
     clock.move(3)
     pair.say(0, "saved", id="n-1", step=121, manifest="/b/121.json", seconds=None)
-    found = saved_for(pair.store, ATTEMPT, "n-1")
+    found = save_answers(pair.store, ATTEMPT, "n-1")
     assert (found.step, found.manifest, found.seconds) == (121, "/b/121.json", 2.25)
     assert (set(found.ranks), dict(found.failed)) == ({0, 1}, {})
     assert found.saved_at == clock() - timedelta(seconds=3)

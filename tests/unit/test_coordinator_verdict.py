@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from router.coordinator.verdict import verdict
+from router.coordinator.verdict import gang_result
 from tests.support.coordinations import gang_records
 
 ALL = ("", "finished", "stopped", "crashed", "no_gang")
@@ -16,7 +16,7 @@ ALL = ("", "finished", "stopped", "crashed", "no_gang")
 def _verdict(engine: str, reasons: tuple[str, ...], ordered: bool) -> str:
     nodes = gang_records(len(reasons))[1]
     ended = [replace(node, ended_reason=reason) for node, reason in zip(nodes, reasons, strict=True)]
-    return verdict(engine, ended, ordered=ordered)
+    return gang_result(engine, ended, ordered=ordered)
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -12,24 +12,26 @@ import pytest
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.jobs.spec import Job
-from router.planning.compaction import earliest_run
-from router.planning.costing import amortised_per_step, ceiling, job_cost, lines_of, moves_of, per_step
-from router.planning.scene import Scene
-from router.planning.schedule import Hold, Run, runs_of
+from router.planning.costing import amortised_per_step, job_cost, lines_of, moves_of, per_step, price_ceiling
+from router.planning.left_shift import earliest_run
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import ScheduledRun, SlotHold, runs_of
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, a_request, scene_of
 
 DATA: dict[str, Any] = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 200}
 
 
-def whole_run(scene: Scene, job: Job, key: str, after: int = 0) -> tuple[Run, ...]:
+def whole_run(scene: PlacementProblem, job: Job, key: str, after: int = 0) -> tuple[ScheduledRun, ...]:
     slots = scene.window(job)[after:]
     holds = earliest_run(scene, job, scene.candidate(job.name, key), {}, slots)
     assert holds is not None
     return runs_of(scene, job, holds)
 
 
-def one(job: Job, *offers: Any, limits: Any = None, key: str | None = None) -> tuple[Scene, tuple[Run, ...]]:
+def one(
+    job: Job, *offers: Any, limits: Any = None, key: str | None = None
+) -> tuple[PlacementProblem, tuple[ScheduledRun, ...]]:
     scene = scene_of(a_request([job], offers, limits))
     found = key or next(iter(sorted(c.key for c in scene.all_candidates[job.name])))
     return scene, whole_run(scene, job, found)
@@ -57,8 +59,9 @@ def test_a_core_and_its_rest_are_two_lines_of_one_gang() -> None:
     core, rest = lines_of(scene, runs)
     assert (core.gang, core.start, core.end, core.hours) == (rest.gang, rest.start, rest.end, rest.hours)
     assert [(x.market, x.machines, x.accelerators, x.steps) for x in (core, rest)] == [
-        ("on_demand", 1, 8, 300), ("spot", 3, 24, 0),
-    ]  # fmt: skip
+        ("on_demand", 1, 8, 300),
+        ("spot", 3, 24, 0),
+    ]
     assert (core.usd_per_hour, rest.usd_per_hour) == (UsdPerHour.parse("60"), UsdPerHour.parse("72"))
     # A step costs both: each line carries its part.
     assert rest.usd_per_step == per_step(rest.cost_usd, 300)
@@ -67,14 +70,18 @@ def test_a_core_and_its_rest_are_two_lines_of_one_gang() -> None:
 def test_spot_may_rise_to_the_on_demand_price_there_or_by_a_quarter() -> None:
     for others, most in (((NORTH,), "60"), ((SOUTH,), "30")):
         scene, runs = one(a_job(), NORTH_SPOT, *others, key="aws/north-1/p9.48xlarge/spotx8")
-        assert ceiling(scene, runs[0].candidate.parts[0]) == UsdPerHour.parse(most)
+        assert price_ceiling(scene, runs[0].candidate.parts[0]) == UsdPerHour.parse(most)
 
 
 def test_a_reservation_is_free_at_the_margin_and_dear_by_the_step() -> None:
     paid = {
-        "name": "paid", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
+        "name": "paid",
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "machines": 1,
         "usd_per_hour": "30",
-    }  # fmt: skip
+    }
     scene, runs = one(a_job(), NORTH, limits={"reservations": [paid]}, key="aws/north-1/p9.48xlarge/reserved(paid)x8")
     (line,) = lines_of(scene, runs)
     assert (line.cost_usd, line.usd_per_hour) == (Usd(0), UsdPerHour(0))
@@ -124,7 +131,8 @@ def test_data_move_once_into_a_region_and_the_checkpoint_goes_along() -> None:
     scene = scene_of(a_request([job], [NORTH, SOUTH]))
     north, south = "aws/north-1/p9.48xlarge/on_demandx8", "aws/south-1/p9.48xlarge/on_demandx8"
     holds = [
-        Hold(scene.slots[i], key, 1.0) for i, key in enumerate([south, south, north, north, south, south, south, south])
+        SlotHold(scene.slots[i], key, 1.0)
+        for i, key in enumerate([south, south, north, north, south, south, south, south])
     ]
     moves = moves_of(scene, {"a": runs_of(scene, job, holds)})
     assert [(m.what, m.source, m.to) for m in moves] == [

@@ -6,34 +6,43 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pricing.money import Usd, UsdPerHour
-from router.cli.demo_showback import spent_by_job
-from router.ledger.entry import Use
-from router.state.store import Store
+from router.cli.demo_showback import summarize_spending
+from router.ledger.entry import MachineUse
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, entry
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
 
-def state(folder: Path) -> Store:
-    return Store.open(f"sqlite:///{folder / 'state.db'}", now=NOW)
+def state(folder: Path) -> StateStore:
+    return StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW)
 
 
 def test_an_empty_ledger_is_said(tmp_path: Path) -> None:
     state(tmp_path).close()
-    assert spent_by_job(tmp_path, NOW) == "Nothing was metered."
+    assert summarize_spending(tmp_path, NOW) == "Nothing was metered."
 
 
 def test_a_job_over_two_months_has_a_table_for_each(tmp_path: Path) -> None:
     """An hour of start-up and one of work in November, one of work in December: 2 each, 3 on demand; 2000 steps."""
     begin = datetime(2026, 11, 30, 22, tzinfo=UTC)
     entries = [
-        entry(f"k{n}", rank=0, start=begin + n * HOUR, end=begin + (n + 1) * HOUR, use=use, usd=Usd.parse("2"),
-              machines=1, on_demand_usd_per_hour=UsdPerHour.parse("3"), steps=0 if use is Use.STARTUP else 1000)
-        for n, use in enumerate((Use.STARTUP, Use.WORK, Use.WORK))
-    ]  # fmt: skip
+        entry(
+            f"k{n}",
+            rank=0,
+            start=begin + n * HOUR,
+            end=begin + (n + 1) * HOUR,
+            use=use,
+            usd=Usd.parse("2"),
+            machines=1,
+            on_demand_usd_per_hour=UsdPerHour.parse("3"),
+            steps=0 if use is MachineUse.STARTUP else 1000,
+        )
+        for n, use in enumerate((MachineUse.STARTUP, MachineUse.WORK, MachineUse.WORK))
+    ]
     with state(tmp_path) as store:
         store.ledger.add(entries)
-    header, november, waste, _, december = spent_by_job(tmp_path, NOW).splitlines()
+    header, november, waste, _, december = summarize_spending(tmp_path, NOW).splitlines()
     assert header.split()[:5] == ["TEAM", "JOB", "COST", "WORK", "WASTE"]
     assert november.split() == ["research", "llama", "4.0000", "2.0000", "2.0000", "4.0000", "6.0000", "2.0000"]
     assert waste == "  waste: startup 2.0000"

@@ -38,14 +38,15 @@ for module, distributions in packages_distributions().items():
         MODULES.setdefault(re.sub(r"[-_.]+", "-", distribution).lower(), set()).add(module)
 
 NAMESPACES = {
-    "azure-identity": "azure.identity", "azure-mgmt-compute": "azure.mgmt.compute",
+    "azure-identity": "azure.identity",
+    "azure-mgmt-compute": "azure.mgmt.compute",
     "google-cloud-compute": "google.cloud.compute_v1",
-}  # fmt: skip
+}
 
 
 def requirements() -> list[str]:
     extras = PROJECT["optional-dependencies"]
-    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev") for text in texts]
+    chosen = [text for extra, texts in extras.items() if extra not in ("all", "dev", "docs") for text in texts]
     return sorted({Requirement(text).name.lower() for text in (*PROJECT["dependencies"], *chosen)})
 
 

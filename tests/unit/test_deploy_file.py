@@ -11,8 +11,9 @@ import yaml
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import CloudDeploy, Deploy, deploy_path, load_deploy
-from router.files.secrets_entry import SecretsEntry
+from router.config.deploy_file import deploy_path, load_deploy
+from router.controller.deployment import CloudDeploy, Deploy
+from router.controller.secret_settings import SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
 
@@ -67,8 +68,10 @@ def test_what_a_region_says_takes_the_place_of_what_the_cloud_says(folder: Path)
     )
     here = [deploy.cloud("gcp", region) for region in ("r1", "r2", "r3")]
     assert [(c.image, c.zone, c.checkpoint_bucket, c.disk_gib) for c in here] == [
-        ("special", "z", "b", 300), ("all", "r2-a", "b", 300), ("all", "z", "b", 300),
-    ]  # fmt: skip
+        ("special", "z", "b", 300),
+        ("all", "r2-a", "b", 300),
+        ("all", "z", "b", 300),
+    ]
     assert [c.network is not None for c in here] == [False, True, False]
 
 
@@ -82,8 +85,16 @@ def test_addresses_to_listen_on(folder: Path, listen: str) -> None:
     assert f"{entry.host}:{entry.port}" == listen
 
 
-@pytest.mark.parametrize("url", ["https://a.example.com", "https://a.example.com:7433/x", "http://127.0.0.1:1",
-                                 "http://localhost:1", "http://[::1]:1"])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://a.example.com",
+        "https://a.example.com:7433/x",
+        "http://127.0.0.1:1",
+        "http://localhost:1",
+        "http://[::1]:1",
+    ],
+)
 def test_addresses_at_which_machines_call(folder: Path, url: str) -> None:
     assert read(f'coordinator: {{url: "{url}"}}').coordinator.url == url
 
@@ -228,8 +239,11 @@ def test_public_keys_and_hosts_as_they_are_written(folder: Path) -> None:
 def test_waits_are_durations(folder: Path) -> None:
     patience = read("patience: {apply: 1h30m, early: 0s, shortage: 0s}").patience
     assert (patience.apply, patience.early, patience.shortage, patience.lost) == (
-        timedelta(hours=1.5), timedelta(0), timedelta(0), timedelta(minutes=5),
-    )  # fmt: skip
+        timedelta(hours=1.5),
+        timedelta(0),
+        timedelta(0),
+        timedelta(minutes=5),
+    )
 
 
 def test_it_cannot_be_changed() -> None:

@@ -11,27 +11,31 @@ from typing import Any
 import pytest
 
 from pricing.offers import Offer
-from router.planning.dominance import undominated
+from router.planning.dominance import drop_dominated
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.scene import Scene
+from router.planning.problem import PlacementProblem
+from router.planning.solve import PlacementSolution, solve_in_stages
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, solve_in_stages
 from tests.support.instances import make_instance
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, scene_of
 
 SEEDS = range(7000, 7020)
 HERE = "aws/north-1 on_demand"
 RUNNING: dict[str, Any] = {
-    "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-}  # fmt: skip
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "market": "on_demand",
+    "accelerators": 8,
+}
 
 
-def solved(scene: Scene) -> Answer:
+def solved(scene: PlacementProblem) -> PlacementSolution:
     return solve_in_stages(scene, formulate(scene), Effort(PulpSolver(), timedelta(seconds=30)), 0.0)
 
 
-def with_everything(scene: Scene) -> Scene:
+def with_everything(scene: PlacementProblem) -> PlacementProblem:
     return replace(scene, candidates={job.name: scene.all_candidates[job.name] for job in scene.jobs})
 
 
@@ -60,7 +64,7 @@ def test_dropping_changes_neither_who_is_placed_nor_the_cost() -> None:
     assert dropped > 10
 
 
-def _left_out(answer: Answer) -> dict[int, int]:
+def _left_out(answer: PlacementSolution) -> dict[int, int]:
     tiers = {job.priority for job in answer.scene.jobs}
     return {t: sum(j.priority == t and j.name not in answer.runs for j in answer.scene.jobs) for t in tiers}
 
@@ -74,8 +78,9 @@ def test_a_dearer_zone_of_the_same_region_is_dropped() -> None:
     zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
     scene = scene_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
     assert [c.key for c in scene.candidates["a"]] == [
-        "aws/north-1/north-1a/p9.48xlarge/on_demandx8", "aws/north-1/p9.48xlarge/spotx8",
-    ]  # fmt: skip
+        "aws/north-1/north-1a/p9.48xlarge/on_demandx8",
+        "aws/north-1/p9.48xlarge/spotx8",
+    ]
     assert len(scene.all_candidates["a"]) == 3
 
 
@@ -111,6 +116,6 @@ def test_a_region_near_the_data_is_kept() -> None:
 def test_one_candidate_is_always_kept_and_order_does_not_matter() -> None:
     scene = scene_of(a_request([a_job()], [NORTH, SOUTH]))
     found = scene.all_candidates["a"]
-    assert undominated(scene.jobs[0], found[:1], scene.use, scene.binding) == found[:1]
-    forward = undominated(scene.jobs[0], found, scene.use, scene.binding)
-    assert undominated(scene.jobs[0], found[::-1], scene.use, scene.binding) == forward
+    assert drop_dominated(scene.jobs[0], found[:1], scene.use, scene.binding) == found[:1]
+    forward = drop_dominated(scene.jobs[0], found, scene.use, scene.binding)
+    assert drop_dominated(scene.jobs[0], found[::-1], scene.use, scene.binding) == forward

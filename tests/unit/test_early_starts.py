@@ -14,15 +14,15 @@ import pytest
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.compaction import earliest_run, load_without, run_from
 from router.planning.early_starts import start_early
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
+from router.planning.left_shift import earliest_run, load_without, run_from
 from router.planning.plan import Cut
 from router.planning.planner import make_plan
-from router.planning.schedule import Hold, Holdings, runs_of
+from router.planning.schedule import Holdings, SlotHold, runs_of
+from router.planning.solve import PlacementSolution, threshold_of
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, threshold_of
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, scene_of
@@ -37,22 +37,26 @@ def effort(seconds: float = 600) -> Effort:
     return Effort(PulpSolver(), timedelta(seconds=seconds))
 
 
-def held(jobs: Sequence[Job], offers: Sequence[Offer], slots: dict[str, Sequence[int]], limits: Any = None) -> Answer:
+def held(
+    jobs: Sequence[Job], offers: Sequence[Offer], slots: dict[str, Sequence[int]], limits: Any = None
+) -> PlacementSolution:
     """An answer that gives each job these slots on its first candidate by name."""
     scene = scene_of(a_request(jobs, offers, limits))
     holdings = {
-        job.name: tuple(Hold(scene.slots[i], scene.candidates[job.name][0].key, 1.0) for i in slots[job.name])
+        job.name: tuple(SlotHold(scene.slots[i], scene.candidates[job.name][0].key, 1.0) for i in slots[job.name])
         for job in scene.jobs
     }
     return answer_with(scene_of(a_request(jobs, offers, limits)), holdings)
 
 
-def answer_with(scene: Any, holdings: Holdings) -> Answer:
+def answer_with(scene: Any, holdings: Holdings) -> PlacementSolution:
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
-    return Answer(scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False)
+    return PlacementSolution(
+        scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False
+    )
 
 
-def slots_of(answer: Answer) -> dict[str, list[int]]:
+def slots_of(answer: PlacementSolution) -> dict[str, list[int]]:
     return {name: [hold.slot.index for hold in holds] for name, holds in answer.holdings.items()}
 
 
@@ -97,8 +101,12 @@ def test_a_job_that_can_only_run_in_pieces_keeps_them() -> None:
 
 def test_a_job_that_runs_stays() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     answer = answer_of(a_request([a_job("a", status={"steps_done": 10, "running": running})], [NORTH, SOUTH], gap=0.5))
     assert start_early(answer, effort()) is answer
 
@@ -110,7 +118,7 @@ def test_nothing_to_gain_and_no_time_are_the_same_answer() -> None:
     assert late.cuts == (Cut("early starts", "time"),)
 
 
-def weighted(answer: Answer, holdings: Holdings) -> float:
+def weighted(answer: PlacementSolution, holdings: Holdings) -> float:
     """Hours of start, weighted by the rank of the priority; jobs are in one piece here."""
     tiers = sorted({job.priority for job in answer.scene.jobs})
     return sum(
@@ -118,7 +126,7 @@ def weighted(answer: Answer, holdings: Holdings) -> float:
     )
 
 
-def all_schedules(answer: Answer) -> Iterator[dict[str, tuple[Hold, ...]]]:
+def all_schedules(answer: PlacementSolution) -> Iterator[dict[str, tuple[SlotHold, ...]]]:
     """Every way to run each job in one piece on its candidate within limits."""
     scene = answer.scene
     choices = []
@@ -131,11 +139,15 @@ def all_schedules(answer: Answer) -> Iterator[dict[str, tuple[Hold, ...]]]:
         held_then = dict(zip([job.name for job in scene.jobs], chosen, strict=True))
         fits = all(
             run_from(
-                scene, job, scene.candidate(job.name, run[0].key), load_without(scene, held_then, job.name),
+                scene,
+                job,
+                scene.candidate(job.name, run[0].key),
+                load_without(scene, held_then, job.name),
                 scene.slots[run[0].slot.index :],
-            ) == run
+            )
+            == run
             for job, run in zip(scene.jobs, chosen, strict=True)
-        )  # fmt: skip
+        )
         if fits:
             yield held_then
 

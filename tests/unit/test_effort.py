@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from router.cli.plan_text import table
 from router.planning.effort import Effort
 from router.planning.plan import Cut, Plan
 from router.planning.plan_json import plan_content, plan_from_json, plan_to_json
 from router.planning.planner import make_plan
 from router.planning.program import Program
-from router.planning.solver import PulpSolver, Relaxed, Solution
+from router.planning.solver import LpRelaxation, PulpSolver, Solution
+from router.render.plan_text import table
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request
 from tests.unit.test_solver import cover, market_split
@@ -64,7 +64,7 @@ class Slow:
             return found
         return Solution("feasible", found.values, found.objective, 0.0, True, seconds)
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         return self._solver.relax(program, seconds)
 
 
@@ -96,8 +96,12 @@ def test_shadow_prices_cut_by_the_clock_are_marked() -> None:
 
 def test_a_job_that_could_not_be_kept_in_place_in_time_is_marked() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     clock = Clock()
     job = a_job(status={"steps_done": 10, "running": running})
     request = a_request([job], [NORTH, SOUTH], time_limit=timedelta(seconds=60), gap=0.4, resolve_limits=0)
@@ -116,8 +120,12 @@ def test_the_time_limit_covers_gathering_and_what_came_before() -> None:
     assert solver.given == []
     assert (plan.unplaced, plan.time_limit_hit) == ((), True)
     assert [c.phase for c in plan.cuts if c.by == "time"] == [
-        "early starts", "explanations", "placement", "repairs", "shadow prices",
-    ]  # fmt: skip
+        "early starts",
+        "explanations",
+        "placement",
+        "repairs",
+        "shadow prices",
+    ]
     assert all(job.constraint_costs == () for job in plan.jobs)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
-from pricing.egress import EgressTable, Tariff, settle
+from pricing.book_file import embedded_book
+from pricing.egress import EgressTable, Tariff, compute_meter_costs
 from pricing.money import ZERO, Usd
 from pricing.places import Region, RegionId
 from pricing.units import BYTES_PER_GB
@@ -29,9 +29,19 @@ def between(src: str, dst: str) -> Tariff:
 
 @pytest.mark.parametrize(
     ("gb", "cost"),
-    [(0, "0"), (100, "0"), (101, "0.09"), (1000, "81"), (10_240, "912.60"), (10_250, "913.45"),
-     (51_200, "4394.20"), (51_201, "4394.27"), (153_600, "11562.20"), (153_601, "11562.25")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (100, "0"),
+        (101, "0.09"),
+        (1000, "81"),
+        (10_240, "912.60"),
+        (10_250, "913.45"),
+        (51_200, "4394.20"),
+        (51_201, "4394.27"),
+        (153_600, "11562.20"),
+        (153_601, "11562.25"),
+    ],
+)
 def test_aws_us_east_1_to_the_internet(gb: int, cost: str) -> None:
     tariff = between("aws/us-east-1", "gcp/us-central1")
     assert tariff.meter == "aws internet us-east-1 > any"
@@ -71,30 +81,32 @@ def test_the_allowance_is_shared_by_all_regions_and_saves_most() -> None:
     cheap = a_tariff((0, 100, "0"), (100, None, "0.09"))
     dear = a_tariff((0, 100, "0"), (100, None, "0.154"), groups=("af-south-1", "any"))
     items = [(cheap, 0, FREE_100_GB), (dear, 0, FREE_100_GB)]
-    assert settle(items, {"aws": FREE_100_GB}) == (Usd.parse("9"), ZERO)
-    assert settle(items, {"aws": 150 * BYTES_PER_GB}) == (Usd.parse("4.50"), ZERO)
-    assert settle(items, {}) == (Usd.parse("9"), Usd.parse("15.40"))
-    assert settle(items[::-1], {"aws": FREE_100_GB}) == (ZERO, Usd.parse("9"))
+    assert compute_meter_costs(items, {"aws": FREE_100_GB}) == (Usd.parse("9"), ZERO)
+    assert compute_meter_costs(items, {"aws": 150 * BYTES_PER_GB}) == (Usd.parse("4.50"), ZERO)
+    assert compute_meter_costs(items, {}) == (Usd.parse("9"), Usd.parse("15.40"))
+    assert compute_meter_costs(items[::-1], {"aws": FREE_100_GB}) == (ZERO, Usd.parse("9"))
 
 
 def test_what_was_moved_before_counts() -> None:
     tariff = between("aws/us-east-1", "gcp/us-central1")
     already, volume = 10_240 * BYTES_PER_GB, 10 * BYTES_PER_GB
-    assert settle([(tariff, already, volume)], {"aws": 0}) == (Usd.parse("0.85"),)
-    assert settle([(tariff, 60 * BYTES_PER_GB, FREE_100_GB)], {"aws": 40 * BYTES_PER_GB}) == (Usd.parse("5.40"),)
+    assert compute_meter_costs([(tariff, already, volume)], {"aws": 0}) == (Usd.parse("0.85"),)
+    assert compute_meter_costs([(tariff, 60 * BYTES_PER_GB, FREE_100_GB)], {"aws": 40 * BYTES_PER_GB}) == (
+        Usd.parse("5.40"),
+    )
 
 
 def test_allowances_of_two_clouds_are_apart() -> None:
     aws = a_tariff((0, 100, "0"), (100, None, "0.09"))
     azure = a_tariff((0, 100, "0"), (100, None, "0.087"), cloud="azure", groups=("NA|EU", "any"))
     items = [(aws, 0, FREE_100_GB), (azure, 0, FREE_100_GB)]
-    assert settle(items, {"aws": FREE_100_GB, "azure": 0}) == (ZERO, Usd.parse("8.70"))
+    assert compute_meter_costs(items, {"aws": FREE_100_GB, "azure": 0}) == (ZERO, Usd.parse("8.70"))
 
 
 def test_a_meter_settles_once() -> None:
     tariff = a_tariff((0, None, "0.1"))
     with pytest.raises(ValueError, match="meter of its own"):
-        settle([(tariff, 0, 1), (tariff, 0, 1)], {})
+        compute_meter_costs([(tariff, 0, 1), (tariff, 0, 1)], {})
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from datetime import date
 
 import pytest
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import WEAK_AZURE_SPOT, WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.book_file import embedded_book
+from pricing.offer_csv import WEAK_AZURE_SPOT, WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 
@@ -28,15 +28,13 @@ def test_it_passes_every_check() -> None:
 
 
 def test_it_holds_every_figure() -> None:
-    # Less 143 and 28 rows of the table that no cloud sells (pricing/sold.py).
+    # Less 143 and 28 rows of the table that no cloud sells (pricing/sale_rules.py).
     assert Counter(o.market for o in BOOK.offers) == {Market.ON_DEMAND: 1409, Market.SPOT: 675}
     sizes = (BOOK.machines, BOOK.accelerators, BOOK.regions)
     assert [len(table) for table in sizes] == [155, 20, 172]
     assert sum(len(t.tiers) for t in BOOK.tariffs) == 190
     on_demand = Counter(o.cloud for o in BOOK.offers if o.market is Market.ON_DEMAND)
-    assert on_demand == {
-        "azure": 449, "gcp": 347, "lambda": 306, "aws": 187, "runpod": 84, "nebius": 21, "verda": 15
-    }  # fmt: skip
+    assert on_demand == {"azure": 449, "gcp": 347, "lambda": 306, "aws": 187, "runpod": 84, "nebius": 21, "verda": 15}
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,7 @@ def test_loading_needs_no_heavy_library() -> None:
     """Start-up stays quick: only Parquet files need pandas, pyarrow or pydantic."""
     heavy = "'pandas', 'pyarrow', 'numpy', 'pydantic'"
     code = (
-        "import sys; from pricing.bookfile import embedded_book; embedded_book();"
+        "import sys; from pricing.book_file import embedded_book; embedded_book();"
         f"sys.exit(','.join(m for m in ({heavy}) if m in sys.modules) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

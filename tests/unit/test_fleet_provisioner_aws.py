@@ -14,7 +14,7 @@ import pytest
 from cfnlint.data import AdditionalSpecs  # type: ignore[import-untyped]
 from cloudsplaining.scan.policy_document import PolicyDocument
 
-from providers.aws import estate, fleet
+from providers.aws import fleet, inventory
 from tests.support.iam_policy import Thing, allows
 from tests.support.provisioner_needs import AWS, AWS_PROVIDER
 from tests.support.repository import ROOT
@@ -43,7 +43,7 @@ def in_module() -> set[str]:
 
 def asked_by_a_sweep() -> set[str]:
     """Every call that the fleet's own code names."""
-    source = Path(estate.__file__).read_text(encoding="utf-8") + Path(fleet.__file__).read_text(encoding="utf-8")
+    source = Path(inventory.__file__).read_text(encoding="utf-8") + Path(fleet.__file__).read_text(encoding="utf-8")
     named = set(re.findall(r'"((?:Describe|Get|Delete|Cancel|Terminate|Release)[A-Z]\w+)"', source))
     both = {"GetResources": "tag:GetResources"}
     return {both.get(name, f"ec2:{name}") for name in named} | {"ec2:DescribeRegions", "ec2:DescribeAvailabilityZones"}
@@ -186,8 +186,14 @@ def test_every_way_to_more_rights_by_identities_ends_at_the_boundary() -> None:
             bounded = "iam:PermissionsBoundary" in statement["Condition"].get("StringLike", {})
             assert bounded or statement["Action"] == ["iam:PassRole"]
     # Nothing takes a boundary away, changes who may take a role, or writes the boundary itself.
-    loose = {"iam:DeleteRolePermissionsBoundary", "iam:PutRolePermissionsBoundary", "iam:UpdateAssumeRolePolicy",
-             "iam:AttachRolePolicy", "iam:CreatePolicyVersion", "iam:SetDefaultPolicyVersion"}  # fmt: skip
+    loose = {
+        "iam:DeleteRolePermissionsBoundary",
+        "iam:PutRolePermissionsBoundary",
+        "iam:UpdateAssumeRolePolicy",
+        "iam:AttachRolePolicy",
+        "iam:CreatePolicyVersion",
+        "iam:SetDefaultPolicyVersion",
+    }
     assert not loose & GRANTED
 
 
@@ -208,8 +214,13 @@ def new(*kinds: str) -> list[Thing]:
 
 ROLE = Thing("role", "stepfare/stepfare-llama-1", service="iam")
 PROFILE = Thing("instance-profile", "stepfare/stepfare-llama-1", service="iam")
-RUN = [*new("instance", "network-interface", "spot-instances-request"), Thing("volume"), Thing("image"),
-       Thing("subnet", has=OURS), *own("security-group", "launch-template", "placement-group", "key-pair")]  # fmt: skip
+RUN = [
+    *new("instance", "network-interface", "spot-instances-request"),
+    Thing("volume"),
+    Thing("image"),
+    Thing("subnet", has=OURS),
+    *own("security-group", "launch-template", "placement-group", "key-pair"),
+]
 
 MAKING: list[tuple[str, list[Thing], dict[str, str]]] = [
     ("ssm:GetParameter", [Thing("parameter", "aws/service/deeplearning/ami/x86_64/latest", service="ssm")], {}),

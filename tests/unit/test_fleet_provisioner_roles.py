@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from providers.azure import estate
+from providers.azure import inventory
 from providers.gcp import calls
 from tests.support.provisioner_needs import AZURE, AZURE_PROVIDER, GCP
 from tests.support.repository import ROOT
@@ -17,9 +17,14 @@ from tests.support.repository import ROOT
 AZURE_ROLE: dict[str, Any] = json.loads((ROOT / "providers/azure/provisioner.json").read_text(encoding="utf-8"))
 GCP_ROLE: dict[str, Any] = yaml.safe_load((ROOT / "providers/gcp/provisioner.yaml").read_text(encoding="utf-8"))
 AZURE_SWEEP = {
-    estate.READ_GROUPS, estate.END_GROUP, estate.READ_MACHINES, estate.END_MACHINE, estate.READ_SETS,
-    estate.READ_MEMBERS, estate.END_MEMBER,
-}  # fmt: skip
+    inventory.READ_GROUPS,
+    inventory.DELETE_GROUP,
+    inventory.READ_MACHINES,
+    inventory.DELETE_MACHINE,
+    inventory.READ_SETS,
+    inventory.READ_MEMBERS,
+    inventory.DELETE_MEMBER,
+}
 
 
 def in_module(cloud: str) -> set[str]:
@@ -35,15 +40,15 @@ def test_every_resource_of_the_modules_is_in_the_tables() -> None:
 
 
 def test_google_cloud_grants_exactly_what_is_needed() -> None:
-    needed = {one for wanted in GCP.values() for one in wanted} | {call.permission for call in calls.OF_FLEET}
+    needed = {one for wanted in GCP.values() for one in wanted} | {call.permission for call in calls.FLEET_CALLS}
     granted = set(GCP_ROLE["includedPermissions"])
     assert needed - granted == set()
     assert granted - needed == set()
 
 
 def test_the_sweep_of_google_cloud_names_its_role() -> None:
-    assert {call.role for call in calls.OF_FLEET} == {"provisioner.yaml"}
-    assert {call.role for call in calls.ALL} == {"role.yaml"}
+    assert {call.role for call in calls.FLEET_CALLS} == {"provisioner.yaml"}
+    assert {call.role for call in calls.DOCTOR_CALLS} == {"role.yaml"}
 
 
 def test_azure_grants_exactly_what_is_needed() -> None:
@@ -58,8 +63,15 @@ def test_the_roles_are_of_the_form_that_the_clouds_take() -> None:
     assert len(GCP_ROLE["title"]) <= 100
     assert len(GCP_ROLE["description"]) <= 256
     assert set(AZURE_ROLE) == {
-        "Name", "IsCustom", "Description", "Actions", "NotActions", "DataActions", "NotDataActions", "AssignableScopes",
-    }  # fmt: skip
+        "Name",
+        "IsCustom",
+        "Description",
+        "Actions",
+        "NotActions",
+        "DataActions",
+        "NotDataActions",
+        "AssignableScopes",
+    }
     assert AZURE_ROLE["IsCustom"] is True
     assert AZURE_ROLE["DataActions"] == AZURE_ROLE["NotActions"] == AZURE_ROLE["NotDataActions"] == []
 

@@ -8,36 +8,40 @@ from typing import Any
 
 import pytest
 
-from providers.aws.estate import EstateClient
 from providers.aws.fleet import AwsFleet
-from providers.aws.parse import estate as aws
-from providers.azure.calls import Calls
-from providers.azure.estate import Estate
-from providers.azure.parse import estate as azure
+from providers.aws.inventory import InventoryClient
+from providers.aws.parse import inventory as aws
+from providers.azure.calls import AzureCalls
+from providers.azure.inventory import InventoryAccount
+from providers.azure.parse import inventory as azure
 from providers.errors import ProviderError, UnreadableError
-from providers.fleet import Found, Kind, Marks, in_order, marks
-from providers.gcp import made as gcp
+from providers.fleet import AttemptTags, CloudResource, ResourceKind, read_attempt_tags, sort_resources
+from providers.gcp import inventory as gcp
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, session
 
 TAGS = {"stepfare_attempt": "llama-1", "stepfare_state": OURS, "stepfare_rank": "3"}
 ROWS = [{"Key": key, "Value": value} for key, value in TAGS.items()]
-ONE = Found("aws", "us-east-1", None, "i-1", "llama-1", OURS, 0, Kind.MACHINE, "machine", None, billed=True)
+ONE = CloudResource(
+    "aws", "us-east-1", None, "i-1", "llama-1", OURS, 0, ResourceKind.MACHINE, "machine", None, billed=True
+)
 
 
 def test_marks_are_read_from_tags() -> None:
-    assert marks(TAGS) == Marks("llama-1", OURS, 3)
-    assert marks({"stepfare_attempt": "llama-1", "stepfare_rank": "third"}) == Marks("llama-1", "", None)
-    assert marks({"stepfare_attempt": "llama-1", "stepfare_rank": "³"}) == Marks("llama-1", "", None)
-    assert marks({"stepfare_attempt": "", "stepfare_state": OURS}) is None
-    assert marks({}) is None
+    assert read_attempt_tags(TAGS) == AttemptTags("llama-1", OURS, 3)
+    assert read_attempt_tags({"stepfare_attempt": "llama-1", "stepfare_rank": "third"}) == AttemptTags(
+        "llama-1", "", None
+    )
+    assert read_attempt_tags({"stepfare_attempt": "llama-1", "stepfare_rank": "³"}) == AttemptTags("llama-1", "", None)
+    assert read_attempt_tags({"stepfare_attempt": "", "stepfare_state": OURS}) is None
+    assert read_attempt_tags({}) is None
 
 
 def test_machines_come_first_then_by_place_attempt_and_rank() -> None:
-    network = replace(ONE, kind=Kind.OTHER, machine_id="vpc-1", region="eu-west-1", rank=None)
+    network = replace(ONE, kind=ResourceKind.OTHER, machine_id="vpc-1", region="eu-west-1", rank=None)
     tenth, second = replace(ONE, rank=10, machine_id="i-a"), replace(ONE, rank=2, machine_id="i-b")
     elsewhere = replace(ONE, region="us-west-2")
-    assert in_order([network, elsewhere, tenth, second]) == (second, tenth, elsewhere, network)
+    assert sort_resources([network, elsewhere, tenth, second]) == (second, tenth, elsewhere, network)
 
 
 def test_what_goes_with_an_instance_is_known() -> None:
@@ -65,10 +69,12 @@ def test_what_goes_with_an_instance_is_known() -> None:
 @pytest.mark.parametrize(
     ("state", "known", "going", "billed"),
     [
-        ("pending", 1, False, True), ("stopped", 1, False, True), ("shutting-down", 1, True, False),
+        ("pending", 1, False, True),
+        ("stopped", 1, False, True),
+        ("shutting-down", 1, True, False),
         ("terminated", 0, False, False),
     ],
-)  # fmt: skip
+)
 def test_states_of_an_instance(state: str, known: int, going: bool, billed: bool) -> None:
     row = {"InstanceId": "i-1", "State": {"Name": state}, "Tags": ROWS}
     found, _ = aws.read_machines("aws", "us-east-1", [{"Instances": [row]}], {})
@@ -83,8 +89,10 @@ def test_gateways_that_failed_cost_nothing_and_those_deleted_are_gone() -> None:
     ]
     found = list(aws.read_gateways("aws", "us-east-1", rows))
     assert [(one.machine_id, one.billed, one.going) for one in found] == [
-        ("nat-available", True, False), ("nat-failed", False, False), ("nat-deleting", False, True),
-    ]  # fmt: skip
+        ("nat-available", True, False),
+        ("nat-failed", False, False),
+        ("nat-deleting", False, True),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,18 +115,20 @@ def test_arns_are_read(arn: str, what: str, id_: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        {}, {"ResourceARN": "nonsense", "Tags": ROWS}, {"ResourceARN": "arn:aws:sqs:us-east-1:1:queue", "Tags": ROWS},
+        {},
+        {"ResourceARN": "nonsense", "Tags": ROWS},
+        {"ResourceARN": "arn:aws:sqs:us-east-1:1:queue", "Tags": ROWS},
         {"ResourceARN": "arn:aws:ec2:us-east-1:1:instance/i-1", "Tags": ROWS},
         {"ResourceARN": "arn:aws:ec2:us-east-1:1:vpc/vpc-1", "Tags": []},
     ],
-)  # fmt: skip
+)
 def test_rows_that_are_nothing_of_ours_are_passed_over(row: dict[str, Any]) -> None:
     assert list(aws.read_tagged("aws", "us-east-1", [row])) == []
     assert list(aws.read_addresses("aws", "us-east-1", [row])) == []
 
 
 def test_pages_that_go_round_in_a_circle_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    client = EstateClient("aws", session("aws", Settings()))
+    client = InventoryClient("aws", session("aws", Settings()))
     answer = {"ResourceTagMappingList": [], "PaginationToken": "again"}
     monkeypatch.setattr(client, "_ask", lambda *_, **__: answer)
     with pytest.raises(UnreadableError):
@@ -134,7 +144,7 @@ def test_patience_ends_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None
         given.caller.cancel()
         raise in_use
 
-    error = fleet._patiently(end, float("inf"))
+    error = fleet._end_with_retries(end, float("inf"))
     assert error is not None
     assert error.code == "DependencyViolation"
 
@@ -164,7 +174,7 @@ def test_an_azure_answer_that_is_no_object_is_unreadable(body: bytes, monkeypatc
             return json.loads(body)
 
     settings = Settings(endpoints={"management": "http://127.0.0.1:1"}, options={"subscription": "s"})
-    estate = Estate(Calls("azure", session("azure", settings)))
+    estate = InventoryAccount(AzureCalls("azure", session("azure", settings)))
     monkeypatch.setattr(estate, "_send", lambda *_: Answer())
     estate._calls._caller._attempts = 1
     with pytest.raises(UnreadableError):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.check import Checked, check_file
+from router.showback.focus.check import FocusCheck, check_file
 from router.showback.focus.rules import RULES
-from router.showback.focus.writing import WRITERS
+from router.showback.focus.write import WRITERS
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 
@@ -72,7 +72,7 @@ MORE: dict[str, tuple[Change, str, str]] = {
 }  # fmt: skip
 
 
-def rules(checked: Checked) -> set[tuple[str, str]]:
+def rules(checked: FocusCheck) -> set[tuple[str, str]]:
     return set(checked.counts)
 
 
@@ -173,10 +173,13 @@ def test_an_overlap_with_a_row_long_before_is_found(tmp_path: Path) -> None:
     long = replace(first, charge_period_end=first.charge_period_start.replace(hour=12))
     other = replace(first, resource_id="i-other")
     later = [
-        replace(first, charge_period_start=first.charge_period_start.replace(hour=hour),
-                charge_period_end=first.charge_period_start.replace(hour=hour, minute=1))
+        replace(
+            first,
+            charge_period_start=first.charge_period_start.replace(hour=hour),
+            charge_period_end=first.charge_period_start.replace(hour=hour, minute=1),
+        )
         for hour in (6, 7, 12)
-    ]  # fmt: skip
+    ]
     checked = check_file(changed(tmp_path / "f.csv", lambda rows: None, [long, other, *later]))
     assert [(each.row, each.what) for each in checked.findings] == [(3, "overlaps row 1"), (4, "overlaps row 1")]
 
@@ -215,6 +218,14 @@ def test_another_data_set_is_named(tmp_path: Path) -> None:
 def test_every_rule_is_seen_to_be_broken_here() -> None:
     """But for those that only a bill of a cloud breaks, which the tests of imports see."""
     here = {rule for _, rule, _ in (TABLE | MORE).values()}
-    others = {"unknown-column", "missing-column", "open-correction", "split-ratio", "split-sum", "split-tags",
-              "split-part", "costs-differ"}  # fmt: skip
+    others = {
+        "unknown-column",
+        "missing-column",
+        "open-correction",
+        "split-ratio",
+        "split-sum",
+        "split-tags",
+        "split-part",
+        "costs-differ",
+    }
     assert set(RULES) - here - others == {"absent-column", "binary-fraction"}

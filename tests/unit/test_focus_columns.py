@@ -14,13 +14,13 @@ from focus_data_toolkit.schema import registry
 
 from router.showback.focus import words
 from router.showback.focus.charge import Charge
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Kind, Level
-from router.showback.focus.versions import NEWEST, VERSIONS, columns_of, detect, sources, written_columns
+from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, ColumnRequirement, FocusColumnKind
+from router.showback.focus.versions import NEWEST, VERSIONS, columns_of, detect_version, match_columns, written_columns
 
 MODEL = load_model()["datasets"]["Cost and Usage"]["columns"]
-KINDS = {"Decimal": {Kind.DECIMAL}, "Date/Time": {Kind.MOMENT}, "JSON": {Kind.JSON}}
-TEXTS = {Kind.TEXT, Kind.WORD, Kind.UNIT, Kind.CURRENCY}
-PYTHON = {Kind.DECIMAL: Decimal, Kind.MOMENT: datetime}
+KINDS = {"Decimal": {FocusColumnKind.DECIMAL}, "Date/Time": {FocusColumnKind.MOMENT}, "JSON": {FocusColumnKind.JSON}}
+TEXTS = {FocusColumnKind.TEXT, FocusColumnKind.WORD, FocusColumnKind.UNIT, FocusColumnKind.CURRENCY}
+PYTHON = {FocusColumnKind.DECIMAL: Decimal, FocusColumnKind.MOMENT: datetime}
 
 
 @pytest.mark.parametrize(("version", "count"), [("1.0", 43), ("1.1", 50), ("1.2", 57), ("1.3", 65), ("1.4", 65)])
@@ -40,8 +40,8 @@ def test_a_column_is_what_the_model_says(column: typing.Any) -> None:
     assert column.nullable == said["allows_nulls"]
     assert column.negative == ("non-negative" not in said["value_format"])
     assert column.kind in KINDS.get(said["data_type"], TEXTS)
-    assert (column.kind is Kind.CURRENCY) == (said["value_format"] == "Currency")
-    assert (column.kind is Kind.UNIT) == (said["value_format"] == "Unit")
+    assert (column.kind is FocusColumnKind.CURRENCY) == (said["value_format"] == "Currency")
+    assert (column.kind is FocusColumnKind.UNIT) == (said["value_format"] == "Unit")
     assert column.words == frozenset(said["allowed_values"] or ())
     assert column.since == {"0.5": "1.0"}.get(said["version"], said["version"])
 
@@ -57,34 +57,34 @@ def test_a_charge_has_a_field_for_each_column_and_no_other() -> None:
     for column in written_columns(NEWEST):
         assert (fields[column.field].default is None) == column.nullable
         wanted = PYTHON.get(column.kind, str)
-        if column.kind is not Kind.JSON:
+        if column.kind is not FocusColumnKind.JSON:
             assert kinds[column.field] == (wanted | None if column.nullable else wanted)
 
 
 def test_own_columns_come_last_and_say_that_they_are_own() -> None:
     assert written_columns(NEWEST)[-len(OWN_COLUMNS) :] == OWN_COLUMNS
-    assert all(column.name.startswith("x_") and column.level is Level.OWN for column in OWN_COLUMNS)
+    assert all(column.name.startswith("x_") and column.level is ColumnRequirement.OWN for column in OWN_COLUMNS)
     assert not any(column.name.startswith("x_") for column in FOCUS_COLUMNS)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_whole_header_tells_its_version(version: str) -> None:
-    assert detect([column.name for column in columns_of(version)]) == version
+    assert detect_version([column.name for column in columns_of(version)]) == version
 
 
 def test_a_header_without_the_old_names_is_of_the_version_that_dropped_them() -> None:
     names = {column.name for column in columns_of("1.4")} - {"CommitmentProgramEligibilityDetails", "InvoiceDetailId"}
-    assert detect(names) == "1.4"
-    assert detect(names | {"ProviderName"}) == "1.3"
+    assert detect_version(names) == "1.4"
+    assert detect_version(names | {"ProviderName"}) == "1.3"
 
 
 def test_another_data_set_has_no_version_here() -> None:
-    assert detect(["ContractCommitmentId", "ContractId", "BillingCurrency"]) is None
+    assert detect_version(["ContractCommitmentId", "ContractId", "BillingCurrency"]) is None
 
 
 def test_old_names_fill_what_replaced_them_and_only_where_that_is_missing() -> None:
-    assert sources(["ProviderName", "PublisherName"]) == {
+    assert match_columns(["ProviderName", "PublisherName"]) == {
         "ServiceProviderName": "ProviderName",
         "HostProviderName": "PublisherName",
     }
-    assert sources(["ProviderName", "ServiceProviderName"]) == {"ServiceProviderName": "ServiceProviderName"}
+    assert match_columns(["ProviderName", "ServiceProviderName"]) == {"ServiceProviderName": "ServiceProviderName"}

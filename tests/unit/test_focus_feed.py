@@ -16,14 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import LIMITS, Limits
+from router.showback.focus.batches import LIMITS, FeedLimits
 from router.showback.focus.feed import open_feed
 
 HEADER = "BilledCost,EffectiveCost,Tags\n"
-SMALL = Limits(rows=10, bytes=10_000, columns=5, line=200, ratio=20, ratio_from=2_000, batch_rows=4)
+SMALL = FeedLimits(rows=10, bytes=10_000, columns=5, line=200, ratio=20, ratio_from=2_000, batch_rows=4)
 
 
-def read(path: Path, limits: Limits = LIMITS) -> dict[str, list[str | None]]:
+def read(path: Path, limits: FeedLimits = LIMITS) -> dict[str, list[str | None]]:
     found: dict[str, list[str | None]] = {}
     with open_feed(path, limits) as feed:
         for batch in feed.batches:
@@ -32,7 +32,7 @@ def read(path: Path, limits: Limits = LIMITS) -> dict[str, list[str | None]]:
     return found
 
 
-def refusal(path: Path, limits: Limits = LIMITS) -> str:
+def refusal(path: Path, limits: FeedLimits = LIMITS) -> str:
     with pytest.raises(InvalidInputError) as caught:
         read(path, limits)
     return str(caught.value).replace(str(path.parent), "")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from router.showback.focus.arrowtypes import arrow_schema
+from router.showback.facts_from_focus import facts_of_charges, read_focus
+from router.showback.focus.arrow_types import arrow_schema
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.focusfacts import facts_of_charges, read_focus
 from tests.support.repository import ROOT
 
 SAMPLE = ROOT.parent / "shared" / "data" / "focus-sample" / "focus_1_0_public_sample.csv"

@@ -20,7 +20,14 @@ from providers.errors import (
     TransientError,
     UnreadableError,
 )
-from providers.gcp.errors import Failure, Kind, kind_of, retry_after_seconds, to_error, words_of
+from providers.gcp.errors import (
+    FailureKind,
+    GcpFailure,
+    classify_exception,
+    parse_error_body,
+    retry_after_seconds,
+    to_error,
+)
 
 SECRET = "ya29.a-token"
 
@@ -37,11 +44,13 @@ def body(reason: str = "", status: str = "", detail: str = "", message: str = SE
 
 
 def answered(status: int, text: str, **more: str) -> ProviderError:
-    codes, message = words_of(text)
+    codes, message = parse_error_body(text)
     api = "compute.googleapis.com"
-    failure = Failure(Kind.ANSWER, "regions.list", status, codes, message, permission="compute.regions.list", api=api)
+    failure = GcpFailure(
+        FailureKind.ANSWER, "regions.list", status, codes, message, permission="compute.regions.list", api=api
+    )
     changed = {name: getattr(failure, name) for name in failure.__slots__} | more
-    return to_error("gcp", Failure(**changed))
+    return to_error("gcp", GcpFailure(**changed))
 
 
 @pytest.mark.parametrize(
@@ -142,41 +151,45 @@ def test_retry_after_forms(header: str, date: str, seconds: float | None) -> Non
     "text", ["", "[]", "null", '{"error": "no"}', '{"error": {"errors": 3}}', '{"error": {"errors": [3]}}']
 )
 def test_bodies_of_no_known_form_hold_no_words(text: str) -> None:
-    assert words_of(text) == ((), "")
+    assert parse_error_body(text) == ((), "")
 
 
 def test_a_code_that_is_no_word_is_not_repeated() -> None:
-    assert words_of(body(f"Bearer {SECRET}"))[0] == ()
+    assert parse_error_body(body(f"Bearer {SECRET}"))[0] == ()
 
 
 @pytest.mark.parametrize(
     ("names", "kind", "error"),
     [
-        ({"DefaultCredentialsError", "GoogleAuthError"}, Kind.NO_IDENTITY, CredentialsError),
-        ({"RefreshError", "GoogleAuthError"}, Kind.REFUSED_IDENTITY, CredentialsError),
-        ({"InvalidOperation", "DefaultCredentialsError", "GoogleAuthError"}, Kind.REFUSED_IDENTITY, CredentialsError),
-        ({"TransportError", "GoogleAuthError", "ConnectionError"}, Kind.BROKEN_CONNECTION, TransientError),
+        ({"DefaultCredentialsError", "GoogleAuthError"}, FailureKind.NO_IDENTITY, CredentialsError),
+        ({"RefreshError", "GoogleAuthError"}, FailureKind.REFUSED_IDENTITY, CredentialsError),
+        (
+            {"InvalidOperation", "DefaultCredentialsError", "GoogleAuthError"},
+            FailureKind.REFUSED_IDENTITY,
+            CredentialsError,
+        ),
+        ({"TransportError", "GoogleAuthError", "ConnectionError"}, FailureKind.BROKEN_CONNECTION, TransientError),
         (
             {"ConnectionError", "MaxRetryError", "NameResolutionError", "NewConnectionError"},
-            Kind.NO_CONNECTION,
+            FailureKind.NO_CONNECTION,
             NotReachedError,
         ),
-        ({"ConnectTimeout", "ConnectionError", "Timeout"}, Kind.NO_CONNECTION, NotReachedError),
-        ({"SSLError", "ConnectionError"}, Kind.NO_CONNECTION, NotReachedError),
-        ({"ReadTimeout", "Timeout"}, Kind.BROKEN_CONNECTION, TransientError),
-        ({"ConnectionError", "ProtocolError"}, Kind.BROKEN_CONNECTION, TransientError),
-        ({"ChunkedEncodingError", "ProtocolError"}, Kind.UNREADABLE, UnreadableError),
-        ({"ParseError"}, Kind.UNREADABLE, UnreadableError),
-        ({"JSONDecodeError", "ValueError"}, Kind.UNREADABLE, UnreadableError),
-        ({"KeyError", "LookupError"}, Kind.OTHER, ProviderError),
+        ({"ConnectTimeout", "ConnectionError", "Timeout"}, FailureKind.NO_CONNECTION, NotReachedError),
+        ({"SSLError", "ConnectionError"}, FailureKind.NO_CONNECTION, NotReachedError),
+        ({"ReadTimeout", "Timeout"}, FailureKind.BROKEN_CONNECTION, TransientError),
+        ({"ConnectionError", "ProtocolError"}, FailureKind.BROKEN_CONNECTION, TransientError),
+        ({"ChunkedEncodingError", "ProtocolError"}, FailureKind.UNREADABLE, UnreadableError),
+        ({"ParseError"}, FailureKind.UNREADABLE, UnreadableError),
+        ({"JSONDecodeError", "ValueError"}, FailureKind.UNREADABLE, UnreadableError),
+        ({"KeyError", "LookupError"}, FailureKind.OTHER, ProviderError),
     ],
 )
-def test_exceptions_that_are_no_answer(names: set[str], kind: Kind, error: type[ProviderError]) -> None:
-    assert kind_of(names) is kind
-    assert type(to_error("gcp", Failure(kind, "regions.list"))) is error
+def test_exceptions_that_are_no_answer(names: set[str], kind: FailureKind, error: type[ProviderError]) -> None:
+    assert classify_exception(names) is kind
+    assert type(to_error("gcp", GcpFailure(kind, "regions.list"))) is error
 
 
 def test_without_an_identity_the_remedy_says_what_to_do() -> None:
-    error = to_error("gcp", Failure(Kind.NO_IDENTITY, ""))
+    error = to_error("gcp", GcpFailure(FailureKind.NO_IDENTITY, ""))
     assert "gcloud auth application-default login" in error.remedy
     assert "stepfare prices import" in error.remedy

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.gcp.parse import Found, find_offers, left_out_accelerators
-from providers.gcp.series import SERIES, series_of, sold
+from providers.gcp.parse import RegionOffers, find_offers, list_unpriced_accelerators
+from providers.gcp.series import MACHINE_SERIES, find_series, is_sold
 from providers.gcp.skus import SkuTable
 from tests.support.gcp_service_data import GPU_TYPES, machine_types, new_types, sku_rows
 
@@ -38,15 +38,15 @@ def rows(name: str, **changes: Any) -> list[dict[str, Any]]:
     return [{**row, **changes} for row in found if row["name"] == name]
 
 
-def find(zones: dict[str, list[dict[str, Any]]], table: SkuTable | None = None) -> Found:
+def find(zones: dict[str, list[dict[str, Any]]], table: SkuTable | None = None) -> RegionOffers:
     return find_offers("gcp", REGION, zones, table or catalogue(), BOOK, TODAY)
 
 
-def prices(found: Found) -> dict[tuple[str, Market], UsdPerHour]:
+def prices(found: RegionOffers) -> dict[tuple[str, Market], UsdPerHour]:
     return {(o.instance_type, o.market): o.usd_per_hour for o in found.offers}
 
 
-def reasons(found: Found) -> dict[str, str]:
+def reasons(found: RegionOffers) -> dict[str, str]:
     return {d.row: d.why for d in found.dropped}
 
 
@@ -170,7 +170,7 @@ def test_machines_of_the_book_keep_their_rows() -> None:
 
 def test_accelerators_for_n1_are_named_as_left_out() -> None:
     listed = ["nvidia-tesla-t4", "nvidia-tesla-t4-vws", "nvidia-l4", "nvidia-tesla-k80"]
-    found = left_out_accelerators("us-central1-a", listed, rows("g2-standard-4"))
+    found = list_unpriced_accelerators("us-central1-a", listed, rows("g2-standard-4"))
     assert [d.row for d in found] == ["us-central1-a/nvidia-tesla-t4"]
 
 
@@ -178,7 +178,7 @@ def test_every_machine_type_of_the_book_has_a_known_series() -> None:
     """TPUs apart; and no series is shadowed by an earlier, shorter prefix."""
     names = [m.instance_type for m in BOOK.machines if m.cloud == "gcp" and not m.instance_type.startswith("tpu")]
     assert names
-    assert all(series_of(name) for name in names)
-    assert all(series_of(series.prefix) is series for series in SERIES)
-    assert all(sold(series, 8, Market.SPOT) for series in SERIES)
-    assert {name for name in GPU_TYPES if series_of(name) is None} == {"a3-edgegpu-8g", "a4x-maxgpu-4g-metal"}
+    assert all(find_series(name) for name in names)
+    assert all(find_series(series.prefix) is series for series in MACHINE_SERIES)
+    assert all(is_sold(series, 8, Market.SPOT) for series in MACHINE_SERIES)
+    assert {name for name in GPU_TYPES if find_series(name) is None} == {"a3-edgegpu-8g", "a4x-maxgpu-4g-metal"}

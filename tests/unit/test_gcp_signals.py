@@ -9,9 +9,9 @@ import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.gcp.allowances import held, quotas, region_of, uncounted
-from providers.gcp.signals import notices, spot_prices, stock_hint
-from providers.protocol import NoticeKind, QuotaUnit, Wanted
+from providers.gcp.allowances import find_uncounted_accelerators, read_quotas, read_reservations, region_of
+from providers.gcp.signals import read_preemptions, read_spot_prices, read_stock_hint
+from providers.protocol import GangQuery, NoticeKind, QuotaUnit
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ def test_quotas_by_accelerator_and_market() -> None:
         quota("NVIDIA_T4_VWS_GPUS", 1),
         quota("NVIDIA_K80_GPUS", 1),
     ]
-    found = quotas("gcp", "us-central1", rows)
+    found = read_quotas("gcp", "us-central1", rows)
     assert [(q.accelerator, q.market, q.amount, q.used) for q in found] == [
         ("A100-80GB", Market.ON_DEMAND, 16, 8),
         ("A100-80GB", Market.SPOT, 32, 0),
@@ -40,26 +40,26 @@ def test_quotas_by_accelerator_and_market() -> None:
 
 def test_quotas_of_one_accelerator_are_added() -> None:
     rows = [quota("NVIDIA_H100_MEGA_GPUS", 32, 1), quota("NVIDIA_H100_GPUS", 64, 2)]
-    (found,) = quotas("gcp", "us-central1", rows)
+    (found,) = read_quotas("gcp", "us-central1", rows)
     assert (found.accelerator, found.amount, found.used) == ("H100", 96, 3)
     assert found.name == "NVIDIA_H100_GPUS+NVIDIA_H100_MEGA_GPUS"
 
 
 def test_the_quota_over_all_regions_names_no_accelerator() -> None:
     rows = [quota("GPUS_ALL_REGIONS", 128, 16), quota("NETWORKS", 5)]
-    (found,) = quotas("gcp", None, rows)
+    (found,) = read_quotas("gcp", None, rows)
     assert (found.region, found.accelerator, found.market, found.amount) == (None, None, None, 128)
-    assert quotas("gcp", "us-central1", rows) == []
+    assert read_quotas("gcp", "us-central1", rows) == []
 
 
 def test_a_quota_of_zero_forbids() -> None:
-    (found,) = quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 0)])
+    (found,) = read_quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 0)])
     assert found.amount == 0
 
 
 def test_accelerators_without_a_quota_are_named() -> None:
-    assert "B200" in uncounted(quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
-    assert "L4" not in uncounted(quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
+    assert "B200" in find_uncounted_accelerators(read_quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
+    assert "L4" not in find_uncounted_accelerators(read_quotas("gcp", "us-central1", [quota("NVIDIA_L4_GPUS", 8)]))
 
 
 def reservation(**changes: Any) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def reservation(**changes: Any) -> dict[str, Any]:
 def test_reservations_that_are_ready_are_held() -> None:
     rows = [reservation(), reservation(status="DELETING"), reservation(specificReservation={})]
     rows.append(reservation(deleteAtTime="2026-12-01T00:00:00Z", zone="zones/europe-west4-b"))
-    first, second = held("gcp", rows, ())
+    first, second = read_reservations("gcp", rows, ())
     assert (first.region, first.zone, first.end) == (
         "europe-west4",
         "europe-west4-b",
@@ -88,7 +88,7 @@ def test_reservations_that_are_ready_are_held() -> None:
     )
     assert (second.zone, second.machines, second.free, second.end) == ("us-central1-a", 4, 3, None)
     assert second.start == datetime(2026, 10, 1, 7, tzinfo=UTC)
-    assert [h.region for h in held("gcp", rows, ("us-central1",))] == ["us-central1"]
+    assert [h.region for h in read_reservations("gcp", rows, ("us-central1",))] == ["us-central1"]
 
 
 def test_the_region_of_a_zone() -> None:
@@ -112,7 +112,7 @@ def test_spot_prices_from_the_one_in_force_at_the_start() -> None:
             record("2026-11-02T07:00:00Z", "2026-11-03T08:00:00Z", 0),
         ],
     }
-    points = spot_prices("gcp", "us-central1", answer, datetime(2026, 10, 15, tzinfo=UTC), NOW)
+    points = read_spot_prices("gcp", "us-central1", answer, datetime(2026, 10, 15, tzinfo=UTC), NOW)
     assert [(p.at, p.usd_per_hour) for p in points] == [
         (datetime(2026, 10, 1, 7, tzinfo=UTC), UsdPerHour(25 * 10**9 + 3)),
         (datetime(2026, 11, 1, 7, tzinfo=UTC), UsdPerHour(4)),
@@ -134,14 +134,14 @@ def advice(score: object, *zones: str) -> dict[str, Any]:
     ],
 )
 def test_advice_is_a_hint_for_the_zone_it_names(answer: dict[str, Any], score: float, zone: str | None) -> None:
-    hint = stock_hint("us-central1", Wanted("a3-highgpu-8g", 4, Market.SPOT), answer)
+    hint = read_stock_hint("us-central1", GangQuery("a3-highgpu-8g", 4, Market.SPOT), answer)
     assert hint is not None
     assert (hint.score, hint.zone, hint.machines, hint.market) == (score, zone, None, Market.SPOT)
 
 
 @pytest.mark.parametrize("answer", [{}, {"recommendations": []}, {"recommendations": [{}]}, advice(1.5), advice("0.5")])
 def test_no_score_is_no_hint(answer: dict[str, Any]) -> None:
-    assert stock_hint("us-central1", Wanted("a3-highgpu-8g", 4, Market.SPOT), answer) is None
+    assert read_stock_hint("us-central1", GangQuery("a3-highgpu-8g", 4, Market.SPOT), answer) is None
 
 
 def operation(number: int, ago: timedelta) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def operation(number: int, ago: timedelta) -> dict[str, Any]:
 
 def test_what_was_taken_back_lately_is_told_oldest_first() -> None:
     rows = [operation(n, timedelta(hours=h)) for n, h in ((1, 1), (2, 5), (3, 25), (4, -1))]
-    first, second = notices("gcp", [*rows, {"id": "5"}], NOW)
+    first, second = read_preemptions("gcp", [*rows, {"id": "5"}], NOW)
     assert [n.machine_id for n in (first, second)] == ["node-2", "node-1"]
     assert (first.id, first.kind, first.region, first.zone) == (
         "2",

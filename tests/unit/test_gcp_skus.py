@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from pricing.places import Market
-from providers.gcp.skus import Component, Part, SkuTable, component_of
+from providers.gcp.skus import BilledComponent, BilledPart, SkuTable, parse_component
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-CORE = Component(Part.VCPU, "a3")
-RAM = Component(Part.RAM, "a3")
+CORE = BilledComponent(BilledPart.VCPU, "a3")
+RAM = BilledComponent(BilledPart.RAM, "a3")
 
 
 def sku(description: str, nanos: int, unit: str = "h", usage: str = "OnDemand", **more: Any) -> dict[str, Any]:
@@ -38,36 +38,41 @@ def table(*skus: dict[str, Any]) -> SkuTable:
     return found
 
 
-def rate(component: Component, *skus: dict[str, Any], market: Market = Market.ON_DEMAND) -> Fraction | str:
+def rate(component: BilledComponent, *skus: dict[str, Any], market: Market = Market.ON_DEMAND) -> Fraction | str:
     return table(*skus).rate(component, market, "us-central1")
 
 
 @pytest.mark.parametrize(
     ("description", "part", "of", "spot"),
     [
-        ("A2 Instance Core running in Americas", Part.VCPU, "a2", False),
-        ("Spot Preemptible A3 Instance Ram running in Americas", Part.RAM, "a3", True),
-        ("A3Plus Instance Core running in Americas", Part.VCPU, "a3plus", False),
-        ("A3Ultra Instance Ram running in Americas", Part.RAM, "a3ultra", False),
-        ("A3 Ultra Instance Ram running in Americas", Part.RAM, "a3ultra", False),
-        ("G4 Instance Core running in Iowa", Part.VCPU, "g4", False),
-        ("G4 Instance Local SSD running in Iowa", Part.LOCAL_SSD, "g4", False),
-        ("Nvidia Tesla A100 GPU running in Netherlands", Part.GPU, "nvidia-tesla-a100", False),
-        ("Nvidia Tesla A100 80GB GPU running in Netherlands", Part.GPU, "nvidia-a100-80gb", False),
-        ("Nvidia H100 80GB GPU attached to Spot Preemptible VMs running in X", Part.GPU, "nvidia-h100-80gb", True),
-        ("Nvidia H100 80GB Plus GPU running in Americas", Part.GPU, "nvidia-h100-mega-80gb", False),
-        ("Nvidia H100 80GB Mega GPU running in Frankfurt", Part.GPU, "nvidia-h100-mega-80gb", False),
-        ("H200 141GB GPU running in Belgium", Part.GPU, "nvidia-h200-141gb", False),
-        ("RTX 6000 96GB attached to Spot Preemptible VMs running in Iowa", Part.GPU, "nvidia-rtx-pro-6000", True),
-        ("A4 Nvidia B200 (1 gpu slice) running in Americas", Part.SLICE, "nvidia-b200", False),
-        ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", Part.SLICE, "nvidia-b200", True),
-        ("SSD backed Local Storage", Part.LOCAL_SSD, "", False),
-        ("SSD backed Local Storage in Paris", Part.LOCAL_SSD, "", False),
-        ("SSD backed Local Storage attached to Spot Preemptible VMs in Paris", Part.LOCAL_SSD, "", True),
+        ("A2 Instance Core running in Americas", BilledPart.VCPU, "a2", False),
+        ("Spot Preemptible A3 Instance Ram running in Americas", BilledPart.RAM, "a3", True),
+        ("A3Plus Instance Core running in Americas", BilledPart.VCPU, "a3plus", False),
+        ("A3Ultra Instance Ram running in Americas", BilledPart.RAM, "a3ultra", False),
+        ("A3 Ultra Instance Ram running in Americas", BilledPart.RAM, "a3ultra", False),
+        ("G4 Instance Core running in Iowa", BilledPart.VCPU, "g4", False),
+        ("G4 Instance Local SSD running in Iowa", BilledPart.LOCAL_SSD, "g4", False),
+        ("Nvidia Tesla A100 GPU running in Netherlands", BilledPart.GPU, "nvidia-tesla-a100", False),
+        ("Nvidia Tesla A100 80GB GPU running in Netherlands", BilledPart.GPU, "nvidia-a100-80gb", False),
+        (
+            "Nvidia H100 80GB GPU attached to Spot Preemptible VMs running in X",
+            BilledPart.GPU,
+            "nvidia-h100-80gb",
+            True,
+        ),
+        ("Nvidia H100 80GB Plus GPU running in Americas", BilledPart.GPU, "nvidia-h100-mega-80gb", False),
+        ("Nvidia H100 80GB Mega GPU running in Frankfurt", BilledPart.GPU, "nvidia-h100-mega-80gb", False),
+        ("H200 141GB GPU running in Belgium", BilledPart.GPU, "nvidia-h200-141gb", False),
+        ("RTX 6000 96GB attached to Spot Preemptible VMs running in Iowa", BilledPart.GPU, "nvidia-rtx-pro-6000", True),
+        ("A4 Nvidia B200 (1 gpu slice) running in Americas", BilledPart.SLICE, "nvidia-b200", False),
+        ("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", BilledPart.SLICE, "nvidia-b200", True),
+        ("SSD backed Local Storage", BilledPart.LOCAL_SSD, "", False),
+        ("SSD backed Local Storage in Paris", BilledPart.LOCAL_SSD, "", False),
+        ("SSD backed Local Storage attached to Spot Preemptible VMs in Paris", BilledPart.LOCAL_SSD, "", True),
     ],
 )
-def test_parts_are_told_by_the_whole_description(description: str, part: Part, of: str, spot: bool) -> None:
-    assert component_of(description) == (Component(part, of), spot)
+def test_parts_are_told_by_the_whole_description(description: str, part: BilledPart, of: str, spot: bool) -> None:
+    assert parse_component(description) == (BilledComponent(part, of), spot)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_parts_are_told_by_the_whole_description(description: str, part: Part, o
     ],
 )
 def test_other_tariffs_are_never_taken_for_ours(description: str) -> None:
-    assert component_of(description) is None
+    assert parse_component(description) is None
 
 
 def test_commitments_are_left_out_whatever_their_name() -> None:
@@ -101,7 +106,7 @@ def test_commitments_are_left_out_whatever_their_name() -> None:
 
 def test_the_name_says_spot_where_the_category_does_not() -> None:
     row = sku("Spot Preemptible A4 Nvidia B200 (1 gpu slice) running in Americas", 4_954_200_000)
-    component = Component(Part.SLICE, "nvidia-b200")
+    component = BilledComponent(BilledPart.SLICE, "nvidia-b200")
     assert rate(component, row, market=Market.SPOT) == 4_954_200_000
     assert rate(component, row) == "no price for its GPU slice in the region"
 
@@ -114,7 +119,7 @@ def test_memory_by_decimal_gigabytes_is_made_gibibytes_exactly() -> None:
 
 def test_a_month_of_local_ssd_is_730_hours() -> None:
     row = sku("SSD backed Local Storage", 80_000_000, "GiBy.mo")
-    assert rate(Component(Part.LOCAL_SSD, ""), row) == Fraction(80_000_000, 730)
+    assert rate(BilledComponent(BilledPart.LOCAL_SSD, ""), row) == Fraction(80_000_000, 730)
 
 
 def test_one_sku_serves_several_regions() -> None:

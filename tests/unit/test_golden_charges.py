@@ -46,9 +46,15 @@ def test_waste_by_kind() -> None:
             assert each.billing_currency == "USD"
             found[each.x_waste_kind] += each.effective_cost
     assert found == {
-        "startup": 35, "checkpoint_overhead": 35, "restart_lost_work": Decimal("37.5"), "failed_launch": Decimal("2.5"),
-        "idle_allocated": 100, "overrun": 25, "commitment_unused": 30, "reservation_unused": 120,
-    }  # fmt: skip
+        "startup": 35,
+        "checkpoint_overhead": 35,
+        "restart_lost_work": Decimal("37.5"),
+        "failed_launch": Decimal("2.5"),
+        "idle_allocated": 100,
+        "overrun": 25,
+        "commitment_unused": 30,
+        "reservation_unused": 120,
+    }
     assert sum(found.values()) == 385
 
 

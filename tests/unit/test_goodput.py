@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from router.jobs.goodput import (
-    Risk,
+    GangRunRisk,
     best_interval_hours,
     billed_share,
     expected_steps_per_hour,
@@ -19,7 +19,7 @@ from router.jobs.goodput import (
     useful_share,
 )
 
-HOURLY = Risk(100.0, 0.05, 0.1, 1.5, 0.25, 1.0, 0.05, 0.0, True)
+HOURLY = GangRunRisk(100.0, 0.05, 0.1, 1.5, 0.25, 1.0, 0.05, 0.0, True)
 
 
 def daly(rate: float, stall: float) -> float:
@@ -87,14 +87,14 @@ def test_what_an_unfinished_write_loses_counts_once_an_interruption() -> None:
 
 
 def test_a_certain_speed_without_interruptions_is_a_certain_finish() -> None:
-    sure = Risk(100.0, 0.0, 1e-12, 1.5, 0.25, 1.0, 0.0, 0.0, True)
+    sure = GangRunRisk(100.0, 0.0, 1e-12, 1.5, 0.25, 1.0, 0.0, 0.0, True)
     assert hours_with_probability(sure, 1000, 0.95) == pytest.approx(10, rel=1e-4)
     assert on_time_probability(sure, 1000, 10.01) == pytest.approx(1.0)
     assert on_time_probability(sure, 1000, 9.99) == pytest.approx(0.0)
 
 
 def test_an_uncertain_speed_alone_is_a_normal_quantile() -> None:
-    unsure = Risk(100.0, 0.1, 1e-12, 1.5, 0.25, 1.0, 0.0, 0.0, True)
+    unsure = GangRunRisk(100.0, 0.1, 1e-12, 1.5, 0.25, 1.0, 0.0, 0.0, True)
     assert hours_with_probability(unsure, 1000, 0.95) == pytest.approx(10 * (1 + 0.1 * 1.6449), rel=1e-3)
     assert on_time_steps_per_hour(unsure, 1000, 0.95) == pytest.approx(100 / 1.16449, rel=1e-3)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import gammaln, lambertw
 
 from router.jobs import goodput
-from router.jobs.goodput import Risk
+from router.jobs.goodput import GangRunRisk
 from router.jobs.normal import ndtr
 
 
@@ -34,7 +34,7 @@ def test_it_solves_its_equation(product: float) -> None:
 
 
 def test_weights_are_negative_binomial() -> None:
-    risk = Risk(100.0, 0.1, 0.3, 0.2, 0.1, 0.5, 0.02, 0.01, resumes=True)
+    risk = GangRunRisk(100.0, 0.1, 0.3, 0.2, 0.1, 0.5, 0.02, 0.01, resumes=True)
     found = goodput._finish_time(risk, 2000.0)
     segment = 0.52
     segments, n = 20 / 0.5, np.arange(found.weights.size)

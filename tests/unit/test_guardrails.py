@@ -9,11 +9,11 @@ import pytest
 
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
-from pricing.offers import marked_stale
+from pricing.offers import mark_stale
+from router.controller.guardrails import CostLimits, Refusal, RefusalReason, current_prices, find_refusals
+from router.controller.orders import orders_of
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
-from router.running.guardrails import Cause, Guard, Refusal, prices_now, refusals
-from router.running.orders import orders_of
 from tests.support.made_up_book import book, offer
 from tests.support.scenes import NOW, a_job, plan_of
 
@@ -28,15 +28,20 @@ def plan() -> Plan:
     return found
 
 
-def causes(plan: Plan, now_book: PriceBook = BOOK, guard: Guard = Guard(), later: float = 1.0) -> list[Cause]:  # noqa: B008
+NO_LIMITS = CostLimits()
+
+
+def causes(
+    plan: Plan, now_book: PriceBook = BOOK, guard: CostLimits = NO_LIMITS, later: float = 1.0
+) -> list[RefusalReason]:
     return [refusal.cause for refusal in found(plan, now_book, guard, later)]
 
 
-def found(plan: Plan, now_book: PriceBook, guard: Guard, later: float) -> tuple[Refusal, ...]:
+def found(plan: Plan, now_book: PriceBook, guard: CostLimits, later: float) -> tuple[Refusal, ...]:
     orders = orders_of(plan)
-    prices = prices_now(orders, now_book, Limits.none())
+    prices = current_prices(orders, now_book, Limits.none())
     at_risk = Usd.total(order.at_risk_usd for order in orders)
-    return refusals(plan, prices, guard, plan.as_of + timedelta(hours=later), at_risk=at_risk, book=now_book)
+    return find_refusals(plan, prices, guard, plan.as_of + timedelta(hours=later), at_risk=at_risk, book=now_book)
 
 
 def at(spot: str) -> PriceBook:
@@ -50,27 +55,27 @@ def test_at_the_plans_own_prices_nothing_speaks_against_it(plan: Plan) -> None:
 def test_up_to_the_ceiling_a_price_may_move(plan: Plan) -> None:
     """The ceiling of a spot line is the on-demand price that the plan saw: 40."""
     assert causes(plan, at("40")) == []
-    assert causes(plan, at("40.01")) == [Cause.PRICE]
+    assert causes(plan, at("40.01")) == [RefusalReason.PRICE]
 
 
 def test_what_is_not_sold_any_more(plan: Plan) -> None:
-    assert set(causes(plan, book([offer(PLACE, "p9.24xlarge", "spot", "10")]))) == {Cause.GONE}
+    assert set(causes(plan, book([offer(PLACE, "p9.24xlarge", "spot", "10")]))) == {RefusalReason.GONE}
 
 
 def test_zones_of_now_serve_a_line_that_leaves_the_zone_open(plan: Plan) -> None:
     zoned = [offer(PLACE, "p9.48xlarge", "spot", price, zone=zone) for zone, price in (("a", "90"), ("b", "30"))]
-    prices = prices_now(orders_of(plan), book(zoned), Limits.none())
+    prices = current_prices(orders_of(plan), book(zoned), Limits.none())
     assert {price.usd_per_hour for price in prices} == {UsdPerHour.parse(30)}
 
 
 def test_a_price_that_could_not_be_refreshed_is_marked(plan: Plan) -> None:
-    stale = BOOK.with_offers(marked_stale(o, BOOK.as_of.date()) for o in BOOK.offers)
-    assert {price.unsure for price in prices_now(orders_of(plan), stale, Limits.none())} == {True}
+    stale = BOOK.with_offers(mark_stale(o, BOOK.as_of.date()) for o in BOOK.offers)
+    assert {price.unsure for price in current_prices(orders_of(plan), stale, Limits.none())} == {True}
 
 
 def test_an_expired_plan(plan: Plan) -> None:
     assert causes(plan, later=(plan.expires_at - plan.as_of) / timedelta(hours=1)) == []
-    assert causes(plan, later=(plan.expires_at - plan.as_of) / timedelta(hours=1) + 0.01) == [Cause.EXPIRED]
+    assert causes(plan, later=(plan.expires_at - plan.as_of) / timedelta(hours=1) + 0.01) == [RefusalReason.EXPIRED]
 
 
 def test_money_at_risk_is_the_ceiling_for_all_the_time_held(plan: Plan) -> None:
@@ -78,11 +83,11 @@ def test_money_at_risk_is_the_ceiling_for_all_the_time_held(plan: Plan) -> None:
     at_risk = Usd.total(order.at_risk_usd for order in orders)
     held = sum(((line.end - line.start) / timedelta(hours=1) * line.machines for o in orders for line in o.lines), 0.0)
     assert at_risk.dollars() == pytest.approx(40 * held)
-    assert causes(plan, guard=Guard(max_cost=at_risk)) == []
+    assert causes(plan, guard=CostLimits(max_cost=at_risk)) == []
     less = Usd(at_risk.nanos - 1)
-    assert causes(plan, guard=Guard(max_cost=less)) == [Cause.COST]
-    assert causes(plan, guard=Guard(approve_above=less)) == [Cause.APPROVAL]
-    assert causes(plan, guard=Guard(approve_above=less, approved_by="ada")) == []
+    assert causes(plan, guard=CostLimits(max_cost=less)) == [RefusalReason.COST]
+    assert causes(plan, guard=CostLimits(approve_above=less)) == [RefusalReason.APPROVAL]
+    assert causes(plan, guard=CostLimits(approve_above=less, approved_by="ada")) == []
 
 
 def test_outlook_and_what_is_only_shown_are_not_ordered(plan: Plan) -> None:

@@ -133,7 +133,7 @@ def test_since_belongs_to_the_series_and_until_does_not(tmp_path: Path) -> None:
 
     def hours(since: float | None, until: float | None) -> list[float]:
         span = [None if h is None else START + timedelta(hours=h) for h in (since, until)]
-        return list((history.series(tmp_path, since=span[0], until=span[1])["at"] - START) / pd.Timedelta(hours=1))
+        return list((history.read_series(tmp_path, since=span[0], until=span[1])["at"] - START) / pd.Timedelta(hours=1))
 
     assert hours(None, None) == [-1, 0, 1, 960]
     assert hours(0, 960) == [0, 1]
@@ -154,10 +154,13 @@ def test_the_latest_prices_and_moments(tmp_path: Path) -> None:
         ],
     )
     history.append(tmp_path, [a_point(5, "3")])
-    assert list(history.latest(tmp_path)["usd_nanos_per_hour"]) == [3 * 10**9, 7 * 10**9, 8 * 10**9]
-    assert list(history.latest(tmp_path, until=START + timedelta(hours=4))["usd_nanos_per_hour"]) == [10**9, 7 * 10**9]
+    assert list(history.read_latest(tmp_path)["usd_nanos_per_hour"]) == [3 * 10**9, 7 * 10**9, 8 * 10**9]
+    assert list(history.read_latest(tmp_path, until=START + timedelta(hours=4))["usd_nanos_per_hour"]) == [
+        10**9,
+        7 * 10**9,
+    ]
     at = {hours: START + timedelta(hours=hours) for hours in (3, 4, 6)}
-    assert history.latest_at(tmp_path) == {"aws": at[6], "gcp": at[4]}
+    assert history.latest_by_cloud(tmp_path) == {"aws": at[6], "gcp": at[4]}
     assert history.latest_by_region(tmp_path, Selection(markets=(Market.SPOT,))) == {
         RegionId("aws", "us-east-1"): at[6],
         RegionId("aws", "us-west-2"): at[3],
@@ -165,19 +168,19 @@ def test_the_latest_prices_and_moments(tmp_path: Path) -> None:
 
 
 def test_an_empty_history_has_the_same_columns(tmp_path: Path) -> None:
-    empty = history.series(tmp_path / "none")
+    empty = history.read_series(tmp_path / "none")
     history.append(tmp_path, EVERY_KIND)
-    full = history.series(tmp_path)
+    full = history.read_series(tmp_path)
     assert dict(empty.dtypes) == dict(full.dtypes)
-    assert history.latest_at(tmp_path / "none") == {}
-    assert len(history.latest(tmp_path / "none")) == 0
+    assert history.latest_by_cloud(tmp_path / "none") == {}
+    assert len(history.read_latest(tmp_path / "none")) == 0
 
 
 def test_the_summary(tmp_path: Path) -> None:
-    empty = history.summary(tmp_path / "none")
+    empty = history.summarize(tmp_path / "none")
     assert (empty.rows, empty.months, empty.clouds, empty.first, empty.last, empty.size) == (0, (), (), None, None, 0)
     history.append(tmp_path, [a_point(0), a_point(24 * 30, cloud="gcp")])
-    full = history.summary(tmp_path)
+    full = history.summarize(tmp_path)
     assert (full.rows, full.months, full.clouds) == (2, ("2026-11", "2026-12"), ("aws", "gcp"))
     assert (full.first, full.last) == (START, START + timedelta(days=30))
     assert (full.parts, full.size) == (2, sum(part.stat().st_size for part in parts_of(tmp_path)))

@@ -69,7 +69,7 @@ def test_a_writer_killed_at_any_step_leaves_a_month_whole_or_not_at_all(
     assert list(tmp_path.glob("month=*/.*.part")) == []
 
 
-@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove = die"])
+@pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove_parts = die"])
 def test_a_merge_that_is_killed_changes_no_answer(killed_at: str, tmp_path: Path) -> None:
     done = writer("for n in range(3): history.append(folder, points(n))", tmp_path)
     assert done.communicate() == ("", "")
@@ -120,10 +120,10 @@ def test_writers_at_the_same_time_lose_nothing_and_store_nothing_twice(tmp_path:
     # A reader all the while: never an error, never fewer points than before.
     sizes = [0]
     while any(rival.poll() is None for rival in rivals):
-        sizes.append(len(history.series(tmp_path)))
+        sizes.append(len(history.read_series(tmp_path)))
     assert sizes == sorted(sizes)
     answers = [rival.communicate() for rival in rivals]
     assert [err for _, err in answers] == ["", ""]
     assert sum(int(out) for out, _ in answers) == 9 * 300
     assert points_by_append(tmp_path) == {str(n): 300 for n in range(9)}
-    assert history.summary(tmp_path).first == START
+    assert history.summarize(tmp_path).first == START

@@ -15,7 +15,7 @@ from pricing.offers import OfferKey
 from pricing.places import Market
 from pricing.risk import band_rate
 from router.prices import history
-from router.prices.history_risk import exposures, observed_rates
+from router.prices.history_risk import estimate_interruption_rates, read_exposures
 from tests.support.books import a_book, spot
 from tests.support.price_points import START, a_point
 from tests.support.repository import ROOT
@@ -43,7 +43,7 @@ def rate(losses: int, hours: float, prior: float = PRIOR) -> float:
 
 def rates(folder: Path, *offers: object, window: timedelta = TWO_DAYS) -> Mapping[OfferKey, float]:
     book = a_book(offers or (OFFER,))  # type: ignore[arg-type]
-    return observed_rates(folder, book, NOW, window)
+    return estimate_interruption_rates(folder, book, NOW, window)
 
 
 def test_a_pool_that_was_watched_gets_its_own_rate(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_prior_is_the_band_where_there_is_one_and_never_a_stated_rate(tmp_pa
 def test_of_two_sources_the_one_that_watched_longer_counts(tmp_path: Path) -> None:
     history.append(tmp_path, [*probes(9, ticks=100, source="short"), *probes(2, source="long")])
     history.append(tmp_path, [a_point(hours, "20", source="prices") for hours in range(9)])
-    seen = exposures(tmp_path, START, NOW)
+    seen = read_exposures(tmp_path, START, NOW)
     assert list(seen) == [OFFER.key]
     assert seen[OFFER.key].hours == pytest.approx(141 / 3)
     assert seen[OFFER.key].losses == 2
@@ -98,7 +98,7 @@ def test_of_two_sources_the_one_that_watched_longer_counts(tmp_path: Path) -> No
 def test_without_history_or_prior_there_is_no_rate(tmp_path: Path) -> None:
     assert rates(tmp_path / "none") == {}
     history.append(tmp_path, probes(5))
-    assert observed_rates(tmp_path, replace(a_book([OFFER]), priors=()), NOW, TWO_DAYS) == {}
+    assert estimate_interruption_rates(tmp_path, replace(a_book([OFFER]), priors=()), NOW, TWO_DAYS) == {}
     assert rates(tmp_path, replace(OFFER, instance_type="p9.unheard-of")) == {}
 
 
@@ -114,10 +114,10 @@ def _public_probes() -> Iterator[PricePoint]:
 @pytest.mark.skipif(not PROBES.parent.is_dir(), reason="the shared data are not here")
 def test_public_probes_through_the_store_fall_as_often_as_the_design_note_says(tmp_path: Path) -> None:
     history.append(tmp_path, _public_probes())
-    span = history.summary(tmp_path)
+    span = history.summarize(tmp_path)
     assert span.first is not None
     assert span.last is not None
-    pools = exposures(tmp_path, span.first, span.last + A_TICK)
+    pools = read_exposures(tmp_path, span.first, span.last + A_TICK)
     assert len(pools) == 9
     falls, hours = sum(p.losses for p in pools.values()), sum(p.hours for p in pools.values())
     # docs/design/005-interruption-priors.md: 0.35 an hour.

@@ -9,10 +9,10 @@ import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.cli.sparkline import sparkline
 from router.prices import history
 from router.prices.history import EVERYTHING
-from router.prices.history_stats import SeriesStats, bucketed, price_steps, statistics
+from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets, read_price_steps
+from router.render.sparkline import sparkline
 from tests.support.price_points import START, a_point
 
 DAY = timedelta(days=1)
@@ -20,7 +20,7 @@ NAME = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge", "spot", "a feed")
 
 
 def one(folder: Path, since: float = 0, until: float = 24) -> SeriesStats:
-    (found,) = statistics(folder, EVERYTHING, START + timedelta(hours=since), START + timedelta(hours=until))
+    (found,) = compute_statistics(folder, EVERYTHING, START + timedelta(hours=since), START + timedelta(hours=until))
     return found
 
 
@@ -48,8 +48,8 @@ def test_the_price_before_the_stretch_holds_at_its_beginning(tmp_path: Path) -> 
 
 def test_a_series_without_a_point_in_the_stretch_is_not_shown(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(-1), a_point(25)])
-    assert statistics(tmp_path, EVERYTHING, START, START + DAY) == ()
-    assert statistics(tmp_path / "none", EVERYTHING, START, START + DAY) == ()
+    assert compute_statistics(tmp_path, EVERYTHING, START, START + DAY) == ()
+    assert compute_statistics(tmp_path / "none", EVERYTHING, START, START + DAY) == ()
 
 
 def test_a_point_at_the_very_end_is_the_last_and_weighs_nothing(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_stock_is_joined_from_every_source_and_prices_are_not_mixed(tmp_path: Pa
             a_point(4, None, available=1.0, market=Market.ON_DEMAND, source="probe"),
         ],
     )
-    found = statistics(tmp_path, EVERYTHING, START, START + DAY)
+    found = compute_statistics(tmp_path, EVERYTHING, START, START + DAY)
     assert [(s.source, s.market.value) for s in found] == [("a", "spot"), ("b", "spot"), ("", "on_demand")]
     assert [s.available for s in found] == [0.5, 0.5, 1.0]
     assert [s.observations for s in found] == [3, 3, 1]
@@ -107,7 +107,7 @@ def test_cheapest_first_and_unpriced_last(tmp_path: Path) -> None:
             a_point(0, None, score=0.1, zone="0"),
         ],
     )
-    assert [s.zone for s in statistics(tmp_path, EVERYTHING, START, START + DAY)] == [None, "a", "b", "0"]
+    assert [s.zone for s in compute_statistics(tmp_path, EVERYTHING, START, START + DAY)] == [None, "a", "b", "0"]
 
 
 def test_buckets_hold_the_last_price_and_the_mean_of_what_was_observed(tmp_path: Path) -> None:
@@ -122,18 +122,18 @@ def test_buckets_hold_the_last_price_and_the_mean_of_what_was_observed(tmp_path:
             a_point(24, "4"),
         ],
     )
-    found = bucketed(tmp_path, EVERYTHING, START, START + DAY, 4)
+    found = read_buckets(tmp_path, EVERYTHING, START, START + DAY, 4)
     assert list(found) == [NAME]
     assert list(found[NAME].prices) == prices("1", "3", "3", "4")
     assert found[NAME].available == (None, 0.5, None, None)
-    steps = price_steps(tmp_path, EVERYTHING, START, START + DAY)[NAME]
+    steps = read_price_steps(tmp_path, EVERYTHING, START, START + DAY)[NAME]
     assert [(at - START) / timedelta(hours=1) for at, _ in steps] == [0, 6, 8, 24]
     assert [price for _, price in steps] == prices("1", "2", "3", "4")
 
 
 def test_buckets_of_a_series_that_begins_late_or_has_no_price(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(13, "2"), a_point(1, None, available=1.0, zone=None, source="probe")])
-    found = bucketed(tmp_path, EVERYTHING, START, START + DAY, 2)
+    found = read_buckets(tmp_path, EVERYTHING, START, START + DAY, 2)
     assert [list(course.prices) for course in found.values()] == [prices(None, "2"), prices(None, None)]
     assert [course.available for course in found.values()] == [(None, None), (1.0, None)]
 

@@ -42,7 +42,7 @@ def test_a_broken_part_is_named_with_what_to_do(damage: str, tmp_path: Path) -> 
     torn = content[: page - 30] + b"\xff" * 60 + content[page + 30 :]
     broken.write_bytes({"cut": content[:-20], "empty": b"", "other bytes": b"no Parquet" * 9, "bad page": torn}[damage])
     tries: list[Callable[[], object]] = [
-        lambda: history.series(tmp_path),
+        lambda: history.read_series(tmp_path),
         lambda: history.append(tmp_path, [a_point(1)]),
         lambda: history.compact(tmp_path),
     ]
@@ -67,7 +67,7 @@ def test_parts_of_another_version_are_refused(version: str | None, what: str, tm
     with duckdb.connect() as connection:
         connection.execute(f"COPY (FROM read_parquet('{part}')) TO '{other}' (FORMAT parquet{metadata})")
     with pytest.raises(InvalidInputError, match=what) as refused:
-        history.series(tmp_path)
+        history.read_series(tmp_path)
     assert [problem.where for problem in refused.value.problems] == [str(other)]
 
 
@@ -125,7 +125,7 @@ def test_parts_are_merged_by_the_way_and_a_large_one_seldom(tmp_path: Path) -> N
         history.append(tmp_path, [a_point(i, "5", source="another")])
         assert len(parts_of(large.parents[1])) <= history_write.MOST_PARTS + 1
     assert large.exists()
-    assert len(history.series(tmp_path, history.Selection(sources=("another",)))) == 34
+    assert len(history.read_series(tmp_path, history.Selection(sources=("another",)))) == 34
 
 
 def test_a_merge_that_finds_no_room_does_not_fail_the_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +155,7 @@ def test_a_part_that_is_merged_away_while_it_is_read_is_looked_for_again(
     opened = history_sql.open_parts
     times = []
 
-    def merged_meanwhile(connection: duckdb.DuckDBPyConnection, parts: tuple[history_parts.Part, ...]) -> None:
+    def merged_meanwhile(connection: duckdb.DuckDBPyConnection, parts: tuple[history_parts.HistoryPart, ...]) -> None:
         times.append(len(parts))
         if len(times) == 1:
             monkeypatch.setattr(history_sql, "open_parts", opened)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError, Problem
-from router.files.book_check import check_against_book
-from router.files.job_files import LoadedJobs, load_jobs, read_jobs
+from router.config.book_check import check_against_book
+from router.config.job_files import LoadedJobs, load_jobs, read_jobs
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 LINES = {

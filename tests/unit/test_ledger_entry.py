@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
-from router.ledger.entry import Kind, Use, What, utc
+from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
 from tests.support.state_values import HOUR, NOW, entry
 
@@ -31,14 +31,14 @@ _THERE = timezone(timedelta(hours=2))
         ({"usd_per_hour": UsdPerHour(-1)}, "never negative"),
         ({"usd": Usd(-1)}, "never negative"),
         ({"machines": -1}, "never negative"),
-        ({"kind": Kind.PLANNED, "machines": 0}, "of at least one"),
+        ({"kind": LedgerEntryKind.PLANNED, "machines": 0}, "of at least one"),
         ({"attempt": ""}, "something of an attempt"),
-        ({"what": What.EGRESS, "attempt": ""}, "something of an attempt"),
+        ({"what": CostItem.EGRESS, "attempt": ""}, "something of an attempt"),
         ({"period": Month(2026, 12)}, "in the books of 2026-12 without correcting"),
         ({"unpriced": True}, "no price is known, but there is an amount"),
-        ({"kind": Kind.CREDIT, "who": "anna", "reason": "won"}, "a credit is not above zero"),
-        ({"kind": Kind.FEE, "who": "anna"}, "who added it and why"),
-        ({"kind": Kind.FEE, "reason": "support"}, "who added it and why"),
+        ({"kind": LedgerEntryKind.CREDIT, "who": "anna", "reason": "won"}, "a credit is not above zero"),
+        ({"kind": LedgerEntryKind.FEE, "who": "anna"}, "who added it and why"),
+        ({"kind": LedgerEntryKind.FEE, "reason": "support"}, "who added it and why"),
         ({"rank": None}, "one machine of an attempt"),
         ({"machines": 2}, "one machine of an attempt"),
     ],
@@ -49,7 +49,7 @@ def test_it_is_refused(change: dict[str, Any], why: str) -> None:
 
 
 def test_a_planned_one_may_be_about_a_gang() -> None:
-    assert entry(kind=Kind.PLANNED, attempt="", rank=None, machines=16).machines == 16
+    assert entry(kind=LedgerEntryKind.PLANNED, attempt="", rank=None, machines=16).machines == 16
 
 
 def test_the_same_moment_in_utc() -> None:
@@ -59,25 +59,31 @@ def test_the_same_moment_in_utc() -> None:
 
 def test_what_may_be_below_zero() -> None:
     said: dict[str, Any] = {"who": "anna", "reason": "as agreed", "usd": Usd(-5)}
-    for kind in (Kind.CREDIT, Kind.TAX, Kind.ADJUSTMENT):
+    for kind in (LedgerEntryKind.CREDIT, LedgerEntryKind.TAX, LedgerEntryKind.ADJUSTMENT):
         assert entry(kind=kind, **said).usd == Usd(-5)
-    assert entry(kind=Kind.FEE, corrects="k0", **said).usd == Usd(-5)
+    assert entry(kind=LedgerEntryKind.FEE, corrects="k0", **said).usd == Usd(-5)
 
 
 def test_egress_is_of_no_single_machine() -> None:
-    one = entry(what=What.EGRESS, rank=None, machines=0, unit="GB")
+    one = entry(what=CostItem.EGRESS, rank=None, machines=0, unit="GB")
     assert one.hours == 0
     assert entry(quantity=Fraction(1, 2), machines=1).hours == Fraction(1, 2)
-    assert entry(kind=Kind.PLANNED, quantity=Fraction(1, 2), machines=4).hours == 2
+    assert entry(kind=LedgerEntryKind.PLANNED, quantity=Fraction(1, 2), machines=4).hours == 2
 
 
 def test_all_uses_but_one_are_waste() -> None:
-    assert [use for use in Use if not use.is_waste] == [Use.WORK]
+    assert [use for use in MachineUse if not use.is_waste] == [MachineUse.WORK]
 
 
 @given(st.integers(-(10**18), 10**18), st.lists(st.integers(-(10**9), 2 * 10**10), max_size=5), st.integers(1, 10**10))
 def test_parts_of_the_time_add_up_to_the_money(nanos: int, cuts: list[int], length: int) -> None:
-    one = entry(kind=Kind.ADJUSTMENT, who="anna", reason="r", usd=Usd(nanos), end=NOW + timedelta(microseconds=length))
+    one = entry(
+        kind=LedgerEntryKind.ADJUSTMENT,
+        who="anna",
+        reason="r",
+        usd=Usd(nanos),
+        end=NOW + timedelta(microseconds=length),
+    )
     moments = sorted([one.start, *(NOW + timedelta(microseconds=us) for us in cuts), one.end])
     ends = [one.usd_until(moment) for moment in moments]
     assert Usd.total(b - a for a, b in pairwise(ends)) == one.usd - one.usd_until(moments[0])

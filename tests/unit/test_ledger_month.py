@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.ledger.booking import ClosedError, booked
-from router.ledger.entry import Kind
+from router.ledger.booking import ClosedError, book_entry
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from tests.support.state_values import NOW, entry
 
@@ -41,22 +41,24 @@ def test_what_is_no_month(text: str) -> None:
 
 def test_nothing_changes_while_its_month_is_open() -> None:
     one = entry()
-    assert booked(one, None) is one
-    assert booked(one, Month(2026, 10)) is one
+    assert book_entry(one, None) is one
+    assert book_entry(one, Month(2026, 10)) is one
 
 
 def test_what_is_late_goes_into_the_month_in_which_it_was_recorded_and_says_which_it_corrects() -> None:
-    late = booked(entry(recorded_at=datetime(2027, 2, 3, tzinfo=UTC)), Month(2026, 12))
+    late = book_entry(entry(recorded_at=datetime(2027, 2, 3, tzinfo=UTC)), Month(2026, 12))
     assert (str(late.period), late.corrects, late.start) == ("2027-02", "2026-11", NOW)
     # A clock that was set back records it in a month that is closed.
-    assert str(booked(entry(recorded_at=datetime(2026, 11, 30, tzinfo=UTC)), Month(2026, 12)).period) == "2027-01"
+    assert str(book_entry(entry(recorded_at=datetime(2026, 11, 30, tzinfo=UTC)), Month(2026, 12)).period) == "2027-01"
 
 
 def test_what_a_person_adds_to_a_closed_month_is_refused() -> None:
-    fee = entry(kind=Kind.FEE, who="anna", reason="support")
+    fee = entry(kind=LedgerEntryKind.FEE, who="anna", reason="support")
     with pytest.raises(ClosedError, match=r"2026-11 are closed; `period: 2026-12` with `corrects: 2026-11`"):
-        booked(fee, Month(2026, 11))
-    into_open = entry(kind=Kind.FEE, who="anna", reason="support", period=Month(2026, 12), corrects="2026-11")
-    assert booked(into_open, Month(2026, 11)) is into_open
+        book_entry(fee, Month(2026, 11))
+    into_open = entry(
+        kind=LedgerEntryKind.FEE, who="anna", reason="support", period=Month(2026, 12), corrects="2026-11"
+    )
+    assert book_entry(into_open, Month(2026, 11)) is into_open
     with pytest.raises(ClosedError):
-        booked(into_open, Month(2026, 12))
+        book_entry(into_open, Month(2026, 12))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.totals import GROUPS, Total, totals
 from tests.support.state_values import entries, entry
 
@@ -19,7 +19,9 @@ def test_planned_and_metered_apart_by_team_and_project() -> None:
     lines = [
         entry("1", usd=Usd(5), quantity=Fraction(1, 3)),
         entry("2", usd=Usd(7), quantity=Fraction(2, 3), project="vision"),
-        entry("3", kind=Kind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(11), quantity=Fraction(1, 2)),
+        entry(
+            "3", kind=LedgerEntryKind.PLANNED, attempt="", rank=None, machines=4, usd=Usd(11), quantity=Fraction(1, 2)
+        ),
         entry("4", team="ops", usd=Usd(13)),
     ]
     by_team = totals(lines, ["team", "project"])

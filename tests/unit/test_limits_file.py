@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
-from router.files.book_check import check_limits_against_book
-from router.files.limits_file import load_limits, read_limits, teams_without_jobs
+from router.config.book_check import check_limits_against_book
+from router.config.limits_file import load_limits, read_limits, teams_without_jobs
 from router.jobs.limits import Limits
 from tests.support.repository import ROOT
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from router.cli.log_lines import LogStyle, logging_to
-from router.files.notify_entry import Happening
-from router.running.happenings import Event, Level
+from router.cli.log_lines import LogStyle, open_service_log
+from router.controller.events import EventLevel, GangEvent
+from router.controller.notify_settings import EventKind
 from tests.support.state_values import NOW
 
-EVENT = Event("llama-0123456789", "llama", Happening.LATE, Level.WARNING, "llama (llama-0123456789) is late")
+EVENT = GangEvent("llama-0123456789", "llama", EventKind.LATE, EventLevel.WARNING, "llama (llama-0123456789) is late")
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def lines(stream: io.StringIO) -> list[dict[str, Any]]:
 
 def test_an_object_a_line() -> None:
     stream = io.StringIO()
-    with logging_to(LogStyle.JSON, lambda: NOW, stream) as log:
+    with open_service_log(LogStyle.JSON, lambda: NOW, stream) as log:
         log.tell("llama", "llama-0123456789 runs on 2 machines")
         log.tell("llama", "line 1\nline 2 \u00fc % s")
         log.event(EVENT)
@@ -54,13 +54,13 @@ def test_an_object_a_line() -> None:
 )
 def test_the_attempt_is_found_in_what_is_said(text: str, attempt: str) -> None:
     stream = io.StringIO()
-    with logging_to(LogStyle.JSON, lambda: NOW, stream) as log:
+    with open_service_log(LogStyle.JSON, lambda: NOW, stream) as log:
         log.tell("my-job", text)
     assert lines(stream)[0]["attempt"] == attempt
 
 
 def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
-    with logging_to(LogStyle.TEXT, lambda: NOW) as log:
+    with open_service_log(LogStyle.TEXT, lambda: NOW) as log:
         log.tell("llama", "runs")
         log.event(EVENT)
         log.note("listening")
@@ -70,8 +70,8 @@ def test_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_warnings_of_the_program_are_lines_too_and_only_meanwhile() -> None:
     stream = io.StringIO()
-    own = logging.getLogger("router.coordinator.rules")
-    with logging_to(LogStyle.JSON, lambda: NOW, stream):
+    own = logging.getLogger("router.coordinator.handlers")
+    with open_service_log(LogStyle.JSON, lambda: NOW, stream):
         own.warning("%s: %s", "heartbeat", "locked")
         own.info("nothing")
     own.warning("later")

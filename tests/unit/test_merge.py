@@ -10,18 +10,26 @@ from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer, is_stale
 from pricing.places import Market
-from providers.protocol import Harvest
-from providers.unknown import unknown_region
-from router.prices.gates import GateLimits
-from router.prices.merge import Merged, merge
+from providers.protocol import FetchResult
+from providers.unknown_regions import make_unknown_region
+from router.prices.merge import MergedBook, merge_books
+from router.prices.quality_gates import GateLimits
 from tests.support.made_up_book import book as a_book
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
 DAY = NOW.date()
 
 
-def offer(price: object, *, region: str = "", zone: str | None = None, market: Market = Market.SPOT, cloud: str = "aws",
-          kind: str = "p9.48xlarge", as_of: date = DAY) -> Offer:  # fmt: skip
+def offer(
+    price: object,
+    *,
+    region: str = "",
+    zone: str | None = None,
+    market: Market = Market.SPOT,
+    cloud: str = "aws",
+    kind: str = "p9.48xlarge",
+    as_of: date = DAY,
+) -> Offer:
     return Offer(cloud, region or regions()[0], zone, kind, market, UsdPerHour.parse(str(price)), "a source", as_of)
 
 
@@ -33,16 +41,19 @@ def book(*offers: Offer) -> PriceBook:
     return a_book(offers)
 
 
-def merged(old: PriceBook, parts: Mapping[str, Sequence[Harvest]], *, asked: Sequence[str] = ("aws",),
-           mark: bool = True) -> Merged:  # fmt: skip
-    result = merge(old, old, parts, NOW, GateLimits(), asked=asked, mark_kept=mark)
+def merged(
+    old: PriceBook, parts: Mapping[str, Sequence[FetchResult]], *, asked: Sequence[str] = ("aws",), mark: bool = True
+) -> MergedBook:
+    result = merge_books(old, old, parts, NOW, GateLimits(), asked=asked, mark_kept=mark)
     result.book.check()
     return result
 
 
-def seen(*offers: Offer, markets: Sequence[Market] = (Market.SPOT,), region: str = "") -> dict[str, Sequence[Harvest]]:
+def seen(
+    *offers: Offer, markets: Sequence[Market] = (Market.SPOT,), region: str = ""
+) -> dict[str, Sequence[FetchResult]]:
     place = region or regions()[0]
-    return {"aws": (Harvest(offers=offers, covered=frozenset((place, market) for market in markets)),)}
+    return {"aws": (FetchResult(offers=offers, covered=frozenset((place, market) for market in markets)),)}
 
 
 def test_what_was_seen_whole_replaces_what_was_there() -> None:
@@ -77,10 +88,10 @@ def test_a_fresh_price_takes_the_mark_away() -> None:
 def test_zones_replace_a_price_for_the_region_and_the_other_way_round() -> None:
     """The same machine would be there twice, once at an old price. Without coverage a price for the region is known
     less well than those of its zones, and waits until they are old."""
-    zoned = {"aws": (Harvest(offers=(offer(20, zone="z1"), offer(21, zone="z2"))),)}
+    zoned = {"aws": (FetchResult(offers=(offer(20, zone="z1"), offer(21, zone="z2"))),)}
     result = merged(book(offer(10)), zoned)
     assert [o.zone for o in result.book.offers] == ["z1", "z2"]
-    blurred = {"aws": (Harvest(offers=(offer(15),)),)}
+    blurred = {"aws": (FetchResult(offers=(offer(15),)),)}
     assert [o.zone for o in merged(result.book, blurred).book.offers] == ["z1", "z2"]
     assert [o.zone for o in merged(result.book, seen(offer(15))).book.offers] == [None]
     aged = book(*(replace(o, as_of=DAY - timedelta(days=60)) for o in result.book.offers))
@@ -122,10 +133,10 @@ def test_a_hair_of_rounding_is_no_difference() -> None:
 
 
 def test_new_places_and_machines_come_along() -> None:
-    place = unknown_region("aws", "xx-new-1", "made up", DAY)
+    place = make_unknown_region("aws", "xx-new-1", "made up", DAY)
     machine = replace(a_book(()).machines[0], cloud="aws", instance_type="p10.48xlarge")
     new = offer(20, region="xx-new-1", kind="p10.48xlarge")
-    parts = {"aws": (Harvest(offers=(new,), machines=(machine,), regions=(place,)),)}
+    parts = {"aws": (FetchResult(offers=(new,), machines=(machine,), regions=(place,)),)}
     result = merged(book(), parts)
     assert result.book.region(place.id) == place
     assert result.book.machine("aws", "p10.48xlarge") == machine
@@ -150,12 +161,12 @@ def test_a_doubtful_price_does_not_replace_a_sound_recent_one() -> None:
 def test_a_corrected_word_replaces_what_was_learnt_but_not_the_tables() -> None:
     """A pool file with a wrong country, put right; and a source that contradicts our own table."""
     tables = book()
-    wrong = unknown_region("static", "hall-77", "pool.yaml", DAY)
+    wrong = make_unknown_region("static", "hall-77", "pool.yaml", DAY)
     right = replace(wrong, country="DE", geo="EU", residency_group="EU")
     learnt = replace(tables, regions=(*tables.regions, wrong))
     known = next(r for r in tables.regions if r.id.cloud == "aws")
-    parts = {"static": (Harvest(regions=(right, replace(known, country="XX"))),)}
-    result = merge(learnt, tables, parts, NOW, GateLimits(), asked=()).book
+    parts = {"static": (FetchResult(regions=(right, replace(known, country="XX"))),)}
+    result = merge_books(learnt, tables, parts, NOW, GateLimits(), asked=()).book
     assert result.region(right.id) == right
     assert result.region(known.id) == known
 

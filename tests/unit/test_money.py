@@ -37,8 +37,21 @@ def test_shown_exactly(text: str, shown: str) -> None:
     assert Usd.parse(shown) == Usd.parse(text)
 
 
-@pytest.mark.parametrize("text", ["", "twelve", "NaN", "Infinity", "0.0000000001", "$5", "1e16", "1e-999999",
-                                  "1e999999", "1.00000000000000000000000000000000001"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "twelve",
+        "NaN",
+        "Infinity",
+        "0.0000000001",
+        "$5",
+        "1e16",
+        "1e-999999",
+        "1e999999",
+        "1.00000000000000000000000000000000001",
+    ],
+)
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="dollars"):
         Usd.parse(text)

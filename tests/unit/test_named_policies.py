@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.quoting.backtest.timeline import Shown, follow
-from router.quoting.backtest.windows import Cell, Move, Site, Windows
-from router.quoting.play.probing import Guard, explore
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import IDLE, ON_DEMAND, SPOT, Net, simulate
-from router.quoting.policies.named import ALIASES, POLICIES, Named, named
-from router.quoting.policies.policy import Rule
+from router.backtest.timeline import ShownWindow, follow_window
+from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
+from router.spot.policies.interface import Rule
+from router.spot.policies.registry import ALIASES, POLICIES, RegisteredPolicy, find_policy
+from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, GuardMode, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.malice import Malice, MaliceAsked
 from tests.support.spot_windows import scenes
 
@@ -31,14 +31,14 @@ QUICK = [(name, paid) for name, paid in WAYS if not POLICIES[name].learns]
 
 
 def test_names_aliases_and_what_was_meant() -> None:
-    assert all(named(name) is policy for name, policy in POLICIES.items())
-    assert all(named(alias).name == meant for alias, meant in ALIASES.items())
-    assert named("UP-S").name == "up-s"
-    assert all(named(rule).name in POLICIES for rule in Rule if rule is not Rule.GREEDY)
+    assert all(find_policy(name) is policy for name, policy in POLICIES.items())
+    assert all(find_policy(alias).name == meant for alias, meant in ALIASES.items())
+    assert find_policy("UP-S").name == "up-s"
+    assert all(find_policy(rule).name in POLICIES for rule in Rule if rule is not Rule.GREEDY)
     with pytest.raises(KeyError, match="did you mean skynomad or"):
-        named("skynomd")
+        find_policy("skynomd")
     with pytest.raises(KeyError, match="one of ours, greedy"):
-        named("xyzzy")
+        find_policy("xyzzy")
 
 
 def zone(name: str, up: list[int]) -> ZoneSeries:
@@ -46,7 +46,7 @@ def zone(name: str, up: list[int]) -> ZoneSeries:
 
 
 def test_what_cannot_be_played_is_said() -> None:
-    scene = Scene.of(Task(600, 1800, 0), Series(TICK_S, (zone("a", [1] * 5),)), [0])
+    scene = SimulationInputs.of(Task(600, 1800, 0), Series(TICK_S, (zone("a", [1] * 5),)), [0])
     with pytest.raises(ValueError, match="sliced does not ask"):
         POLICIES["sliced"].play(None, scene, GB, paid=True)
     with pytest.raises(ValueError, match="ours learns from the past"):
@@ -74,7 +74,7 @@ def test_what_learns_is_in_time_in_any_weather(name: str, zones: int, data: st.D
     assert not POLICIES[name].play(scene.series, scene, GB).late.any()
 
 
-def hostile(kind: str, changeover_s: int, spare_s: int) -> Scene:
+def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
     """Weather that is not against a policy but bad for all: there every other tick; only before each hour's half; at
     first alone; each zone when the other is not."""
     ticks = 30
@@ -87,7 +87,7 @@ def hostile(kind: str, changeover_s: int, spare_s: int) -> Scene:
     }[kind]
     zones = zone("a", up.tolist()), zone("b", (1 - up if kind != "never" else up).tolist())
     task = Task(ticks * TICK_S - changeover_s - spare_s, ticks * TICK_S, changeover_s)
-    return Scene.of(task, Series(TICK_S, zones), [0, 1, 5, 17, 30])
+    return SimulationInputs.of(task, Series(TICK_S, zones), [0, 1, 5, 17, 30])
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
@@ -96,27 +96,29 @@ def test_in_time_in_weather_bad_for_all(name: str, paid: bool, kind: str) -> Non
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
             scene = hostile(kind, changeover_s, spare_s)
-            one = Scene.of(scene.task, scene.series.only(["a"]), scene.starts)
+            one = SimulationInputs.of(scene.task, scene.series.only(["a"]), scene.starts)
             for each in (scene, one):
                 assert not POLICIES[name].play(None, each, GB, paid=paid, exact=True).late.any()
 
 
-def against(policy: Named, paid: bool, patience: int, past: Callable[[Scene], Series | None]) -> int:
+def against(
+    policy: RegisteredPolicy, paid: bool, patience: int, past: Callable[[SimulationInputs], Series | None]
+) -> int:
     """Misses over changeovers and spare time in weather that takes whatever is started."""
     found, ticks = 0, 30
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
             task = Task(ticks * TICK_S - changeover_s - spare_s, ticks * TICK_S, changeover_s)
             series = Series(TICK_S, (zone("a", [1] * (ticks + 1)), zone("b", [1] * (ticks + 1))))
-            scene = Scene.of(task, series, [0], Ways.between(series.regions, lambda _, __: 0.5, 90))
+            scene = SimulationInputs.of(task, series, [0], ZoneMoveCosts.between(series.regions, lambda _, __: 0.5, 90))
             if not scene.task.on_demand_is_in_time(TICK_S):
                 continue
             if policy.sees is not None and not paid:
-                late = simulate(scene, Malice(policy.sees(past(scene), scene), patience), Net.EXACT).late
+                late = simulate(scene, Malice(policy.sees(past(scene), scene), patience), GuardMode.EXACT).late
             else:
                 assert policy.asks is not None
                 explorer = MaliceAsked(policy.asks(past(scene), scene, GB), scene, patience)
-                late = explore(scene, explorer, Guard.EXACT).late
+                late = simulate_blind(scene, explorer, BlindGuardMode.EXACT).late
             found += int(late.sum())
     return found
 
@@ -130,7 +132,7 @@ def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patie
 @pytest.mark.parametrize("name", LEARN)
 @pytest.mark.parametrize("patience", [1, 3])
 def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
-    def past(scene: Scene) -> Series:
+    def past(scene: SimulationInputs) -> Series:
         return replace(scene.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in scene.series.zones))
 
     assert against(POLICIES[name], False, patience, past) == 0
@@ -141,12 +143,12 @@ def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, pat
 @given(data=st.data())
 def test_a_window_that_is_followed_is_the_window_that_was_played(name: str, paid: bool, data: st.DataObject) -> None:
     scene = data.draw(scenes(2, windows=1))
-    scene = Scene.of(scene.task, scene.series, scene.starts)
-    site = Site("both", scene.series, scene.series, 0)
-    cell = Cell("job", "both", 2, scene.task, Move(GB), (site,))
+    scene = SimulationInputs.of(scene.task, scene.series, scene.starts)
+    site = BacktestSite("both", scene.series, scene.series, 0)
+    cell = BacktestCell("job", "both", 2, scene.task, CheckpointMove(GB), (site,))
     start = int(scene.starts[0])
-    shown = Shown(cell, 0, 0, start, scene.up[:, start : start + scene.ticks])
-    line = follow(shown, Windows(1, 3600), [name], paid=paid)[0]
+    shown = ShownWindow(cell, 0, 0, start, scene.up[:, start : start + scene.ticks])
+    line = follow_window(shown, WindowLayout(1, 3600), [name], paid=paid)[0]
     played = POLICIES[name].play(None, scene, GB, paid=paid)
     assert line.kind.size == played.finish_tick[0]
     assert (line.kind == SPOT).sum() == played.spot_ticks[0]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pricing.bookfile import embedded_book
-from providers.neoclouds.parse.accelerators import NO_FORM, NO_MEMORY, OTHER_MEMORY, UNKNOWN, Accelerators
+from pricing.book_file import embedded_book
+from providers.neoclouds.parse.accelerators import NO_FORM, NO_MEMORY, OTHER_MEMORY, UNKNOWN, AcceleratorIndex
 
-KNOWN = Accelerators(embedded_book().accelerators)
+KNOWN = AcceleratorIndex(embedded_book().accelerators)
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,21 @@ import pytest
 from gpuhunt import AcceleratorVendor, CatalogItem
 from gpuhunt._internal import storage
 
-from pricing.bookfile import embedded_book
-from pricing.offercsv import WEAK_LIST_ALL, WEAK_UNDATED
+from pricing.book_file import embedded_book
+from pricing.offer_csv import WEAK_LIST_ALL, WEAK_UNDATED
 from pricing.places import Market
-from providers.neoclouds.clouds import catalogued
+from providers.neoclouds.clouds import load_catalogue_entries
 from providers.neoclouds.parse.catalogue import read_catalogue
-from providers.neoclouds.parse.listing import OTHER_MACHINE, TWO_MACHINES, TWO_PRICES, Terms, harvest_of
-from providers.neoclouds.parse.naming import Naming
-from providers.neoclouds.parse.reading import FRACTION, NOT_ABOVE_ZERO, NotACatalogueError
-from providers.protocol import Harvest
+from providers.neoclouds.parse.catalogue_rows import FRACTION, NOT_ABOVE_ZERO, NotACatalogueError
+from providers.neoclouds.parse.fetch_result import (
+    OTHER_MACHINE,
+    TWO_MACHINES,
+    TWO_PRICES,
+    CatalogueTerms,
+    build_fetch_result,
+)
+from providers.neoclouds.parse.machine_names import NamingRule
+from providers.protocol import FetchResult
 from tests.support.neocloud_rows import catalogue_items
 from tests.support.neocloud_service import csv_of
 
@@ -36,18 +42,18 @@ def item(
     )
 
 
-def harvest(text: str, cloud: str = "lambda", **more: object) -> Harvest:
-    naming = catalogued()[cloud].naming
+def harvest(text: str, cloud: str = "lambda", **more: object) -> FetchResult:
+    naming = load_catalogue_entries()[cloud].naming
     reading = read_catalogue(io.StringIO(text), lambda _: naming)[""]
     terms: dict[str, object] = {"cloud": cloud, "source": "a catalogue", "as_of": DAY, "today": DAY, **more}
-    return harvest_of(reading, embedded_book(), Terms(**terms))  # type: ignore[arg-type]
+    return build_fetch_result(reading, embedded_book(), CatalogueTerms(**terms))  # type: ignore[arg-type]
 
 
-def of(*items: CatalogItem, cloud: str = "lambda", **more: object) -> Harvest:
+def of(*items: CatalogItem, cloud: str = "lambda", **more: object) -> FetchResult:
     return harvest(csv_of(items), cloud, **more)
 
 
-def why(found: Harvest) -> list[str]:
+def why(found: FetchResult) -> list[str]:
     return sorted(dropped.why for dropped in found.dropped)
 
 
@@ -227,7 +233,7 @@ def test_the_order_of_rows_does_not_matter() -> None:
 
 
 def test_naming_leaves_no_blanks() -> None:
-    assert Naming().machine("gpu-h100-sxm 8gpu-128vcpu-1600gb", 8, "eu-north1", "") == (
+    assert NamingRule().machine("gpu-h100-sxm 8gpu-128vcpu-1600gb", 8, "eu-north1", "") == (
         "gpu-h100-sxm_8gpu-128vcpu-1600gb"
     )
     assert embedded_book().machine("nebius", "gpu-h100-sxm_8gpu-128vcpu-1600gb")

@@ -14,7 +14,7 @@ from providers.errors import (
     ThrottledError,
     TransientError,
 )
-from providers.neoclouds.errors import from_break, from_status
+from providers.neoclouds.errors import connection_error, status_error
 
 
 @pytest.mark.parametrize(
@@ -31,18 +31,18 @@ from providers.neoclouds.errors import from_break, from_status
     ],
 )
 def test_a_status_is_one_error(status: int, kind: type[ProviderError]) -> None:
-    error = from_status("c", status, "catalogue", 3.0)
+    error = status_error("c", status, "catalogue", 3.0)
     assert type(error) is kind
     assert (error.cloud, error.code) == ("c", str(status))
     assert isinstance(error, RetryableError) == (status in {429, 500, 503, 599})
 
 
 def test_the_wait_is_kept() -> None:
-    error = from_status("c", 429, "catalogue", 3.0)
+    error = status_error("c", 429, "catalogue", 3.0)
     assert isinstance(error, ThrottledError)
     assert error.retry_after_s == 3.0
 
 
 def test_no_connection_is_another_error_than_a_broken_one() -> None:
-    assert type(from_break("c", "ConnectionError", "catalogue", connected=False)) is NotReachedError
-    assert type(from_break("c", "ReadTimeout", "catalogue", connected=True)) is TransientError
+    assert type(connection_error("c", "ConnectionError", "catalogue", connected=False)) is NotReachedError
+    assert type(connection_error("c", "ReadTimeout", "catalogue", connected=True)) is TransientError

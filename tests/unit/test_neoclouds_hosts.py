@@ -12,15 +12,15 @@ from gpuhunt.providers.vastai import get_location
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
-from providers.neoclouds.parse.accelerators import Accelerators
-from providers.neoclouds.parse.hosts import NO_PLACE, Group, location_of, read_hosts
-from providers.neoclouds.parse.listing import Terms, harvest_of
-from providers.neoclouds.parse.reading import NOT_ABOVE_ZERO, Reading
+from providers.neoclouds.parse.accelerators import AcceleratorIndex
+from providers.neoclouds.parse.catalogue_rows import NOT_ABOVE_ZERO, CatalogueContent
+from providers.neoclouds.parse.fetch_result import CatalogueTerms, build_fetch_result
+from providers.neoclouds.parse.hosts import NO_PLACE, HostGroup, format_location, read_hosts
 from tests.support.neocloud_rows import market_offers
 
-KNOWN = Accelerators(embedded_book().accelerators)
+KNOWN = AcceleratorIndex(embedded_book().accelerators)
 
 
 def host(number: int, dph: float, **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def host(number: int, dph: float, **more: Any) -> dict[str, Any]:
     return {**offer, "geolocation": "Florida, US", **plain, **more}
 
 
-def read(*offers: dict[str, Any]) -> tuple[list[Group], Reading]:
+def read(*offers: dict[str, Any]) -> tuple[list[HostGroup], CatalogueContent]:
     return read_hosts(json.loads(json.dumps({"offers": offers}), parse_float=Decimal), KNOWN)
 
 
@@ -121,13 +121,13 @@ def test_an_offer_that_is_no_mapping_is_named() -> None:
 
 @pytest.mark.parametrize("text", ["Florida, US", "Sweden, SE", "US", "British Columbia, CA", "South Korea, KR"])
 def test_places_are_called_as_gpuhunt_calls_them(text: str) -> None:
-    assert location_of(text) == get_location(text)
+    assert format_location(text) == get_location(text)
 
 
 def test_groups_become_offers_with_their_caps() -> None:
     _, reading = read(host(1, 20.0), host(2, 16.0), host(3, 18.0))
     day = date(2026, 11, 21)
-    found = harvest_of(reading, embedded_book(), Terms("vast", "free hosts", day, day))
+    found = build_fetch_result(reading, embedded_book(), CatalogueTerms("vast", "free hosts", day, day))
     (offer,) = found.offers
     assert (offer.region, offer.instance_type, str(offer.usd_per_hour)) == ("us-florida", "8x_H100", "18.00")
     assert (offer.machines_cap, offer.zone) == (2, None)

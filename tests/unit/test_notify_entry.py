@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.deploy_file import CloudDeploy, Deploy, load_deploy
-from router.files.notify_entry import Happening, NotifyEntry, looked_up
+from router.config.deploy_file import load_deploy
+from router.controller.deployment import CloudDeploy, Deploy
+from router.controller.notify_settings import EventKind, NotifyEntry, resolve_reference
 
 CANARY = "canary-51c0aa"
 
@@ -31,13 +32,13 @@ def refused(text: str) -> str:
 
 def test_left_out_nobody_is_told() -> None:
     assert read("").notify == read("notify:\n").notify == NotifyEntry()
-    assert (Deploy().notify.urls, set(Deploy().notify.events)) == ((), set(Happening))
+    assert (Deploy().notify.urls, set(Deploy().notify.events)) == ((), set(EventKind))
     assert Deploy().coordinator.metrics_token is None
 
 
 def test_addresses_are_looked_up() -> None:
     notify = read("notify: {urls: [env:SLACK_URL, env:MAIL], events: late}").notify
-    assert notify.events == (Happening.LATE,)
+    assert notify.events == (EventKind.LATE,)
     assert notify.addresses({"SLACK_URL": "slack://x", "MAIL": " mailto://y\n"}) == ("slack://x", "mailto://y")
     with pytest.raises(InvalidInputError, match=r"notify.urls\[1\].*MAIL"):
         notify.addresses({"SLACK_URL": CANARY, "MAIL": ""})
@@ -57,7 +58,7 @@ def test_what_can_be_told_of_is_named() -> None:
 
 
 def test_a_token_is_looked_up() -> None:
-    assert looked_up("env:T", {"T": "t-1"}, "coordinator.metrics_token") == "t-1"
+    assert resolve_reference("env:T", {"T": "t-1"}, "coordinator.metrics_token") == "t-1"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pricing.observed_risk import Exposure, observe, shrunken_rate
+from pricing.observed_risk import Exposure, estimate_loss_rate, measure_exposure
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -36,7 +36,7 @@ def seen(minutes_and_state: str) -> list[tuple[datetime, bool]]:
     ],
 )
 def test_exposure_and_losses(observations: str, hours: float, losses: int) -> None:
-    found = observe(seen(observations), HALF_HOUR)
+    found = measure_exposure(seen(observations), HALF_HOUR)
     assert found.hours == pytest.approx(hours)
     assert found.losses == losses
 
@@ -44,7 +44,7 @@ def test_exposure_and_losses(observations: str, hours: float, losses: int) -> No
 @pytest.mark.parametrize("observations", ["10+ 0+", "10+ 10-"])
 def test_observations_out_of_order_are_refused(observations: str) -> None:
     with pytest.raises(ValueError, match="order of time"):
-        observe(seen(observations), HALF_HOUR)
+        measure_exposure(seen(observations), HALF_HOUR)
 
 
 @pytest.mark.parametrize(
@@ -57,19 +57,19 @@ def test_observations_out_of_order_are_refused(observations: str) -> None:
     ],
 )
 def test_the_rate_lies_between_what_was_seen_and_the_prior(exposure: Exposure, rate: float) -> None:
-    assert shrunken_rate(exposure, prior_rate=0.1, prior_hours=24) == pytest.approx(rate)
+    assert estimate_loss_rate(exposure, prior_rate=0.1, prior_hours=24) == pytest.approx(rate)
 
 
 @pytest.mark.parametrize(("rate", "hours"), [(-0.1, 24), (0.1, 0), (0.1, -1), (float("nan"), 24), (0.1, float("nan"))])
 def test_a_prior_that_is_none_is_refused(rate: float, hours: float) -> None:
     with pytest.raises(ValueError, match="prior needs"):
-        shrunken_rate(Exposure(1, 1), rate, hours)
+        estimate_loss_rate(Exposure(1, 1), rate, hours)
 
 
 def _trace(file: Path) -> Exposure:
     trace = json.loads(file.read_text(encoding="utf-8"))
     tick = timedelta(seconds=trace["metadata"]["gap_seconds"])
-    return observe(((START + i * tick, count > 0) for i, count in enumerate(trace["data"])), HALF_HOUR)
+    return measure_exposure(((START + i * tick, count > 0) for i, count in enumerate(trace["data"])), HALF_HOUR)
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the shared data are not here")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book, read_book
-from pricing.offercsv import COLUMNS
+from pricing.book_file import embedded_book, read_book
+from pricing.offer_csv import COLUMNS
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 
@@ -36,8 +36,10 @@ def test_a_row_becomes_two_offers(tmp_path: Path) -> None:
     book = read_book(write(tmp_path, ROW))
     on_demand, spot = book.offers
     assert (on_demand.market, str(on_demand.usd_per_hour), on_demand.as_of) == (
-        Market.ON_DEMAND, "55.04", date(2026, 11, 20)
-    )  # fmt: skip
+        Market.ON_DEMAND,
+        "55.04",
+        date(2026, 11, 20),
+    )
     assert (spot.market, str(spot.usd_per_hour), spot.as_of) == (Market.SPOT, "30.00", date(2026, 11, 19))
     assert spot.machines_cap is None
     assert book.as_of.isoformat() == "2026-11-20T00:00:00+00:00"
@@ -51,8 +53,13 @@ def test_what_is_not_sold_is_no_offer(tmp_path: Path) -> None:
 
 
 def test_the_optional_columns(tmp_path: Path) -> None:
-    row = {**ROW, "machines_cap": "3", "interruptions_per_hour": "0.05", "zone": "us-east-1a",
-           "spot_median_usd_per_hour": "40"}  # fmt: skip
+    row = {
+        **ROW,
+        "machines_cap": "3",
+        "interruptions_per_hour": "0.05",
+        "zone": "us-east-1a",
+        "spot_median_usd_per_hour": "40",
+    }
     header = (*COLUMNS, "machines_cap", "interruptions_per_hour", "zone")
     on_demand, spot = read_book(write(tmp_path, row, header=header)).offers
     assert (on_demand.machines_cap, spot.machines_cap) == (3, 3)

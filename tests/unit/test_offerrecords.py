@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pricing.bookfile import embedded_book, read_book
+from pricing.book_file import embedded_book, read_book
 from pricing.problems import InvalidInputError
-from router.cli.offers_rows import Filters, SortKey, select
-from router.cli.offers_text import RECORD_FIELDS, as_csv
+from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers
+from router.render.offers_text import RECORD_FIELDS, as_csv
 
 BOOK = embedded_book()
 HEADER = "cloud,region,instance_type,market,accelerator,accelerator_count,usd_per_hour,source,as_of"
@@ -25,7 +25,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def test_the_whole_embedded_book_comes_back(tmp_path: Path) -> None:
-    shown = select(BOOK, Filters(), SortKey.HOUR, date(2026, 11, 21)).rows
+    shown = select_offers(BOOK, OfferFilters(), OfferSortKey.HOUR, date(2026, 11, 21)).rows
     assert read_book(written(tmp_path, as_csv(shown))).offers == BOOK.offers
 
 
@@ -41,7 +41,7 @@ def test_every_field_comes_back(tmp_path: Path) -> None:
         price_basis="zone",
         weak="because, it is",
     )
-    shown = select(BOOK.with_offers([offer]), Filters(), SortKey.HOUR, date(2026, 11, 21)).rows
+    shown = select_offers(BOOK.with_offers([offer]), OfferFilters(), OfferSortKey.HOUR, date(2026, 11, 21)).rows
     assert read_book(written(tmp_path, as_csv(shown))).offers == (offer,)
 
 
@@ -70,6 +70,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, place: str) -> None:
 
 
 def test_the_written_fields_are_those_that_can_be_read() -> None:
-    from pricing.offerrecords import NEEDED, OPTIONAL, WORKED_OUT
+    from pricing.offer_records import DERIVED_COLUMNS, OPTIONAL_RECORD_COLUMNS, REQUIRED_COLUMNS
 
-    assert set(RECORD_FIELDS) == {*NEEDED, *OPTIONAL, *WORKED_OUT}
+    assert set(RECORD_FIELDS) == {*REQUIRED_COLUMNS, *OPTIONAL_RECORD_COLUMNS, *DERIVED_COLUMNS}

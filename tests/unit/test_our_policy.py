@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from router.quoting.play.asking import Terms
-from router.quoting.play.scene import Scene, Task, Ways
-from router.quoting.play.series import Series, ZoneSeries
-from router.quoting.play.simulation import Net, VectorPolicy, simulate
-from router.quoting.policies import our_policy
-from router.quoting.policies.our_policy import expected, policy_for, policy_from
-from router.quoting.weather.outlook import Outlook
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies import our_policy
+from router.spot.policies.our_policy import build_expected_inputs, policy_for, policy_from
+from router.spot.simulator.blind_policy import SimulationSpec
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
+from router.spot.simulator.traces import Series, ZoneSeries
 
 TASK = Task(7200, 14400, 600, size=2)
 
@@ -22,17 +22,23 @@ def zone(name: str, counts: list[int], usd: list[float]) -> ZoneSeries:
     return ZoneSeries(name, "here", np.array(counts), np.array(usd), 3.0)
 
 
-def paced(series: Series) -> Scene:
-    return Scene.of(TASK, series, [0, 2], speed=np.array([0.5, 1.0]), launch_s=np.array([60, 0]))
+def paced(series: Series) -> SimulationInputs:
+    return SimulationInputs.of(TASK, series, [0, 2], speed=np.array([0.5, 1.0]), launch_s=np.array([60, 0]))
 
 
-PAST = Series(600, (zone("z", [0] * 6, [1.0] * 6), zone("a", [2, 2, 1, 2, 0, 2], [1.0, 2.0, 9.0, 3.0, 9.0, 7.0]),
-                    zone("b", [0] * 6, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0])))  # fmt: skip
+PAST = Series(
+    600,
+    (
+        zone("z", [0] * 6, [1.0] * 6),
+        zone("a", [2, 2, 1, 2, 0, 2], [1.0, 2.0, 9.0, 3.0, 9.0, 7.0]),
+        zone("b", [0] * 6, [1.0, 1.0, 1.0, 1.0, 5.0, 5.0]),
+    ),
+)
 SCENE = paced(Series(600, tuple(zone(name, [5] * 30, [0.1] * 30) for name in ("a", "b"))))
 
 
 def test_prices_expected_are_the_last_of_the_past_and_no_spot_is_shown() -> None:
-    like = expected(PAST, SCENE)
+    like = build_expected_inputs(PAST, SCENE)
     assert like.spot_usd[:, 0].tolist() == [2 * 7.0, 2 * 5.0]
     assert (like.spot_usd == like.spot_usd[:, :1]).all()
     assert not like.up.any()
@@ -44,9 +50,9 @@ def test_prices_expected_are_the_last_of_the_past_and_no_spot_is_shown() -> None
 
 
 def test_the_outlook_is_of_the_scenes_zones_in_their_order_and_learns_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[tuple[Outlook, Scene]] = []
+    made: list[tuple[HazardModel, SimulationInputs]] = []
 
-    def note(outlook: Outlook, like: Scene) -> VectorPolicy:
+    def note(outlook: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
         made.append((outlook, like))
         return policy_for(outlook, like)
 
@@ -54,17 +60,17 @@ def test_the_outlook_is_of_the_scenes_zones_in_their_order_and_learns_from_all(m
     turned = paced(SCENE.series.only(["b", "a"]))
     policy = policy_from(PAST, turned)
     [(outlook, like)] = made
-    whole = Outlook.of(PAST, TASK.size)
+    whole = HazardModel.of(PAST, TASK.size)
     assert (outlook.events == whole.events[[2, 1]]).all()
     assert (outlook.hours == whole.hours[[2, 1]]).all()
     assert [z.zone for z in like.series.zones] == ["b", "a"]
-    assert not simulate(turned, policy, Net.EXACT).late.any()
+    assert not simulate(turned, policy, GuardMode.EXACT).late.any()
     with pytest.raises(KeyError):
         policy_from(PAST.only(["a"]), SCENE)
 
 
 def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
-    terms = Terms.of(SCENE)
+    terms = SimulationSpec.of(SCENE)
     assert (terms.speed == SCENE.speed).all()
     assert (terms.launch_s == SCENE.launch_s).all()
     assert terms.worst_s == TASK.changeover_s + 60
@@ -72,4 +78,4 @@ def test_who_asks_is_told_of_the_same_speeds_and_launches() -> None:
         with pytest.raises(ValueError, match="speed"):
             replace(terms, **wrong)
         with pytest.raises(ValueError, match="speed"):
-            Scene.of(TASK, SCENE.series, [0], Ways.free(2), **wrong)
+            SimulationInputs.of(TASK, SCENE.series, [0], ZoneMoveCosts.free(2), **wrong)

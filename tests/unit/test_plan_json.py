@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError, Problem
-from router.files.plan_files import read_plan
+from router.config.plan_files import read_plan
 from router.planning.plan import Plan
 from router.planning.plan_json import SCHEMA_VERSION, plan_content, plan_from_json, plan_to_json
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from router.planning import plan as values
 from router.planning.plan_json import plan_content
 from router.planning.plan_schema import plan_schema, plan_schema_text
-from router.planning.plan_schema_words import WORDS
+from router.planning.plan_schema_words import FIELD_DESCRIPTIONS
 from tests.support.night import nightly_plan
 from tests.support.repository import ROOT
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -76,7 +76,7 @@ def test_it_has_every_field_that_was_promised() -> None:
 
 
 def test_every_field_is_described_and_nothing_else_is() -> None:
-    for kind, words in WORDS.items():
+    for kind, words in FIELD_DESCRIPTIONS.items():
         extra = {"billed_microseconds"} if kind is values.Line else set()
         assert set(words) - {""} == {f.name for f in fields(kind)} | extra
     described = json.loads(plan_schema_text())

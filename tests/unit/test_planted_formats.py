@@ -9,11 +9,11 @@ from decimal import Decimal
 
 import pytest
 
-from router.cli.showback_text import as_table
+from router.app.showback import variance_of
 from router.ledger.month import Month
-from router.showback.report.asked import Asked, Basis
-from router.showback.report.values import Report
-from router.wiring.showback import variance_of
+from router.render.showback_text import as_table
+from router.showback.report.query import CostBasis, ReportQuery
+from router.showback.report.values import ShowbackReport
 from tests.support.facts_rows import facts
 from tests.support.planted import planted
 from tests.support.reconciled import connected
@@ -21,19 +21,19 @@ from tests.support.showback_reports import BESIDE, Rows, exact_rows, report_of, 
 from tests.unit.test_planted_month import JOBS
 
 FORMATS = ("json", "csv", "parquet", "xlsx", "html")
-ASKED = Asked(month=Month(2026, 11), now=datetime(2026, 12, 2, tzinfo=UTC), basis=Basis.BILLED)
+ASKED = ReportQuery(month=Month(2026, 11), now=datetime(2026, 12, 2, tzinfo=UTC), basis=CostBasis.BILLED)
 COLUMNS = ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
 
 
 @pytest.fixture(scope="module")
-def month() -> Report:
+def month() -> ShowbackReport:
     with connected(planted()) as connection:
         beside = replace(BESIDE, variance=variance_of(connection, ASKED))
-    return report_of(facts(planted()), beside=beside, basis=Basis.BILLED)
+    return report_of(facts(planted()), beside=beside, basis=CostBasis.BILLED)
 
 
 @pytest.fixture(scope="module")
-def read(month: Report) -> dict[str, Rows]:
+def read(month: ShowbackReport) -> dict[str, Rows]:
     return {form: dict(sections)["variance"] for form, sections in exact_rows(month).items()}
 
 
@@ -49,13 +49,16 @@ def test_each_reason_has_its_amount(read: dict[str, Rows], form: str) -> None:
         assert Decimal(row["invoiced"] or 0) == Decimal(planned) + sum(found.values(), Decimal(0))
 
 
-def test_what_people_read_has_them_to_the_cent(month: Report) -> None:
+def test_what_people_read_has_them_to_the_cent(month: ShowbackReport) -> None:
     for text in (short_forms(month)["markdown"], as_table(month, 160)):
         part = text[text.upper().index("PLANNED, METERED, INVOICED") :]
         rows = [re.split(r"[ |]+", line.strip(" |").replace("\\", "")) for line in part.splitlines()]
         head = next(row for row in rows if row[0].upper() == "JOB")
-        found = {(row[0], row[1]): dict(zip([name.lower() for name in head], row, strict=True))
-                 for row in rows if len(row) == len(head)}  # fmt: skip
+        found = {
+            (row[0], row[1]): dict(zip([name.lower() for name in head], row, strict=True))
+            for row in rows
+            if len(row) == len(head)
+        }
         for job, (_, _, buckets) in JOBS.items():
             row, wanted = found[job or "__unallocated__", "USD"], {b.value: Decimal(usd) for b, usd in buckets.items()}
             for name in COLUMNS:
@@ -63,7 +66,7 @@ def test_what_people_read_has_them_to_the_cent(month: Report) -> None:
                 assert Decimal("0" if cell == "-" else cell.replace(",", "")) == wanted.get(name, 0), (job, name)
 
 
-def test_a_narrow_table_says_what_it_leaves_out(month: Report) -> None:
+def test_a_narrow_table_says_what_it_leaves_out(month: ShowbackReport) -> None:
     part = as_table(month)[as_table(month).index("PLANNED, METERED, INVOICED") :]
     assert "left out: Metered, " in part
     assert max(map(len, part.splitlines())) <= 80

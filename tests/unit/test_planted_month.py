@@ -10,18 +10,18 @@ from fractions import Fraction
 import duckdb
 import pytest
 
-from router.showback.reconcile.currencies import Rate, converted
-from router.showback.reconcile.findings import Kind, Tolerance, findings
-from router.showback.reconcile.grains import Basis, Grain, grains
-from router.showback.reconcile.outcome import Outcome, outcome
-from router.showback.reconcile.variance import Bucket, Variance, variances
+from router.showback.reconcile.aggregates import FactAggregate, ReconcileBasis, aggregate_facts
+from router.showback.reconcile.currencies import ExchangeRate, convert_currencies
+from router.showback.reconcile.findings import FindingKind, ReconcileTolerance, collect_findings
+from router.showback.reconcile.outcome import MatchOutcome, read_outcome
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
 from tests.support.planted import planted
 from tests.support.reconciled import connected
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
-P, Q, M, W, U, C, T = Bucket
+P, Q, M, W, U, C, T = VarianceBucket
 # By job, as the head of the file has them: planned, actual, and the buckets that are not 0.
-JOBS: dict[str, tuple[str, str, dict[Bucket, str]]] = {
+JOBS: dict[str, tuple[str, str, dict[VarianceBucket, str]]] = {
     "price": ("100", "115", {P: "15"}),
     "quantity": ("100", "120", {Q: "20"}),
     "short": ("100", "70", {Q: "-30"}),
@@ -49,34 +49,34 @@ def month() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.fixture(scope="module")
-def summed(month: duckdb.DuckDBPyConnection) -> tuple[Grain, ...]:
-    return grains(month, Basis.BILLED, month="2026-11", since=START, until=END)
+def summed(month: duckdb.DuckDBPyConnection) -> tuple[FactAggregate, ...]:
+    return aggregate_facts(month, ReconcileBasis.BILLED, month="2026-11", since=START, until=END)
 
 
 @pytest.fixture(scope="module")
-def came_to(month: duckdb.DuckDBPyConnection) -> Outcome:
-    return outcome(month, Basis.BILLED, "2026-11")
+def came_to(month: duckdb.DuckDBPyConnection) -> MatchOutcome:
+    return read_outcome(month, ReconcileBasis.BILLED, "2026-11")
 
 
-def of(found: tuple[Variance, ...], *group: str | None, currency: str = "USD") -> Variance:
+def of(found: tuple[VarianceBridge, ...], *group: str | None, currency: str = "USD") -> VarianceBridge:
     return next(each for each in found if each.group == group and each.currency == currency)
 
 
-def said(variance: Variance) -> dict[Bucket, Decimal]:
+def said(variance: VarianceBridge) -> dict[VarianceBucket, Decimal]:
     return {bucket: amount for bucket, amount in variance.buckets.items() if amount}
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_each_job_has_what_was_planted(summed: tuple[Grain, ...], job: str) -> None:
-    found = of(variances(summed, ["job"]), job or None)
+def test_each_job_has_what_was_planted(summed: tuple[FactAggregate, ...], job: str) -> None:
+    found = of(compute_variances(summed, ["job"]), job or None)
     planned, actual, buckets = JOBS[job]
     assert said(found) == {bucket: Decimal(amount) for bucket, amount in buckets.items()}
     assert (found.planned, found.actual) == (Decimal(planned), Decimal(actual))
     assert found.invoiced == found.actual + Decimal(buckets.get(T, 0))
 
 
-def test_the_month_is_its_jobs(summed: tuple[Grain, ...]) -> None:
-    found = of(variances(summed, []))
+def test_the_month_is_its_jobs(summed: tuple[FactAggregate, ...]) -> None:
+    found = of(compute_variances(summed, []))
     amounts = (found.planned, found.metered, found.actual, found.invoiced)
     assert amounts == tuple(map(Decimal, ("1120", "1332.5", "1424.57", "1386.57")))
     want = {P: "27", Q: "10", M: "90", W: "193.5", U: "69.07", C: "-85", T: "-38"}
@@ -88,37 +88,38 @@ def test_the_month_is_its_jobs(summed: tuple[Grain, ...]) -> None:
     assert other == {kind: Decimal(amount) for kind, amount in want_other.items()}
 
 
-def test_teams_are_their_jobs(summed: tuple[Grain, ...]) -> None:
-    found = of(variances(summed, ["team"]), "speech")
+def test_teams_are_their_jobs(summed: tuple[FactAggregate, ...]) -> None:
+    found = of(compute_variances(summed, ["team"]), "speech")
     assert said(found) == {P: Decimal(27), Q: Decimal(10), M: Decimal(60), W: Decimal(11), U: Decimal(23)}
 
 
-def test_attempts_use_the_plan_up(summed: tuple[Grain, ...]) -> None:
-    found = of(variances(summed, ["job", "attempt"]), "both", "both-1")
+def test_attempts_use_the_plan_up(summed: tuple[FactAggregate, ...]) -> None:
+    found = of(compute_variances(summed, ["job", "attempt"]), "both", "both-1")
     assert (found.planned, said(found)) == (
         Decimal(100),
         {P: Decimal(12), Q: Decimal(20), W: Decimal(11), U: Decimal(3)},
     )
 
 
-def test_euros_stand_apart_until_somebody_names_a_rate(summed: tuple[Grain, ...]) -> None:
-    assert said(of(variances(summed, []), currency="EUR")) == {C: Decimal(54)}
-    rate = Rate("USD", Decimal("1.25"), date(2026, 11, 30), "treasury")
-    found = of(variances(converted(summed, {"EUR": rate}), ["job"]), "euros")
+def test_euros_stand_apart_until_somebody_names_a_rate(summed: tuple[FactAggregate, ...]) -> None:
+    assert said(of(compute_variances(summed, []), currency="EUR")) == {C: Decimal(54)}
+    rate = ExchangeRate("USD", Decimal("1.25"), date(2026, 11, 30), "treasury")
+    found = of(compute_variances(convert_currencies(summed, {"EUR": rate}), ["job"]), "euros")
     # 6 hours at 11.25 dollars where 10 were planned.
     assert said(found) == {P: Decimal("7.5")}
 
 
-def test_levels_hold_the_bills_sum(came_to: Outcome) -> None:
+def test_levels_hold_the_bills_sum(came_to: MatchOutcome) -> None:
     found = {(each.level.value, each.currency): each.amount for each in came_to.levels}
     want = {"resource": "956.5", "tags": "117.3", "sku_day": "190", "none": "122.77"}
     assert found == {**{(level, "USD"): Decimal(v) for level, v in want.items()}, ("resource", "EUR"): Decimal(54)}
 
 
-def test_both_sides_list_what_stands_alone(came_to: Outcome) -> None:
+def test_both_sides_list_what_stands_alone(came_to: MatchOutcome) -> None:
     assert [(each.what, each.amount) for each in came_to.unmatched] == [
-        ("other", Decimal(15)), ("machine", Decimal("7.77")),
-    ]  # fmt: skip  # what a commitment or reservation left unused is waste: that explains it
+        ("other", Decimal(15)),
+        ("machine", Decimal("7.77")),
+    ]  # what a commitment or reservation left unused is waste: that explains it
     (late,) = came_to.unbilled
     assert (late.job, late.amount, late.start, late.due) == (
         "late",
@@ -131,20 +132,20 @@ def test_both_sides_list_what_stands_alone(came_to: Outcome) -> None:
 
 
 def test_what_exceeds_a_hundredth_and_five_dollars_is_a_finding(
-    summed: tuple[Grain, ...], came_to: Outcome
-) -> None:  # fmt: skip
-    found = findings(variances(summed, ["job"]), came_to, Tolerance())
-    assert [(f.kind, f.where, f.difference) for f in found if f.kind is not Kind.PLAN] == [
-        (Kind.PRICE, "speech price", Decimal(15)),
-        (Kind.PRICE, "speech both", Decimal(13)),
-        (Kind.CURRENCY, "search euros", None),
-        (Kind.UNMATCHED, "aws - other", Decimal(15)),
-        (Kind.UNMATCHED, "aws - machine", Decimal("7.77")),
-        (Kind.UNBILLED, "aws - machine", Decimal(30)),
+    summed: tuple[FactAggregate, ...], came_to: MatchOutcome
+) -> None:
+    found = collect_findings(compute_variances(summed, ["job"]), came_to, ReconcileTolerance())
+    assert [(f.kind, f.where, f.difference) for f in found if f.kind is not FindingKind.PLAN] == [
+        (FindingKind.PRICE, "speech price", Decimal(15)),
+        (FindingKind.PRICE, "speech both", Decimal(13)),
+        (FindingKind.CURRENCY, "search euros", None),
+        (FindingKind.UNMATCHED, "aws - other", Decimal(15)),
+        (FindingKind.UNMATCHED, "aws - machine", Decimal("7.77")),
+        (FindingKind.UNBILLED, "aws - machine", Decimal(30)),
     ]
-    plans = {f.where: f.why for f in found if f.kind is Kind.PLAN}
+    plans = {f.where: f.why for f in found if f.kind is FindingKind.PLAN}
     assert plans["waste"] == "mostly waste (overrun)"
     assert plans["surprise"] == "mostly unplanned (machine)"
     assert set(plans) == set(JOBS) - {"late", ""}
-    lenient = findings(variances(summed, ["job"]), came_to, Tolerance(amount=Decimal(1000)))
-    assert [f.kind for f in lenient] == [Kind.CURRENCY]
+    lenient = collect_findings(compute_variances(summed, ["job"]), came_to, ReconcileTolerance(amount=Decimal(1000)))
+    assert [f.kind for f in lenient] == [FindingKind.CURRENCY]

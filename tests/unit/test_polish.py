@@ -8,13 +8,13 @@ from typing import Any
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.jobs.spec import Job
-from router.planning.compaction import compacted, earliest_run
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
-from router.planning.polish import polished
-from router.planning.schedule import Hold, runs_of
+from router.planning.left_shift import compact_holdings, earliest_run
+from router.planning.local_search import improve_places
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.solve import PlacementSolution, threshold_of
 from router.planning.solver import PulpSolver
-from router.planning.stages import Answer, threshold_of
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, scene_of
 
@@ -29,23 +29,27 @@ RUNNING = {
 }
 
 
-def placed(jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = None, late: int = 0) -> Answer:
+def placed(
+    jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = None, late: int = 0
+) -> PlacementSolution:
     """An answer that puts each job on the candidate named, so many slots later than it could."""
     scene = scene_of(a_request(jobs, offers, limits))
-    holdings: dict[str, tuple[Hold, ...]] = {}
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
     for job in scene.jobs:
         found = earliest_run(scene, job, scene.candidate(job.name, keys[job.name]), {}, scene.window(job)[late:])
         assert found is not None
         holdings[job.name] = found
     runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
-    return Answer(scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False)
+    return PlacementSolution(
+        scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False
+    )
 
 
-def repaired(before: Answer) -> Answer:
-    return polished(before, Effort(PulpSolver(), timedelta(minutes=1)))
+def repaired(before: PlacementSolution) -> PlacementSolution:
+    return improve_places(before, Effort(PulpSolver(), timedelta(minutes=1)))
 
 
-def where(answer: Answer) -> dict[str, set[str]]:
+def where(answer: PlacementSolution) -> dict[str, set[str]]:
     return {name: {run.candidate.key for run in runs} for name, runs in answer.runs.items()}
 
 
@@ -104,7 +108,7 @@ def test_a_teams_budget_counts_moves_at_their_dearest_too() -> None:
 
 def test_the_same_place_sooner_costs_the_same() -> None:
     before = placed([a_job("a")], {"a": HERE}, NORTH, late=3)
-    sooner = compacted(before.scene, before.holdings)
+    sooner = compact_holdings(before.scene, before.holdings)
     assert sooner["a"][0].slot.index == 0
     assert before.holdings["a"][0].slot.index == 3
     assert [h.key for h in sooner["a"]] == [h.key for h in before.holdings["a"]]
@@ -115,6 +119,6 @@ def test_sooner_keeps_what_others_hold_and_goes_by_priority() -> None:
     jobs = [a_job("a", steps=150, max_wait="1d"), a_job("b", steps=150, priority=5, max_wait="1d")]
     before = placed(jobs, {"a": HERE, "b": HERE}, one, late=6)
     apart = {"a": before.holdings["a"], "b": placed(jobs, {"a": HERE, "b": HERE}, one, late=3).holdings["b"]}
-    sooner = compacted(before.scene, apart)
+    sooner = compact_holdings(before.scene, apart)
     assert [h.slot.index for h in sooner["b"]] == [0, 1]
     assert [h.slot.index for h in sooner["a"]] == [2, 3]

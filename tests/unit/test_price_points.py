@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from pricing.history import PricePoint, combined
+from pricing.history import PricePoint, merge_points
 from pricing.money import UsdPerHour
 from pricing.places import Market
 
@@ -15,14 +15,14 @@ PRICE = PricePoint(AT, "aws", "us-east-1", None, "p5.48xlarge", Market.SPOT, Usd
 
 def test_a_price_and_a_stock_at_one_moment_are_one_point() -> None:
     stock = replace(PRICE, usd_per_hour=None, available=0.5)
-    assert combined([PRICE, stock]) == (replace(PRICE, available=0.5),)
-    assert combined([stock, PRICE]) == (replace(PRICE, available=0.5),)
+    assert merge_points([PRICE, stock]) == (replace(PRICE, available=0.5),)
+    assert merge_points([stock, PRICE]) == (replace(PRICE, available=0.5),)
 
 
 def test_the_first_word_stands() -> None:
-    assert combined([PRICE, replace(PRICE, usd_per_hour=UsdPerHour.parse(30))]) == (PRICE,)
+    assert merge_points([PRICE, replace(PRICE, usd_per_hour=UsdPerHour.parse(30))]) == (PRICE,)
 
 
 def test_other_sources_moments_and_zones_stay_apart() -> None:
     others = [replace(PRICE, source="b"), replace(PRICE, zone="z"), replace(PRICE, at=AT.replace(hour=1))]
-    assert combined([PRICE, *others]) == (PRICE, *others)
+    assert merge_points([PRICE, *others]) == (PRICE, *others)

@@ -16,21 +16,21 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.cli.showback_page import page
+from router.controller.accept import budget_refusals
+from router.controller.guardrails import CostLimits, RefusalReason, current_prices, find_refusals
+from router.controller.metering import metered_entries
+from router.controller.orders import orders_of
+from router.controller.placement_options import placements_of
+from router.controller.usage_entries import disk_entries
 from router.jobs.limits import Limits
-from router.ledger.entry import Entry, What
-from router.planning.market import listings_by_accelerator
-from router.running.accepting import over_budget
-from router.running.choices import choices_of
-from router.running.guardrails import Cause, Guard, prices_now, refusals
-from router.running.metering import metered_entries
-from router.running.orders import orders_of
-from router.running.sundries import disk_entries
-from router.showback.charging import Books, Left, charges
+from router.ledger.entry import CostItem, LedgerEntry
+from router.planning.listings import listings_by_accelerator
+from router.render.showback_page import page
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.sharing import Group, Method, share
-from router.state.store import Store
+from router.showback.focus.write import write_csv
+from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
+from router.showback.shared_costs import Group, SharingMethod, share_costs
+from router.state.store import StateStore
 from tests.support.asked_quotes import a_quote
 from tests.support.command import plan as plan_command
 from tests.support.command import run, write_job
@@ -48,8 +48,8 @@ YEAR = timedelta(days=365)
 AMOUNTS: dict[Group, Decimal] = {("a",): Decimal(60), ("b",): Decimal(30), ("c",): Decimal(10)}
 
 
-def charged(entries: list[Entry]) -> list[Any]:
-    return list(charges(entries, ACCOUNTS, Books(closed=OCTOBER)))
+def charged(entries: list[LedgerEntry]) -> list[Any]:
+    return list(charges_of_entries(entries, ACCOUNTS, ClosedBooks(closed=OCTOBER)))
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{home / 'state.db'}", now=NOW) as opened:
+def store(home: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as opened:
         yield opened
 
 
@@ -83,10 +83,10 @@ class TestSkyPilot:
         """It is there with its size and time, and what it cost is said to be unknown."""
         failed = node(made_at=START, gone_at=START + 2 * HOUR)
         (disk,) = disk_entries(attempt(), [failed], 500, START + YEAR)
-        assert (disk.what, disk.unpriced, disk.quantity == 1000) == (What.DISK, True, True)
-        left = Left()
-        assert list(charges([disk], ACCOUNTS, left=left)) == []
-        assert left.quantities == {(What.DISK, "GiB-Hours"): 1000}
+        assert (disk.what, disk.unpriced, disk.quantity == 1000) == (CostItem.DISK, True, True)
+        left = UnpricedEntries()
+        assert list(charges_of_entries([disk], ACCOUNTS, left=left)) == []
+        assert left.quantities == {(CostItem.DISK, "GiB-Hours"): 1000}
 
     def test_1670_1669_a_spot_job_costs_the_sum_of_its_attempts_and_each_is_seen(self) -> None:
         by_attempt: dict[str | None, Decimal] = defaultdict(Decimal)
@@ -104,9 +104,9 @@ class TestSkyPilot:
         assert quote.usd.p50 is not None
         assert quote.usd.p50.dollars() == pytest.approx(3 * 12.80, rel=0.1)
 
-    def test_6680_what_nobody_knows_is_never_printed_as_0(self, home: Path, store: Store) -> None:
+    def test_6680_what_nobody_knows_is_never_printed_as_0(self, home: Path, store: StateStore) -> None:
         """On-premises clusters showed as $0.00."""
-        disk = entry("d", what=What.DISK, use=None, unit="GiB-Hours", usd=Usd(0), usd_per_hour=None, unpriced=True)
+        disk = entry("d", what=CostItem.DISK, use=None, unit="GiB-Hours", usd=Usd(0), usd_per_hour=None, unpriced=True)
         store.ledger.add([disk])
         listed = run("ledger", "list")
         assert "not known" in listed.stdout
@@ -120,14 +120,14 @@ class TestSkyPilot:
         assert "0 charges" in exported.stderr
         assert "nobody knows its price: disk" in exported.stderr
 
-    def test_6681_without_a_filter_everybodys_cost_is_shown(self, store: Store) -> None:
+    def test_6681_without_a_filter_everybodys_cost_is_shown(self, store: StateStore) -> None:
         store.ledger.add([entry(f"k{team}", team=team, attempt=f"of {team}") for team in ("blue", "red", "green")])
         rows = json.loads(run("ledger", "list", "-o", "json").stdout)["entries"]
         assert [row["team"] for row in rows] == ["blue", "red", "green"]
         mine = json.loads(run("ledger", "list", "--team", "red", "-o", "json").stdout)["entries"]
         assert [row["team"] for row in mine] == ["red"]
 
-    def test_4503_cost_is_asked_for_like_jobs_are(self, store: Store) -> None:
+    def test_4503_cost_is_asked_for_like_jobs_are(self, store: StateStore) -> None:
         """By job and by attempt, as rows with every field, for programs."""
         store.ledger.add(month()[:5])
         rows = json.loads(run("ledger", "list", "--job", "whisper", "-o", "json").stdout)
@@ -154,9 +154,9 @@ class TestDstack:
         (most,) = {order.ceiling for order in orders}
         assert UsdPerHour.parse("0.98") <= most < UsdPerHour.parse("1.52")
         dearer = book([replace(SPOT, usd_per_hour=UsdPerHour.parse("1.52"))])
-        prices = prices_now(orders, dearer, Limits.none())
-        found = refusals(plan, prices, Guard(), plan.as_of, at_risk=orders[0].at_risk_usd, book=dearer)
-        assert {refusal.cause for refusal in found} == {Cause.PRICE}
+        prices = current_prices(orders, dearer, Limits.none())
+        found = find_refusals(plan, prices, CostLimits(), plan.as_of, at_risk=orders[0].at_risk_usd, book=dearer)
+        assert {refusal.cause for refusal in found} == {RefusalReason.PRICE}
         assert "costs $1.52 an hour now, above the plan's ceiling" in found[0].what
 
     def test_1886_no_next_place_costs_more_than_was_shown(self) -> None:
@@ -164,7 +164,7 @@ class TestDstack:
         plan = plan_of([job], [SPOT, HERE])
         order = orders_of(plan)[0]
         now = [replace(each, usd_per_hour=UsdPerHour.parse("1.52")) for each in (SPOT, HERE)]
-        places = choices_of(order, plan, job, listings_by_accelerator(book(now), Limits.none()), 9)
+        places = placements_of(order, plan, job, listings_by_accelerator(book(now), Limits.none()), 9)
         assert [choice.rank for choice in places] == [0]  # the plan's own, which is re-checked above
         assert all(seat.max_usd_per_hour <= UsdPerHour.parse("1.52") for seat in places[0].seats)
 
@@ -194,31 +194,31 @@ class TestInfracost:
         spent = entry(team=job.team, start=NOW, end=NOW + HOUR, usd=Usd.parse("10"))
         for room, refused in ((expected + Usd.parse("10"), False), (expected + Usd.parse("9.99"), True)):
             limits = make_limits({"teams": [{"team": job.team, "budget": f"${room}"}]})
-            found = over_budget(orders, plan, {job.name: job}, limits, [spent], [], NOW)
-            assert [refusal.cause for refusal in found] == ([Cause.BUDGET] if refused else [])
+            found = budget_refusals(orders, plan, {job.name: job}, limits, [spent], [], NOW)
+            assert [refusal.cause for refusal in found] == ([RefusalReason.BUDGET] if refused else [])
 
 
 class TestIdle:
     """OpenCost and Kubecost: what is idle is shared by all, to the last digit, or stays where it is seen."""
 
     def test_opencost_1124_a_filter_does_not_change_what_is_shared(self) -> None:
-        found = share(AMOUNTS, {"idle": Decimal(50)}, Method.WEIGHTED, total=Decimal(150))
+        found = share_costs(AMOUNTS, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(150))
         (only,) = found.only(lambda group: group == ("a",))
         assert only.after == 90
         with pytest.raises(ValueError, match="share over all groups"):
-            share({("a",): Decimal(60)}, {"idle": Decimal(50)}, Method.WEIGHTED, total=Decimal(150))
+            share_costs({("a",): Decimal(60)}, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(150))
 
-    @pytest.mark.parametrize("method", [Method.WEIGHTED, Method.EVEN])
-    def test_opencost_883_3823_idle_does_not_vanish_where_nothing_weighs(self, method: Method) -> None:
+    @pytest.mark.parametrize("method", [SharingMethod.WEIGHTED, SharingMethod.EVEN])
+    def test_opencost_883_3823_idle_does_not_vanish_where_nothing_weighs(self, method: SharingMethod) -> None:
         nothing: dict[Group, Decimal] = {("a",): Decimal(0), ("b",): Decimal(0)}
-        found = share(nothing, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
+        found = share_costs(nothing, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
         assert [row.after for row in found.rows] == [Decimal("0.005"), Decimal("0.005")]
-        nobody = share({}, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
+        nobody = share_costs({}, {"idle": Decimal("0.01")}, method, total=Decimal("0.01"))
         assert [(kept.pot, kept.amount) for kept in nobody.kept] == [("idle", Decimal("0.01"))]
 
     def test_kubecost_168_no_share_of_a_cost_is_negative(self) -> None:
         amounts: dict[Group, Decimal] = {**AMOUNTS, ("credit",): Decimal(-80)}
-        found = share(amounts, {"idle": Decimal(50)}, Method.WEIGHTED, total=Decimal(70))
+        found = share_costs(amounts, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(70))
         assert all(row.shared >= 0 for row in found.rows)
         assert found.total == 70
 

@@ -9,11 +9,19 @@ import pytest
 
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from router.files.quote_files import Acceptance, accept, acceptance, find_quote, keep_quotes, read_quote, stored_quotes
+from router.app.quotes import HourlyWatchedPools
+from router.config.quote_files import (
+    QuoteAcceptance,
+    find_quote,
+    read_acceptance,
+    read_quote,
+    store_acceptance,
+    store_quotes,
+    stored_quotes,
+)
 from router.prices import history
-from router.prices.history_weather import looks
-from router.quoting.quotes.quote import Quote
-from router.wiring.quoting import PoolsOfNow
+from router.prices.pool_availability import read_observations
+from router.quotes.quote import Quote
 from tests.support.asked_quotes import a_quote
 from tests.support.price_points import START, a_point
 from tests.support.scenes import NORTH, SOUTH, a_job
@@ -27,8 +35,8 @@ def quotes() -> list[Quote]:
 def test_what_is_kept_comes_back(tmp_path: Path, quotes: list[Quote]) -> None:
     folder = tmp_path / "new" / "quotes"
     assert stored_quotes(folder) == ()
-    ids = keep_quotes(folder, quotes)
-    assert keep_quotes(folder, quotes) == ids
+    ids = store_quotes(folder, quotes)
+    assert store_quotes(folder, quotes) == ids
     assert {name: q for name, q, _ in stored_quotes(folder)} == dict(zip(ids, quotes, strict=True))
     assert find_quote(folder, ids[0]) == (ids[0], quotes[0])
     assert find_quote(folder, ids[1].removeprefix("quote-")[:6])[1] == quotes[1]
@@ -37,32 +45,32 @@ def test_what_is_kept_comes_back(tmp_path: Path, quotes: list[Quote]) -> None:
 
 @pytest.mark.parametrize("name", ["", "quote-", "00", "zzzz", "../../etc/passwd", "quote-ffffffffffff"])
 def test_a_name_that_names_none(tmp_path: Path, quotes: list[Quote], name: str) -> None:
-    keep_quotes(tmp_path, quotes)
+    store_quotes(tmp_path, quotes)
     with pytest.raises(InvalidInputError, match=r"names no stored quote|is too short"):
         find_quote(tmp_path, name)
 
 
 def test_a_name_that_names_two(tmp_path: Path, quotes: list[Quote]) -> None:
-    name, _ = keep_quotes(tmp_path, quotes)
+    name, _ = store_quotes(tmp_path, quotes)
     (tmp_path / f"{name}0.json").write_text("{}", encoding="utf-8")
     with pytest.raises(InvalidInputError, match="names 2 quotes"):
         find_quote(tmp_path, name)
 
 
 def test_an_acceptance_lies_beside_the_quote(tmp_path: Path, quotes: list[Quote]) -> None:
-    name, other = keep_quotes(tmp_path, quotes)
-    made = Acceptance(name, "2026-11-21T18:00:00Z", "mira@desk", "ab" * 32, "cd" * 32, "210.50")
-    accept(tmp_path, made)
-    assert acceptance(tmp_path, name) == made
-    assert acceptance(tmp_path, other) is None
+    name, other = store_quotes(tmp_path, quotes)
+    made = QuoteAcceptance(name, "2026-11-21T18:00:00Z", "mira@desk", "ab" * 32, "cd" * 32, "210.50")
+    store_acceptance(tmp_path, made)
+    assert read_acceptance(tmp_path, name) == made
+    assert read_acceptance(tmp_path, other) is None
     assert [a for _, _, a in stored_quotes(tmp_path) if a is not None] == [made]
     (tmp_path / f"{name}.accepted.json").write_text("[]", encoding="utf-8")
     with pytest.raises(InvalidInputError, match="is no acceptance"):
-        acceptance(tmp_path, name)
+        read_acceptance(tmp_path, name)
 
 
 def test_damage_is_named(tmp_path: Path, quotes: list[Quote]) -> None:
-    name, _ = keep_quotes(tmp_path, quotes)
+    name, _ = store_quotes(tmp_path, quotes)
     path = tmp_path / f"{name}.json"
     text = path.read_text(encoding="utf-8")
     for damage, words in (("{", "not JSON"), (text.replace("red", "blue"), "changed after"), ("{}", "is no quote")):
@@ -85,19 +93,19 @@ def test_looks_at_one_pool_by_who_looked_most(tmp_path: Path) -> None:
     history.append(tmp_path, points)
     pool = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge")
     other = ("aws", "us-east-1", "", "p5.48xlarge")
-    found = looks(tmp_path, {pool, other}, START, START + timedelta(days=1))
+    found = read_observations(tmp_path, {pool, other}, START, START + timedelta(days=1))
     assert set(found) == {pool}
     assert [up for _, up in found[pool]] == [i % 3 > 0 for i in range(12)]
     assert found[pool][1][0] - found[pool][0][0] == timedelta(minutes=10)
-    assert looks(tmp_path, {pool}, START + timedelta(days=40), START + timedelta(days=41)) == {}
-    assert looks(tmp_path, set(), START, START + timedelta(days=1)) == {}
+    assert read_observations(tmp_path, {pool}, START + timedelta(days=40), START + timedelta(days=41)) == {}
+    assert read_observations(tmp_path, set(), START, START + timedelta(days=1)) == {}
 
 
 def test_who_runs_for_weeks_reads_anew_every_hour(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(i / 6, None, available=float(i % 3 > 0)) for i in range(12)])
     pool, other = ("aws", "us-east-1", "us-east-1a", "p5.48xlarge"), ("aws", "us-east-1", "", "p5.48xlarge")
     now, told = [START + timedelta(minutes=50)], list[str]()
-    pools = PoolsOfNow(tmp_path, lambda: now[0], told.append)
+    pools = HourlyWatchedPools(tmp_path, lambda: now[0], told.append)
     assert pools({pool, other}) == {}  # as of the beginning of the hour nothing was seen
     now[0] = START + timedelta(minutes=70)
     assert pools({pool, other})[pool].watched_h == pytest.approx(1.0, abs=0.2)

@@ -14,10 +14,10 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
 from router.planning.program import Program
-from router.planning.reassign import MOST_CANDIDATES, Reassigned, Want, reassign
-from router.planning.shared import use_of
-from router.planning.solver import PulpSolver, Relaxed, Solution
-from router.planning.whats_left import job_left
+from router.planning.remaining_work import remaining_job
+from router.planning.replacement import MOST_CANDIDATES, PlacementRequest, Placements, place_gangs
+from router.planning.shared_limits import use_of
+from router.planning.solver import LpRelaxation, PulpSolver, Solution
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job
@@ -26,18 +26,18 @@ HOME = RegionId("aws", "north-1")
 ONE_GCP = {"limits": [{"name": "gcp", "cloud": "gcp", "amount": 8, "unit": "accelerators"}]}
 
 
-def want(name: str, offers: list[Offer], limits: Limits, done: int = 0, **more: Any) -> Want:
+def want(name: str, offers: list[Offer], limits: Limits, done: int = 0, **more: Any) -> PlacementRequest:
     own = {k: more.pop(k) for k in ("allowed", "late", "most_usd", "gang") if k in more}
-    job = job_left(a_job(name, **more), done, HOME, NOW)
+    job = remaining_job(a_job(name, **more), done, HOME, NOW)
     found, _ = CandidateFinder(book(offers), limits, NOW, advisory=False).find(job)
-    return Want(job, found, **own)
+    return PlacementRequest(job, found, **own)
 
 
-def go(wants: list[Want], limits: Limits, **more: Any) -> Reassigned:
-    return reassign(wants, limits, solver=PulpSolver(), **more)
+def go(wants: list[PlacementRequest], limits: Limits, **more: Any) -> Placements:
+    return place_gangs(wants, limits, solver=PulpSolver(), **more)
 
 
-def regions(found: Reassigned) -> dict[str, str]:
+def regions(found: Placements) -> dict[str, str]:
     return {name: str(c.region) for name, c in found.placed.items()}
 
 
@@ -101,10 +101,10 @@ def test_who_is_late_takes_the_fastest() -> None:
     ]
     slow = offer("gcp/lake-1", "a7-highgpu-8g", "on_demand", "5")
     more = {"workload": {"profile": profile}, "gang": {"options": ["H100:8", "A100-80GB:8"]}}
-    job = job_left(a_job("a").model_validate({**a_job("a").model_dump(mode="json"), **more}), 0, HOME, NOW)
+    job = remaining_job(a_job("a").model_validate({**a_job("a").model_dump(mode="json"), **more}), 0, HOME, NOW)
     found, _ = CandidateFinder(book([NORTH, slow]), limits, NOW, advisory=False).find(job)
-    assert regions(go([Want(job, found)], limits)) == {"a": "gcp/lake-1"}
-    assert regions(go([Want(job, found, late=True)], limits)) == {"a": "aws/north-1"}
+    assert regions(go([PlacementRequest(job, found)], limits)) == {"a": "gcp/lake-1"}
+    assert regions(go([PlacementRequest(job, found, late=True)], limits)) == {"a": "aws/north-1"}
 
 
 def test_money_binds_jobs_and_teams() -> None:
@@ -190,13 +190,13 @@ class _LateWithTheFirst:
         found = self._solver.solve(*arguments, **more)
         return replace(found, outcome="feasible", hit_time_limit=True) if self.searches == 1 else found
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         return self._solver.relax(program, seconds)
 
 
 def test_a_count_of_who_waits_that_was_cut_short_is_said() -> None:
     limits = make_limits({"limits": [{"name": "one", "amount": 8, "unit": "accelerators"}]})
     solver = _LateWithTheFirst()
-    found = reassign([want(n, [NORTH], limits) for n in "ab"], limits, solver=solver)
+    found = place_gangs([want(n, [NORTH], limits) for n in "ab"], limits, solver=solver)
     assert (solver.searches, len(found.waiting)) == (2, 1)
     assert (found.fewest_waiting, found.hit_time_limit) == (False, True)

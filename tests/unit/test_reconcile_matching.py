@@ -62,8 +62,10 @@ def test_a_gap_in_a_bill_stays_metered_between_two_billed_pieces() -> None:
         bill(at(12), at(13), "9", resource="i-1"),
     ]
     assert told(actual(rows), "source", "start", "billed") == [
-        ("billed", at(10), Decimal(9)), ("metered", at(11), Decimal(10)), ("billed", at(12), Decimal(9)),
-    ]  # fmt: skip
+        ("billed", at(10), Decimal(9)),
+        ("metered", at(11), Decimal(10)),
+        ("billed", at(12), Decimal(9)),
+    ]
 
 
 def test_two_rows_of_one_hour_are_both_money_and_the_hour_counts_once() -> None:
@@ -73,15 +75,17 @@ def test_two_rows_of_one_hour_are_both_money_and_the_hour_counts_once() -> None:
         bill(at(10), at(11), "0", resource="i-1", sku="commitment part"),
     ]
     assert told(actual(rows), "billed", "hours", "useful", "use") == [
-        (Decimal(4), Decimal(1), Decimal(50), "work"), (Decimal(0), None, None, "work"),
-    ]  # fmt: skip
+        (Decimal(4), Decimal(1), Decimal(50), "work"),
+        (Decimal(0), None, None, "work"),
+    ]
 
 
 def test_time_that_costs_nothing_by_our_prices_takes_its_share_by_time() -> None:
     rows = [
-        ran(at(10), at(10.25), "0", use="startup"), ran(at(10.25), at(11), "0"),
+        ran(at(10), at(10.25), "0", use="startup"),
+        ran(at(10.25), at(11), "0"),
         bill(at(10), at(11), "8", resource="i-1"),
-    ]  # fmt: skip
+    ]
     assert told(actual(rows), "use", "billed") == [("startup", Decimal(2)), ("work", Decimal(6))]
 
 
@@ -113,21 +117,25 @@ def test_two_paths_with_one_end_are_two_resources() -> None:
 
 def test_one_id_in_two_of_our_clouds_is_two_resources() -> None:
     rows = [
-        ran(at(10), at(11), "10", resource="n-1"), ran(at(10), at(11), "10", resource="n-1", cloud="gcp", job="tts"),
+        ran(at(10), at(11), "10", resource="n-1"),
+        ran(at(10), at(11), "10", resource="n-1", cloud="gcp", job="tts"),
         bill(at(10), at(11), "9", resource="n-1", cloud="gcp"),
-    ]  # fmt: skip
+    ]
     assert told([row for row in actual(rows) if row["source"] == "billed"], "job", "cloud") == [("tts", "gcp")]
 
 
 def test_tags_name_the_job_and_take_time_that_no_resource_has_taken() -> None:
     rows = [
-        ran(at(10), at(11), "10", resource="i-1"), ran(at(10), at(11), "10", resource="i-2"),
-        bill(at(10), at(11), "9", resource="i-1"), bill(at(10), at(11), "8", job="asr"),
-    ]  # fmt: skip
+        ran(at(10), at(11), "10", resource="i-1"),
+        ran(at(10), at(11), "10", resource="i-2"),
+        bill(at(10), at(11), "9", resource="i-1"),
+        bill(at(10), at(11), "8", job="asr"),
+    ]
     assert levels(rows) == {("bill-1", 3): "resource", ("bill-1", 4): "tags"}
     assert told(actual(rows), "source", "billed", "resource", "hours") == [
-        ("billed", Decimal(9), "i-1", Decimal(1)), ("billed", Decimal(8), "i-2", Decimal(1)),
-    ]  # fmt: skip
+        ("billed", Decimal(9), "i-1", Decimal(1)),
+        ("billed", Decimal(8), "i-2", Decimal(1)),
+    ]
 
 
 def test_an_attempt_in_the_tags_is_surer_than_a_job() -> None:
@@ -135,20 +143,23 @@ def test_an_attempt_in_the_tags_is_surer_than_a_job() -> None:
         ran(at(10), at(11), "10", attempt="asr-1", resource=None),
         ran(at(10), at(11), "10", attempt="asr-2", resource=None),
         bill(at(10), at(11), "9", job="asr", attempt="asr-2"),
-    ]  # fmt: skip
+    ]
     assert told([row for row in actual(rows) if row["source"] == "billed"], "attempt") == [("asr-2",)]
 
 
 def test_a_days_row_covers_that_days_machines_of_its_kind() -> None:
     rows = [
-        ran(at(1), at(2), "10", resource="x"), ran(at(5), at(8), "30", resource="y", team="vision", job="vit"),
+        ran(at(1), at(2), "10", resource="x"),
+        ran(at(5), at(8), "30", resource="y", team="vision", job="vit"),
         ran(at(1, day=4), at(2, day=4), "10", resource="z"),
         bill(at(0), at(24), "20", instance_type="p5"),
-    ]  # fmt: skip
+    ]
     assert set(levels(rows).values()) == {"sku_day"}
     assert told(actual(rows), "source", "team", "billed") == [
-        ("billed", "speech", Decimal(5)), ("billed", "vision", Decimal(15)), ("metered", "speech", Decimal(10)),
-    ]  # fmt: skip
+        ("billed", "speech", Decimal(5)),
+        ("billed", "vision", Decimal(15)),
+        ("metered", "speech", Decimal(10)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -170,9 +181,10 @@ def test_an_hour_that_the_cloud_counts_otherwise_is_found_on_its_day() -> None:
 
 def test_a_machine_billed_after_its_release_is_nobody_elses_and_is_told_whose_it_was() -> None:
     rows = [
-        ran(at(10), at(11), "10", resource="i-1"), ran(at(12), at(13), "10", resource=None, job="tts", team="vision"),
+        ran(at(10), at(11), "10", resource="i-1"),
+        ran(at(12), at(13), "10", resource=None, job="tts", team="vision"),
         bill(at(12), at(13), "9", resource="i-1", instance_type="p5"),
-    ]  # fmt: skip
+    ]
     assert set(levels(rows).values()) == {"none"}
     row = next(row for row in actual(rows) if row["source"] == "billed")
     assert (row["team"], row["job"], row["hours"]) == ("speech", "asr", None)

@@ -13,12 +13,12 @@ import pytest
 
 from pricing.money import Usd
 from pricing.offers import Offer
+from router.app.plan import PlanOptions, plan_request
 from router.jobs.quantities import Moment, parse_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.plan import Plan, Relaxation
 from router.planning.planner import PlanRequest, make_plan
-from router.wiring.planning import PlanOptions, plan_request
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.night import NOW
@@ -198,9 +198,13 @@ def test_a_fabric_that_nobody_has() -> None:
     job = a_job()
     point = {"accelerator": "A100-80GB", "count": 16, "steps_per_hour": 100, "fabric": "ethernet"}
     fields = {
-        "workload": {"profile": [point]}, "gang": {"options": ["A100-80GB:16"], "rdma": "required"},
-        "name": "a", "team": "red", "steps": 300, "checkpoint": job.checkpoint,
-    }  # fmt: skip
+        "workload": {"profile": [point]},
+        "gang": {"options": ["A100-80GB:16"], "rdma": "required"},
+        "name": "a",
+        "team": "red",
+        "steps": 300,
+        "checkpoint": job.checkpoint,
+    }
     assert checked([Job.model_validate(fields)], [slow]) == ["do without an RDMA fabric"]
 
 

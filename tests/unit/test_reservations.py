@@ -13,30 +13,30 @@ from pydantic import ValidationError
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from providers.aws.parse.allowances import read_held
-from providers.protocol import Allowances, Held
-from router.cli.plan_text import table
+from providers.aws.parse.allowances import read_reservations
+from providers.protocol import AccountAllowances, CapacityReservation
 from router.cli.status import _table
+from router.controller.metering import cost_so_far, metered_entries, planned_entries
+from router.controller.orders import orders_of
+from router.controller.placement_options import placements_of
+from router.controller.report import GangReport, StatusReport
+from router.controller.time_use import TrainingRecord
+from router.controller.workspaces import new_attempt
 from router.jobs.limits import Limits, Reservation
 from router.jobs.spec import Job
-from router.ledger.entry import Entry
+from router.ledger.entry import LedgerEntry
 from router.planning.candidates import CandidateFinder
 from router.planning.plan import Line, Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import make_plan
-from router.planning.whats_left import places_left
-from router.prices.as_limits import as_limits
-from router.quoting.quotes.venues import untold, venues_of
-from router.running.choices import choices_of
-from router.running.metering import metered_entries, planned_entries, spent
-from router.running.orders import orders_of
-from router.running.report import GangReport, Report
-from router.running.stretches import Course
-from router.running.workspaces import new_attempt
-from router.showback.ledgerfacts import facts_of
-from router.state.ledger_columns import columns_of
-from router.state.ledger_rows import BEGINNING, raw, sealed
-from router.state.store import Store
+from router.planning.remaining_work import remaining_candidates
+from router.prices.account_limits import build_limits_file
+from router.render.plan_text import table
+from router.showback.facts_from_ledger import facts_of_rows
+from router.spot.venues import build_quote_options, unquotable_reason
+from router.state.ledger_columns import columns_from_rows
+from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
+from router.state.store import StateStore
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
@@ -44,8 +44,12 @@ from tests.support.scenes import LAKE, NORTH, NOW, a_job, a_request
 from tests.support.state_values import attempt, node
 
 BLOCK: dict[str, Any] = {
-    "name": "block", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 1,
-}  # fmt: skip
+    "name": "block",
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "machines": 1,
+}
 PRICED = {**BLOCK, "usd_per_hour": "30"}
 
 
@@ -152,8 +156,9 @@ def test_a_plan_without_reservations_has_the_bytes_of_before() -> None:
 def test_dates_and_cost_are_read_and_written() -> None:
     item = Reservation.model_validate({**BLOCK, "from": "2026-11-21T18:00Z", "until": "2026-11-22T11:30+00:00"})
     assert (item.start, item.until) == (
-        datetime.fromisoformat("2026-11-21T18:00Z"), datetime.fromisoformat("2026-11-22T11:30Z"),
-    )  # fmt: skip
+        datetime.fromisoformat("2026-11-21T18:00Z"),
+        datetime.fromisoformat("2026-11-22T11:30Z"),
+    )
     limits = make_limits({"reservations": [item.model_dump(by_alias=True)]})
     assert Limits.model_validate_json(limits.model_dump_json()) == limits
     costs: tuple[dict[str, Any], ...] = ({}, {"sunk": True}, {"usd_per_hour": 3})
@@ -174,14 +179,19 @@ def test_a_reservation_that_cannot_be_is_refused(more: dict[str, Any], why: str)
         Reservation.model_validate({**BLOCK, **more})
 
 
-def metered(**changes: Any) -> Entry:
+def metered(**changes: Any) -> LedgerEntry:
     begun = NOW - timedelta(hours=4)
     one = node(
-        "a-1", market=Market.RESERVED, made_at=begun, gone_at=NOW, on_demand_usd_per_hour=UsdPerHour.parse("60"),
-        price_source="reservation block", **changes,
-    )  # fmt: skip
+        "a-1",
+        market=Market.RESERVED,
+        made_at=begun,
+        gone_at=NOW,
+        on_demand_usd_per_hour=UsdPerHour.parse("60"),
+        price_source="reservation block",
+        **changes,
+    )
     life = attempt("a-1", created_at=begun, start=begun, end=NOW)
-    whole = Course(begun, NOW, True, True, 0, 0, 0)
+    whole = TrainingRecord(begun, NOW, True, True, 0, 0, 0)
     (entry,) = metered_entries(life, [one], NOW, whole)
     return entry
 
@@ -207,7 +217,7 @@ def test_showback_saves_against_that_price_alone(
 ) -> None:
     """Against 0.00 it saved the whole on-demand price."""
     entry = metered(usd_per_hour=UsdPerHour.parse(rate), reservation_cost=cost)
-    (fact,) = facts_of(columns_of(list(sealed([raw(entry)], 0, BEGINNING)))).to_pylist()
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(entry)], 0, BEGINNING)))).to_pylist()
     known = tuple(None if text is None else Decimal(text) for text in (effective, on_demand))
     assert (fact["effective"], fact["on_demand"], fact["unpriced"]) == (*known, cost == "unknown")
 
@@ -218,12 +228,12 @@ def test_what_is_planned_is_carried_to_the_machines(cost: str, rate: str, tmp_pa
     job = a_job(steps=300)
     made = plan(job, {**BLOCK, **prices[cost]})
     (order,) = orders_of(made)
-    (choice,) = choices_of(order, made, job, {}, 1)
+    (choice,) = placements_of(order, made, job, {}, 1)
     (seat,) = choice.seats
     assert (seat.reservation_cost, seat.usd_per_hour) == (cost, UsdPerHour.parse(rate))
     assert (seat.max_usd_per_hour, choice.at_risk_usd) == (UsdPerHour(0), Usd(0))
     life, nodes = new_attempt("a-1", "p", order, choice, 1, job, job.digest, "token", NOW)
-    with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
         store.add_attempts([(life, nodes)])
         (record,) = store.nodes("a-1")
     assert (record.reservation_cost, record.unpriced) == (cost, cost == "unknown")
@@ -236,7 +246,7 @@ def test_a_gang_is_not_placed_again_where_its_rest_does_not_fit() -> None:
     for until, count in ((at(2), 1), (at(5), 2)):
         limits = make_limits({"reservations": [{**PRICED, "until": until}]})
         finder = CandidateFinder(book([NORTH]), limits, NOW, advisory=False)
-        assert len(places_left(finder, job, lambda _: False)) == count
+        assert len(remaining_candidates(finder, job, lambda _: False)) == count
 
 
 def test_a_quote_has_no_venue_without_a_price_or_beyond_its_dates() -> None:
@@ -250,24 +260,39 @@ def test_a_quote_has_no_venue_without_a_price_or_beyond_its_dates() -> None:
     ):
         limits = make_limits({"reservations": [{**BLOCK, **more}]})
         found = CandidateFinder(book([]), limits, NOW, advisory=False).find(job)[0]
-        assert len(venues_of(job, found, limits, hours)) == count
-        assert bool(untold(found[0], hours)) == (count == 0)
+        assert len(build_quote_options(job, found, limits, hours)) == count
+        assert bool(unquotable_reason(found[0], hours)) == (count == 0)
 
 
 def test_what_the_clouds_hold_becomes_reservations_with_dates() -> None:
     """A capacity block lost its dates here and was free for ever."""
     day = datetime(2026, 11, 22, 11, 30, tzinfo=UTC)
-    block = Held(
+    block = CapacityReservation(
         "aws", "cr-block", "north-1", "north-1a", "p9.48xlarge", 4, 4, day, day + timedelta(days=1), prepaid=True
     )
-    billed = Held("aws", "cr-hourly", "north-1", "north-1a", "p9.48xlarge", 2, 1, None, None)
-    found = as_limits({"aws": Allowances(held=(block, billed))}, book([NORTH]))
+    billed = CapacityReservation("aws", "cr-hourly", "north-1", "north-1a", "p9.48xlarge", 2, 1, None, None)
+    found = build_limits_file({"aws": AccountAllowances(held=(block, billed))}, book([NORTH]))
     assert found["reservations"] == [
-        {"name": "cr-block", "cloud": "aws", "region": "north-1", "zone": "north-1a", "instance_type": "p9.48xlarge",
-         "machines": 4, "from": "2026-11-22T11:30:00Z", "until": "2026-11-23T11:30:00Z"},
-        {"name": "cr-hourly", "cloud": "aws", "region": "north-1", "zone": "north-1a", "instance_type": "p9.48xlarge",
-         "machines": 1, "usd_per_hour": "60.00"},
-    ]  # fmt: skip
+        {
+            "name": "cr-block",
+            "cloud": "aws",
+            "region": "north-1",
+            "zone": "north-1a",
+            "instance_type": "p9.48xlarge",
+            "machines": 4,
+            "from": "2026-11-22T11:30:00Z",
+            "until": "2026-11-23T11:30:00Z",
+        },
+        {
+            "name": "cr-hourly",
+            "cloud": "aws",
+            "region": "north-1",
+            "zone": "north-1a",
+            "instance_type": "p9.48xlarge",
+            "machines": 1,
+            "usd_per_hour": "60.00",
+        },
+    ]
     assert [item.cost for item in make_limits(found).reservations] == ["unknown", "amortised"]
 
 
@@ -277,11 +302,12 @@ def test_a_capacity_block_of_ec2_ends_before_its_machines_are_ended() -> None:
         "AvailableInstanceCount": 0, "StartDate": "2026-11-22T11:30:00+00:00", "EndDate": "2026-11-23T11:30:00+00:00",
         "ReservationType": "capacity-block",
     }  # fmt: skip
-    (held,) = read_held("aws", "us-east-1", [row])
+    (held,) = read_reservations("aws", "us-east-1", [row])
     assert (held.free, held.prepaid) == (4, True)
     assert (held.start, held.end) == (
-        datetime(2026, 11, 22, 11, 30, tzinfo=UTC), datetime(2026, 11, 23, 11, tzinfo=UTC),
-    )  # fmt: skip
+        datetime(2026, 11, 22, 11, 30, tzinfo=UTC),
+        datetime(2026, 11, 23, 11, tzinfo=UTC),
+    )
 
 
 @pytest.mark.parametrize(("cost", "rate", "said"), [("amortised", "30", "120.00"), ("unknown", "0", "unknown")])
@@ -290,7 +316,7 @@ def test_status_says_that_a_price_is_unknown(cost: str, rate: str, said: str) ->
     begun = NOW - timedelta(hours=4)
     life = attempt("a-1", created_at=begun, machines=1)
     one = node("a-1", market=Market.RESERVED, made_at=begun, usd_per_hour=UsdPerHour.parse(rate), reservation_cost=cost)
-    gang = GangReport(life, (one,), spent([one], NOW), None)
-    shown = _table(Report((gang,), gang.spent_usd, NOW))
+    gang = GangReport(life, (one,), cost_so_far([one], NOW), None)
+    shown = _table(StatusReport((gang,), gang.spent_usd, NOW))
     assert said in shown
     assert ("in no sum" in shown) == (cost == "unknown")

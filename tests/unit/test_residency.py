@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Region
-from router.jobs.residency import Residency, nearest, permits, unknown_tokens
+from router.jobs.residency import Residency, residency_refusal, unknown_tokens
+from router.jobs.spelling import nearest_word
 from tests.support.books import a_region
 
 VIRGINIA = a_region("aws/us-east-1")
@@ -26,7 +27,7 @@ def rules(allow: object = (), deny: object = ()) -> Residency:
 
 
 def permitted(residency: Residency) -> list[str]:
-    return [str(region.id) for region in ALL if permits(residency, region) is None]
+    return [str(region.id) for region in ALL if residency_refusal(residency, region) is None]
 
 
 def test_without_rules_anywhere() -> None:
@@ -57,25 +58,25 @@ def test_one_rule_of_several_is_enough_to_allow() -> None:
 
 def test_a_denied_place_is_denied_inside_an_allowed_one() -> None:
     assert permitted(rules(allow="EEA", deny="DE")) == ["azure/norwayeast"]
-    assert permits(rules(allow="EEA", deny="DE"), FRANKFURT) == "DE is denied"
+    assert residency_refusal(rules(allow="EEA", deny="DE"), FRANKFURT) == "DE is denied"
 
 
 def test_the_reason_names_the_rule() -> None:
-    assert permits(rules(allow=["EU", "UK"]), VIRGINIA) == "aws/us-east-1 is not in EU, UK"
+    assert residency_refusal(rules(allow=["EU", "UK"]), VIRGINIA) == "aws/us-east-1 is not in EU, UK"
 
 
 @pytest.mark.parametrize("residency", [rules(deny="US"), rules(allow="EU"), rules(allow=["lambda", "EU"])])
 def test_an_unknown_country_satisfies_no_rule_about_countries(residency: Residency) -> None:
-    assert "unknown" in (permits(residency, NOWHERE) or "")
+    assert "unknown" in (residency_refusal(residency, NOWHERE) or "")
 
 
 def test_an_unknown_country_does_not_matter_to_other_rules() -> None:
-    assert permits(rules(allow="lambda", deny="aws"), NOWHERE) is None
+    assert residency_refusal(rules(allow="lambda", deny="aws"), NOWHERE) is None
 
 
 def test_half_known_is_unknown() -> None:
     half = replace(FRANKFURT, residency_group=None)
-    assert "unknown" in (permits(rules(allow="DE"), half) or "")
+    assert "unknown" in (residency_refusal(rules(allow="DE"), half) or "")
 
 
 @pytest.mark.parametrize("bad", [{"allow": "EU", "deny": "EU"}, {"allow": [""]}, {"allow": [5]}, {"only": "EU"}])
@@ -94,9 +95,9 @@ def test_tokens_that_name_nothing_come_with_what_was_meant() -> None:
 
 
 def test_nearest_is_blind_to_case_and_finds_swapped_letters() -> None:
-    assert nearest("h100", ["H100", "H200"]) == "H100"
-    assert nearest("us-esat-1", ["us-west-1", "us-east-1"]) == "us-east-1"
-    assert nearest("zzz", ["H100"]) is None
+    assert nearest_word("h100", ["H100", "H200"]) == "H100"
+    assert nearest_word("us-esat-1", ["us-west-1", "us-east-1"]) == "us-east-1"
+    assert nearest_word("zzz", ["H100"]) is None
 
 
 def known_regions() -> tuple[Region, ...]:
@@ -110,7 +111,7 @@ def test_the_groups_hold_in_the_embedded_book() -> None:
 
     def groups(name: str) -> str:
         pairs = (("EU", eu), ("EEA", eea), ("UK", uk))
-        return " ".join(word for word, rule in pairs if permits(rule, places[name]) is None)
+        return " ".join(word for word, rule in pairs if residency_refusal(rule, places[name]) is None)
 
     assert groups("aws/eu-west-1") == "EU EEA"
     assert groups("azure/norwayeast") == "EEA"

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from pricing.risk import RiskPrior, RiskTable, band_rate
 from tests.support.books import AN_OFFER, MACHINE, PRIORS, spot

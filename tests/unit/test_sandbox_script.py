@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError, TransientError
-from providers.protocol import NoticeKind, QuotaUnit, Wanted
-from providers.sandbox.default import default_script
+from providers.protocol import GangQuery, NoticeKind, QuotaUnit
+from providers.sandbox.default_script import make_default_script
 from providers.sandbox.errors import KINDS
 from providers.sandbox.provider import SandboxProvider, make
 from providers.sandbox.script import CALLS, Script
 from providers.session import Session, Settings
-from providers.written import duration_of, moment_of
-from router.files.sandbox_file import read_sandbox
+from providers.user_files import parse_duration, parse_moment
+from router.config.sandbox_file import read_sandbox
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 21, tzinfo=UTC)
@@ -117,10 +117,10 @@ def test_the_same_sandbox_at_another_moment() -> None:
 
 @pytest.mark.parametrize(("machines", "score"), [(1, 1.0), (4, 1.0), (5, 0.0)])
 def test_stock_is_judged_for_the_whole_gang(machines: int, score: float) -> None:
-    (hint,) = sandbox(3).stock([Wanted("box", machines, Market.SPOT), Wanted("box", 1, Market.ON_DEMAND)])
+    (hint,) = sandbox(3).stock([GangQuery("box", machines, Market.SPOT), GangQuery("box", 1, Market.ON_DEMAND)])
     assert (hint.region, hint.zone, hint.machines, hint.score) == ("r", "a", 4, score)
-    assert sandbox(1).stock([Wanted("box", 1, Market.SPOT)]) == ()
-    assert sandbox(3).stock([Wanted("box", 1, Market.SPOT, ("q",))]) == ()
+    assert sandbox(1).stock([GangQuery("box", 1, Market.SPOT)]) == ()
+    assert sandbox(3).stock([GangQuery("box", 1, Market.SPOT, ("q",))]) == ()
 
 
 def test_notices_are_told_from_their_moment_on() -> None:
@@ -237,7 +237,7 @@ def test_the_example_plays() -> None:
 @given(st.integers(0, 24 * 400), st.integers(0, 48))
 def test_the_default_script_says_the_same_of_a_moment_whenever_it_is_asked(hours: int, later: int) -> None:
     then, now = START + timedelta(hours=hours), START + timedelta(hours=hours + later)
-    first, second = default_script(then), default_script(now)
+    first, second = make_default_script(then), make_default_script(now)
     for one, other in zip(first.prices, second.prices, strict=True):
         assert one.key == other.key
         early, late = first.in_force(one.steps, then), second.in_force(other.steps, then)
@@ -263,20 +263,20 @@ def test_the_default_sandbox_moves() -> None:
     ("text", "hours"), [("90m", 1.5), ("1h30m", 1.5), ("1d 12h", 36), ("2w", 336), ("30s", 1 / 120), ("1.5h", 1.5)]
 )
 def test_durations_are_read(text: str, hours: float) -> None:
-    assert duration_of(text) == timedelta(hours=hours)
+    assert parse_duration(text) == timedelta(hours=hours)
 
 
 @pytest.mark.parametrize("text", ["", "90", "h", "5 parsecs", "1h and more", 90, None, "-1h"])
 def test_what_is_no_duration_is_refused(text: object) -> None:
     with pytest.raises(ValueError, match="is no duration"):
-        duration_of(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
     "text", ["2026-11-21T18:00:00Z", "2026-11-21T20:00+02:00", datetime(2026, 11, 21, 18, tzinfo=UTC)]
 )
 def test_moments_are_in_utc(text: object) -> None:
-    assert moment_of(text) == datetime(2026, 11, 21, 18, tzinfo=UTC)
+    assert parse_moment(text) == datetime(2026, 11, 21, 18, tzinfo=UTC)
 
 
 def test_what_is_no_script_is_refused() -> None:

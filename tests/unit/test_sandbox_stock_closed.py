@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.sandbox.stock import Closed, Stock, read_line, with_closed, with_opened
+from providers.sandbox.stock import ClosedPlace, StockFile, add_closed_line, read_line, remove_closed_lines
 from terraform.workdir import MODULES
 
 LINES = "# what there is\nr z1 m spot 3\n\ndelay 0.1\nsick *-9\n"
 _PLACES = st.sampled_from(["r", "z1", "z2"])
-_CLOSED = st.builds(Closed, _PLACES, st.none() | st.integers(0, 2**33), st.sampled_from(["", "d-1", "d-2"]))
+_CLOSED = st.builds(ClosedPlace, _PLACES, st.none() | st.integers(0, 2**33), st.sampled_from(["", "d-1", "d-2"]))
 
 
 def _take(cloud: Path, zone: str, region: str = "r") -> str:
@@ -28,26 +28,26 @@ def _take(cloud: Path, zone: str, region: str = "r") -> str:
 
 
 @given(_CLOSED)
-def test_a_line_is_read_as_it_was_written(closed: Closed) -> None:
+def test_a_line_is_read_as_it_was_written(closed: ClosedPlace) -> None:
     assert read_line(closed.line) == closed
 
 
 @given(st.lists(_CLOSED, max_size=5), _CLOSED)
-def test_closing_and_opening_leave_all_other_lines_alone(others: list[Closed], closed: Closed) -> None:
+def test_closing_and_opening_leave_all_other_lines_alone(others: list[ClosedPlace], closed: ClosedPlace) -> None:
     before = LINES
     for other in others:
-        before = with_closed(before, other)
-    after = with_closed(before, closed)
+        before = add_closed_line(before, other)
+    after = add_closed_line(before, closed)
     assert after.splitlines().count(closed.line) == 1
-    assert with_closed(after, closed) == after
-    opened = with_opened(after, closed.place, closed.by)
+    assert add_closed_line(after, closed) == after
+    opened = remove_closed_lines(after, closed.place, closed.by)
     stays = [one for one in before.splitlines() if not _is_of(one, closed)]
     assert opened.splitlines() == stays
     assert opened.startswith(LINES)
-    assert with_opened(after, "elsewhere") == after
+    assert remove_closed_lines(after, "elsewhere") == after
 
 
-def _is_of(line: str, closed: Closed) -> bool:
+def _is_of(line: str, closed: ClosedPlace) -> bool:
     one = read_line(line)
     return one is not None and (one.place, one.by) == (closed.place, closed.by)
 
@@ -59,12 +59,12 @@ def test_what_closes_nothing(line: str) -> None:
 
 def test_a_closed_zone_has_no_machine_until_it_is_opened(tmp_path: Path) -> None:
     cloud = tmp_path / "cloud"
-    stock = Stock(cloud)
+    stock = StockFile(cloud)
     assert stock.closed(0) == ()
     assert not stock.open("z1")
     assert not cloud.exists()
     stock.close("z1", None, "d-1")
-    assert stock.closed(2**40) == (Closed("z1", None, "d-1"),)
+    assert stock.closed(2**40) == (ClosedPlace("z1", None, "d-1"),)
     assert "InsufficientInstanceCapacity" in _take(cloud, "z1")
     assert "left in z1" in _take(cloud, "z1")
     # Nobody waits for a turn where there is nothing.
@@ -78,14 +78,14 @@ def test_a_closed_zone_has_no_machine_until_it_is_opened(tmp_path: Path) -> None
 
 def test_a_closed_region_has_none_in_any_zone_and_others_are_open(tmp_path: Path) -> None:
     (tmp_path / "stock").write_text("r z1 m spot 3\n")
-    Stock(tmp_path).close("r", None, "d-1")
+    StockFile(tmp_path).close("r", None, "d-1")
     assert "left in z1" in _take(tmp_path, "z1")
     assert "left in r\n" in _take(tmp_path, "-")
     assert _take(tmp_path, "z9", region="q") == ""
 
 
 def test_two_that_closed_a_place_open_their_own(tmp_path: Path) -> None:
-    stock = Stock(tmp_path)
+    stock = StockFile(tmp_path)
     stock.close("z1", None, "d-1")
     stock.close("z1", None, "d-2")
     assert stock.open("z1", "d-1")
@@ -95,7 +95,7 @@ def test_two_that_closed_a_place_open_their_own(tmp_path: Path) -> None:
 
 
 def test_it_opens_by_itself(tmp_path: Path) -> None:
-    stock, now = Stock(tmp_path), time.time()
+    stock, now = StockFile(tmp_path), time.time()
     assert stock.close("z1", now - 5, "d-1").until is not None
     assert stock.closed(now) == ()
     assert _take(tmp_path, "z1") == ""
@@ -107,9 +107,9 @@ def test_it_opens_by_itself(tmp_path: Path) -> None:
 def test_many_at_once_lose_no_line(tmp_path: Path) -> None:
     (tmp_path / "stock").write_text(LINES)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: Stock(tmp_path).close(f"z{n}", None, "d-1"), range(40)))
-        list(pool.map(lambda n: Stock(tmp_path).open(f"z{n}"), range(0, 40, 2)))
-    assert {one.place for one in Stock(tmp_path).closed(0)} == {f"z{n}" for n in range(1, 40, 2)}
+        list(pool.map(lambda n: StockFile(tmp_path).close(f"z{n}", None, "d-1"), range(40)))
+        list(pool.map(lambda n: StockFile(tmp_path).open(f"z{n}"), range(0, 40, 2)))
+    assert {one.place for one in StockFile(tmp_path).closed(0)} == {f"z{n}" for n in range(1, 40, 2)}
     assert (tmp_path / "stock").read_text().startswith(LINES)
     assert {path.name for path in tmp_path.iterdir()} == {"stock", "stock.lock"}
 
@@ -117,5 +117,5 @@ def test_many_at_once_lose_no_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "a b", "z1\nz2"])
 def test_a_place_that_is_no_word_is_refused(tmp_path: Path, place: str) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
-        Stock(tmp_path).close(place, None, "d-1")
+        StockFile(tmp_path).close(place, None, "d-1")
     assert not (tmp_path / "stock").exists()

@@ -10,8 +10,8 @@ import pytest
 
 from router.planning.candidates import Candidate
 from router.planning.formulation import Layout
-from router.planning.scene import Scene
-from router.planning.schedule import Hold, Run, holdings_of, runs_of, starts_of
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
 from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, scene_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
@@ -20,19 +20,19 @@ PLACE = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "m
 RUNS = {"steps_done": 100, "running": PLACE}
 
 
-def scene(**more: Any) -> Scene:
+def scene(**more: Any) -> PlacementProblem:
     return scene_of(a_request([a_job(**more)], [NORTH, SOUTH]))
 
 
-def hold(at: Scene, indices: Sequence[int], key: str = HERE, share: float = 1.0) -> list[Hold]:
-    return [Hold(at.slots[i], key, share) for i in indices]
+def hold(at: PlacementProblem, indices: Sequence[int], key: str = HERE, share: float = 1.0) -> list[SlotHold]:
+    return [SlotHold(at.slots[i], key, share) for i in indices]
 
 
-def runs(at: Scene, *holds: list[Hold]) -> tuple[Run, ...]:
+def runs(at: PlacementProblem, *holds: list[SlotHold]) -> tuple[ScheduledRun, ...]:
     return runs_of(at, at.jobs[0], [h for some in holds for h in some])
 
 
-def candidate(at: Scene, key: str = HERE) -> Candidate:
+def candidate(at: PlacementProblem, key: str = HERE) -> Candidate:
     return at.candidate("a", key)
 
 

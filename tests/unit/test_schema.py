@@ -11,7 +11,7 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pydantic import ValidationError
 
-from router.files.schemas import KINDS, schema_of_file
+from router.config.schemas import KINDS, build_file_schema
 from router.jobs.limits import Limits
 from router.jobs.schema import schema_of, schema_text
 from router.jobs.spec import Job
@@ -97,16 +97,16 @@ def accepts_model(kind: str, document: object) -> bool:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_published_file_is_the_schema(kind: str) -> None:
     """When this fails: `stepfare schema KIND > docs/schema/KIND.json`."""
-    assert (ROOT / f"docs/schema/{kind}.json").read_text(encoding="utf-8") == schema_text(schema_of_file(kind))
+    assert (ROOT / f"docs/schema/{kind}.json").read_text(encoding="utf-8") == schema_text(build_file_schema(kind))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_is_a_schema_in_its_own_dialect(kind: str) -> None:
-    schema = json.loads(schema_text(schema_of_file(kind)))
+    schema = json.loads(schema_text(build_file_schema(kind)))
     Draft202012Validator.check_schema(schema)
     assert schema["$schema"].endswith("2020-12/schema")
     assert f"yaml-language-server: $schema=docs/schema/{kind}.json" in schema["$comment"]
-    text = schema_text(schema_of_file(kind))
+    text = schema_text(build_file_schema(kind))
     left = [word for word in ('"gt"', '"ge"', '"lt"', '"le"', "``", ":meth:") if word in text]
     assert left == []
 
@@ -154,7 +154,7 @@ def test_every_example_passes() -> None:
             # PyYAML reads 34e9 as text; the schema must take it either way.
             # It makes dates of dates.
             written = json.loads(json.dumps(document, default=str))
-            errors = [e.message for e in Draft202012Validator(schema_of_file(kind)).iter_errors(written)]
+            errors = [e.message for e in Draft202012Validator(build_file_schema(kind)).iter_errors(written)]
             assert (file.name, errors) == (file.name, [])
 
 

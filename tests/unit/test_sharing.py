@@ -7,96 +7,104 @@ from fractions import Fraction
 
 import pytest
 
-from router.showback.sharing import Group, Kept, Method, Received, Shared, share, summed
+from router.showback.shared_costs import (
+    Group,
+    SharedCosts,
+    SharePortion,
+    SharingMethod,
+    UnsharedPot,
+    share_costs,
+    sum_groups,
+)
 
 SPEECH, VISION, SEARCH = ("speech", "asr"), ("vision", "detect"), ("search", "ranking")
 AMOUNTS: dict[Group, Decimal] = {SPEECH: Decimal(60), VISION: Decimal(30), SEARCH: Decimal(10)}
 
 
 def shared(
-    method: Method,
+    method: SharingMethod,
     pots: dict[str, str],
     amounts: dict[Group, Decimal] = AMOUNTS,
     fixed: dict[Group, Decimal] | None = None,
     without: frozenset[Group] = frozenset(),
-) -> Shared:
+) -> SharedCosts:
     found = {name: Decimal(amount) for name, amount in pots.items()}
     total = sum((*amounts.values(), *found.values()), Decimal(0))
-    return share(amounts, found, method, total=total, fixed=fixed, without=without)
+    return share_costs(amounts, found, method, total=total, fixed=fixed, without=without)
 
 
-def after(found: Shared) -> dict[Group, Decimal]:
+def after(found: SharedCosts) -> dict[Group, Decimal]:
     return {row.group: row.after for row in found.rows}
 
 
 def test_none_leaves_it_on_its_own_line() -> None:
-    found = shared(Method.NONE, {"idle": "50"})
+    found = shared(SharingMethod.NONE, {"idle": "50"})
     assert after(found) == AMOUNTS
-    assert found.kept == (Kept("idle", Decimal(50), "not shared"),)
+    assert found.kept == (UnsharedPot("idle", Decimal(50), "not shared"),)
 
 
 def test_weighted_goes_by_what_each_cost() -> None:
-    found = shared(Method.WEIGHTED, {"idle": "50", "support": "10"})
+    found = shared(SharingMethod.WEIGHTED, {"idle": "50", "support": "10"})
     assert after(found) == {SPEECH: 96, VISION: 48, SEARCH: 16}
     speech = next(row for row in found.rows if row.group == SPEECH)
     assert speech.before == 60
     assert speech.received == (
-        Received("idle", Decimal(30), Fraction(3, 5), Method.WEIGHTED),
-        Received("support", Decimal(6), Fraction(3, 5), Method.WEIGHTED),
+        SharePortion("idle", Decimal(30), Fraction(3, 5), SharingMethod.WEIGHTED),
+        SharePortion("support", Decimal(6), Fraction(3, 5), SharingMethod.WEIGHTED),
     )
     assert found.kept == ()
 
 
 def test_even_and_the_last_nano_dollar() -> None:
-    found = shared(Method.EVEN, {"idle": "0.000000002"})
+    found = shared(SharingMethod.EVEN, {"idle": "0.000000002"})
     assert sorted(row.shared for row in found.rows) == [0, Decimal("1e-9"), Decimal("1e-9")]
     assert found.total == Decimal("100.000000002")
 
 
 def test_fixed_leaves_its_rest_and_finds_who_cost_nothing() -> None:
     other = ("platform", "tools")
-    found = shared(Method.FIXED, {"idle": "50"}, fixed={SPEECH: Decimal("0.5"), other: Decimal("0.25")})
+    found = shared(SharingMethod.FIXED, {"idle": "50"}, fixed={SPEECH: Decimal("0.5"), other: Decimal("0.25")})
     assert after(found) == {**AMOUNTS, SPEECH: Decimal(85), other: Decimal("12.5")}
-    assert found.kept == (Kept("idle", Decimal("12.5"), "left by the fixed shares"),)
+    assert found.kept == (UnsharedPot("idle", Decimal("12.5"), "left by the fixed shares"),)
     assert next(row for row in found.rows if row.group == other).before == 0
 
 
-@pytest.mark.parametrize("method", [Method.WEIGHTED, Method.EVEN])
-def test_where_nobody_is_it_stays(method: Method) -> None:
+@pytest.mark.parametrize("method", [SharingMethod.WEIGHTED, SharingMethod.EVEN])
+def test_where_nobody_is_it_stays(method: SharingMethod) -> None:
     """OpenCost #883 and #3823: idle cost that vanished, or was 0, where there was nothing to weigh it by."""
     found = shared(method, {"idle": "50"}, amounts={})
-    assert (found.rows, found.kept) == ((), (Kept("idle", Decimal(50), "there is no group to share it with"),))
+    assert (found.rows, found.kept) == ((), (UnsharedPot("idle", Decimal(50), "there is no group to share it with"),))
     barred = shared(method, {"idle": "50"}, amounts={SPEECH: Decimal(5)}, without=frozenset({SPEECH}))
-    assert barred.kept == (Kept("idle", Decimal(50), "there is no group to share it with"),)
+    assert barred.kept == (UnsharedPot("idle", Decimal(50), "there is no group to share it with"),)
     assert after(barred) == {SPEECH: Decimal(5)}
 
 
 def test_groups_that_cost_nothing_share_evenly_and_it_says_so() -> None:
-    found = shared(Method.WEIGHTED, {"idle": "50"}, amounts={SPEECH: Decimal(0), VISION: Decimal(0)})
+    found = shared(SharingMethod.WEIGHTED, {"idle": "50"}, amounts={SPEECH: Decimal(0), VISION: Decimal(0)})
     assert after(found) == {SPEECH: 25, VISION: 25}
     assert {(got.method, got.why) for row in found.rows for got in row.received} == {
-        (Method.EVEN, "no group cost anything: even")
+        (SharingMethod.EVEN, "no group cost anything: even")
     }
 
 
 def test_a_group_with_credit_gets_nothing_and_gives_nothing() -> None:
     """Kubecost #168: a negative weight made shares of other groups negative, or more than the whole."""
-    found = shared(Method.WEIGHTED, {"idle": "50"}, amounts={SPEECH: Decimal(75), VISION: Decimal(-25)})
+    found = shared(SharingMethod.WEIGHTED, {"idle": "50"}, amounts={SPEECH: Decimal(75), VISION: Decimal(-25)})
     assert after(found) == {SPEECH: Decimal(125), VISION: Decimal(-25)}
 
 
 def test_a_pot_below_zero_is_shared_too() -> None:
-    found = shared(Method.WEIGHTED, {"credit": "-50"})
+    found = shared(SharingMethod.WEIGHTED, {"credit": "-50"})
     assert after(found) == {SPEECH: 30, VISION: 15, SEARCH: 5}
 
 
 def test_filtering_comes_after() -> None:
     """OpenCost #1124: filtered first, the one group that is left gets all that is idle."""
-    found = shared(Method.WEIGHTED, {"idle": "50"})
+    found = shared(SharingMethod.WEIGHTED, {"idle": "50"})
     (speech,) = found.only(lambda group: group[0] == "speech")
     assert (speech.shared, speech.after) == (Decimal(30), Decimal(90))
     with pytest.raises(ValueError, match="filter what comes out"):
-        share({SPEECH: Decimal(60)}, {"idle": Decimal(50)}, Method.WEIGHTED, total=Decimal(150))
+        share_costs({SPEECH: Decimal(60)}, {"idle": Decimal(50)}, SharingMethod.WEIGHTED, total=Decimal(150))
 
 
 def test_coarser_groups_are_sums() -> None:
@@ -105,28 +113,28 @@ def test_coarser_groups_are_sums() -> None:
         ("speech", "tts"): Decimal(20),
         ("vision", "detect"): Decimal(20),
     }
-    found = shared(Method.WEIGHTED, {"idle": "50"}, amounts=amounts)
+    found = shared(SharingMethod.WEIGHTED, {"idle": "50"}, amounts=amounts)
     assert {row.group: (str(row.before), str(row.after)) for row in found.by(0)} == {
         ("speech",): ("80", "120.000000000"),
         ("vision",): ("20", "30.000000000"),
     }
-    speech = summed(found.only(lambda group: group[0] == "speech"), (0,))
+    speech = sum_groups(found.only(lambda group: group[0] == "speech"), (0,))
     assert speech == found.by(0)[:1]
-    assert speech[0].received == (Received("idle", Decimal(40), Fraction(4, 5), Method.WEIGHTED),)
+    assert speech[0].received == (SharePortion("idle", Decimal(40), Fraction(4, 5), SharingMethod.WEIGHTED),)
 
 
 @pytest.mark.parametrize(
     ("method", "fixed", "without", "why"),
     [
-        (Method.FIXED, None, frozenset(), "fixed shares are for the method fixed"),
-        (Method.EVEN, {SPEECH: Decimal(1)}, frozenset(), "fixed shares are for the method fixed"),
-        (Method.FIXED, {SPEECH: Decimal("0.7"), VISION: Decimal("0.4")}, frozenset(), "not above 1 together"),
-        (Method.FIXED, {SPEECH: Decimal("-0.1")}, frozenset(), "not below 0"),
-        (Method.FIXED, {SPEECH: Decimal("0.1")}, frozenset({SPEECH}), "takes no part"),
+        (SharingMethod.FIXED, None, frozenset(), "fixed shares are for the method fixed"),
+        (SharingMethod.EVEN, {SPEECH: Decimal(1)}, frozenset(), "fixed shares are for the method fixed"),
+        (SharingMethod.FIXED, {SPEECH: Decimal("0.7"), VISION: Decimal("0.4")}, frozenset(), "not above 1 together"),
+        (SharingMethod.FIXED, {SPEECH: Decimal("-0.1")}, frozenset(), "not below 0"),
+        (SharingMethod.FIXED, {SPEECH: Decimal("0.1")}, frozenset({SPEECH}), "takes no part"),
     ],
 )
 def test_refused(
-    method: Method, fixed: dict[Group, Decimal] | None, without: frozenset[Group], why: str
-) -> None:  # fmt: skip
+    method: SharingMethod, fixed: dict[Group, Decimal] | None, without: frozenset[Group], why: str
+) -> None:
     with pytest.raises(ValueError, match=why):
         shared(method, {"idle": "50"}, fixed=fixed, without=without)

@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from router.planning import planner
+from router.planning.column_generation import MAX_FULL_SHARES, build_shortlist, count_slot_shares
 from router.planning.effort import Effort
 from router.planning.formulation import formulate
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.scene import Scene
-from router.planning.shortlist import LARGE, shortlisted, size
+from router.planning.problem import PlacementProblem
+from router.planning.solve import solve_in_stages
 from router.planning.solver import PulpSolver
-from router.planning.stages import solve_in_stages
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
 from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, scene_of
@@ -42,7 +42,7 @@ def effort() -> Effort:
     return Effort(PulpSolver(), timedelta(seconds=30))
 
 
-def optimum(scene: Scene) -> tuple[int, float]:
+def optimum(scene: PlacementProblem) -> tuple[int, float]:
     """Jobs left out, and the least cost with thresholds."""
     answer = solve_in_stages(scene, formulate(scene), effort(), 0.0)
     return len(scene.jobs) - len(answer.runs), answer.spent.dollars()
@@ -55,7 +55,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
         if not scene.jobs:
             continue
         left_out, least = optimum(scene)
-        found = shortlisted(scene, effort(), 0.005)
+        found = build_shortlist(scene, effort(), 0.005)
         bound = found.bound(left_out)
         assert bound <= least * (1 + 1e-9) + 1e-6, seed
         tight += bound > 0.9 * least
@@ -65,7 +65,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
     scene = scene_of(crowd())
     left_out, least = optimum(scene)
-    found = shortlisted(scene, effort(), 0.005)
+    found = build_shortlist(scene, effort(), 0.005)
     assert left_out == 0
     assert 0.9 * least < found.bound(0) <= least * (1 + 1e-9)
     assert {job: len(c) <= len(scene.candidates[job]) for job, c in found.scene.candidates.items()} == dict.fromkeys(
@@ -75,31 +75,35 @@ def test_it_prices_a_crowd_within_a_few_percent() -> None:
 
 def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
     scene = scene_of(crowd())
-    found = shortlisted(scene, effort(), 0.005)
+    found = build_shortlist(scene, effort(), 0.005)
     assert found.bound(1) == pytest.approx(found.bound(0) - max(found.floors.values()))
     assert found.bound(6) == pytest.approx(-found.shared)
 
 
 def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     job = a_job(status={"steps_done": 10, "running": running})
     scene = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
-    found = shortlisted(scene, effort(), 0.005)
+    found = build_shortlist(scene, effort(), 0.005)
     assert [c.key for c in found.scene.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
 
 
 def test_size_counts_shares_of_slots() -> None:
     scene = scene_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
-    assert size(scene) == 2 * len(scene.slots)
-    assert size(replace(scene, candidates={"a": ()})) == 0
-    assert size(scene) < LARGE
+    assert count_slot_shares(scene) == 2 * len(scene.slots)
+    assert count_slot_shares(replace(scene, candidates={"a": ()})) == 0
+    assert count_slot_shares(scene) < MAX_FULL_SHARES
 
 
 def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = {seed: make_plan(instance(seed)) for seed in SEEDS[:8]}
-    monkeypatch.setattr(planner, "LARGE", 0)
+    monkeypatch.setattr(planner, "MAX_FULL_SHARES", 0)
     for seed, whole in exact.items():
         plan = make_plan(replace(instance(seed), gap=0.005))
         if len(plan.unplaced) == len(whole.unplaced):
@@ -116,7 +120,7 @@ def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkey
 
 def test_a_crowd_is_planned_alike_over_a_shortlist(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = make_plan(replace(crowd(), gap=0.001))
-    monkeypatch.setattr(planner, "LARGE", 0)
+    monkeypatch.setattr(planner, "MAX_FULL_SHARES", 0)
     plan = make_plan(replace(crowd(), gap=0.005))
     assert (plan.status, plan.unplaced) == ("optimal", ())
     assert plan.cost_usd.dollars() == pytest.approx(whole.cost_usd.dollars(), rel=0.006)
@@ -124,6 +128,6 @@ def test_a_crowd_is_planned_alike_over_a_shortlist(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_same_bytes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner, "LARGE", 0)
+    monkeypatch.setattr(planner, "MAX_FULL_SHARES", 0)
     request = replace(crowd(), time_limit=timedelta(seconds=60))
     assert make_plan(request) == make_plan(request)

@@ -19,49 +19,54 @@ from hypothesis import strategies as st
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.files.duck import connect
-from router.ledger.entry import Entry, Kind, Use, What
+from router.app.showback import add_archive
+from router.files.duckdb_session import connect
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.showback import cube
-from router.showback.charging import category_of
-from router.showback.extract import Extract
-from router.showback.extractparts import Manifest, read_manifest
-from router.showback.ledgerfacts import CATEGORIES, SCHEMA, facts_of
-from router.state.ledger_columns import columns_of
-from router.state.ledger_rows import BEGINNING, raw, sealed
-from router.state.store import Store
-from router.wiring.showback import add_archive
+from router.showback import rollups
+from router.showback.extract_parts import ExtractManifest, read_manifest
+from router.showback.facts_from_ledger import CATEGORIES, SCHEMA, facts_of_rows
+from router.showback.focus_from_ledger import category_of
+from router.showback.ledger_extract import LedgerExtract
+from router.state.ledger_columns import columns_from_rows
+from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
+from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, entries, entry
 
 OCTOBER = datetime(2026, 10, 5, tzinfo=UTC)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as opened:
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as opened:
         yield opened
 
 
-def told(extract: Extract, manifest: Manifest, kind: str = "facts") -> pa.Table:
+def told(extract: LedgerExtract, manifest: ExtractManifest, kind: str = "facts") -> pa.Table:
     return pa.concat_tables([pq.read_table(part.path(extract.folder, kind)) for part in manifest.parts])
 
 
-def spent(extract: Extract, manifest: Manifest) -> Decimal:
+def spent(extract: LedgerExtract, manifest: ExtractManifest) -> Decimal:
     found: Decimal = pc.sum(told(extract, manifest)["billed"]).as_py()
     return found
 
 
-def hours(first: int, count: int, at: datetime = NOW) -> list[Entry]:
+def hours(first: int, count: int, at: datetime = NOW) -> list[LedgerEntry]:
     """That many hours of machines at $27.52, numbered."""
     return [entry(str(n), rank=n, start=at, end=at + HOUR) for n in range(first, first + count)]
 
 
 def test_a_row_is_read_as_the_entry_that_it_is() -> None:
     given_entry = entry(
-        quantity=Fraction(1, 3), usd=Usd.parse("9.173333333"), steps=40, lost_steps=7, use=Use.WORK,
-        market=Market.ON_DEMAND, machines=1,
-    )  # fmt: skip
-    (fact,) = facts_of(columns_of(list(sealed([raw(given_entry)], 0, BEGINNING)))).to_pylist()
+        quantity=Fraction(1, 3),
+        usd=Usd.parse("9.173333333"),
+        steps=40,
+        lost_steps=7,
+        use=MachineUse.WORK,
+        market=Market.ON_DEMAND,
+        machines=1,
+    )
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(given_entry)], 0, BEGINNING)))).to_pylist()
     assert fact["source"] == "metered"
     assert fact["state"] == "Estimated"
     assert fact["category"] == "Usage"
@@ -75,8 +80,10 @@ def test_a_row_is_read_as_the_entry_that_it_is() -> None:
 
 
 def test_what_has_no_price_has_no_amount() -> None:
-    disk = entry(what=What.DISK, unit="GiB-Hours", unpriced=True, usd=Usd(0), usd_per_hour=None, quantity=Fraction(200))
-    (fact,) = facts_of(columns_of(list(sealed([raw(disk)], 0, BEGINNING)))).to_pylist()
+    disk = entry(
+        what=CostItem.DISK, unit="GiB-Hours", unpriced=True, usd=Usd(0), usd_per_hour=None, quantity=Fraction(200)
+    )
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(disk)], 0, BEGINNING)))).to_pylist()
     assert fact["unpriced"] is True
     assert [fact[name] for name in ("billed", "effective", "list", "on_demand", "hours")] == [None] * 5
     assert fact["quantity"] == 200
@@ -85,38 +92,45 @@ def test_what_has_no_price_has_no_amount() -> None:
 def test_on_demand_is_the_list_price_of_all_the_machines() -> None:
     """Half an hour of three spot machines whose on-demand price is 55; the plan's line has 24 accelerators in all."""
     planned = entry(
-        kind=Kind.PLANNED, machines=3, accelerators=24, quantity=Fraction(1, 2), usd=Usd.parse("30"), rank=None,
+        kind=LedgerEntryKind.PLANNED,
+        machines=3,
+        accelerators=24,
+        quantity=Fraction(1, 2),
+        usd=Usd.parse("30"),
+        rank=None,
         on_demand_usd_per_hour=UsdPerHour.parse("55"),
-    )  # fmt: skip
-    (fact,) = facts_of(columns_of(list(sealed([raw(planned)], 0, BEGINNING)))).to_pylist()
+    )
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(planned)], 0, BEGINNING)))).to_pylist()
     assert (fact["on_demand"], fact["hours"], fact["gpu_hours"]) == (Decimal("82.5"), Decimal("1.5"), 12)
 
 
 @pytest.mark.parametrize(
     ("kind", "said", "category"),
     [
-        (Kind.FEE, {}, "Purchase"),
-        (Kind.FEE, {"use": Use.RESERVATION_UNUSED}, "Purchase"),
-        (Kind.CREDIT, {"usd": Usd.parse("-5")}, "Credit"),
-        (Kind.TAX, {}, "Tax"),
-        (Kind.ADJUSTMENT, {}, "Adjustment"),
+        (LedgerEntryKind.FEE, {}, "Purchase"),
+        (LedgerEntryKind.FEE, {"use": MachineUse.RESERVATION_UNUSED}, "Purchase"),
+        (LedgerEntryKind.CREDIT, {"usd": Usd.parse("-5")}, "Credit"),
+        (LedgerEntryKind.TAX, {}, "Tax"),
+        (LedgerEntryKind.ADJUSTMENT, {}, "Adjustment"),
     ],
     ids=["fee", "fee-of-a-machine", "credit", "tax", "adjustment"],
 )
-def test_what_people_add_has_the_category_of_focus(kind: Kind, said: dict[str, Any], category: str) -> None:
+def test_what_people_add_has_the_category_of_focus(kind: LedgerEntryKind, said: dict[str, Any], category: str) -> None:
     added = entry(kind=kind, who="ada", reason="because", **said)
-    (fact,) = facts_of(columns_of(list(sealed([raw(added)], 0, BEGINNING)))).to_pylist()
+    (fact,) = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(added)], 0, BEGINNING)))).to_pylist()
     assert (fact["source"], fact["category"]) == ("added", category)
 
 
 def test_categories_are_those_of_the_charges_that_are_exported() -> None:
-    assert {kind: category_of(kind) for kind in Kind if kind is not Kind.PLANNED} == CATEGORIES
+    assert {kind: category_of(kind) for kind in LedgerEntryKind if kind is not LedgerEntryKind.PLANNED} == CATEGORIES
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(entries(st.just("k")), min_size=1, max_size=8))
-def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[Entry]) -> None:
-    table = facts_of(columns_of(list(sealed([raw(each) for each in given_entries], 0, BEGINNING))))
+def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[LedgerEntry]) -> None:
+    table = facts_of_rows(
+        columns_from_rows(list(chain_rows([entry_values(each) for each in given_entries], 0, BEGINNING)))
+    )
     assert table.schema == SCHEMA
     for fact, each in zip(table.to_pylist(), given_entries, strict=True):
         assert fact["billed"] == (None if each.unpriced else Decimal(each.usd.nanos).scaleb(-9))
@@ -125,8 +139,8 @@ def test_any_entry_becomes_a_fact_with_its_money(given_entries: list[Entry]) -> 
         assert fact["month"] == str(each.period)
 
 
-def test_it_grows_by_what_is_new(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_it_grows_by_what_is_new(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as first:
         assert spent(extract, first) == Decimal("275.2")
@@ -140,8 +154,8 @@ def test_it_grows_by_what_is_new(store: Store, tmp_path: Path) -> None:
         assert third == second
 
 
-def test_many_small_parts_become_few_and_say_the_same(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_many_small_parts_become_few_and_say_the_same(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     for number in range(40):
         store.ledger.append(hours(number, 1, NOW + number * HOUR), after=number)
         with extract.current(store.ledger):
@@ -154,8 +168,8 @@ def test_many_small_parts_become_few_and_say_the_same(store: Store, tmp_path: Pa
         assert len(list(extract.folder.rglob("*.parquet"))) == 3 * len(manifest.parts)
 
 
-def test_deleted_it_is_made_again(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_deleted_it_is_made_again(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as before:
         pass
@@ -164,8 +178,8 @@ def test_deleted_it_is_made_again(store: Store, tmp_path: Path) -> None:
         assert (after.head, after.hash, spent(extract, after)) == (before.head, before.hash, Decimal("275.2"))
 
 
-def test_a_file_that_is_gone_makes_all_anew(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_a_file_that_is_gone_makes_all_anew(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger) as manifest:
         gone = manifest.parts[0].path(extract.folder, "sums")
@@ -174,21 +188,21 @@ def test_a_file_that_is_gone_makes_all_anew(store: Store, tmp_path: Path) -> Non
         assert spent(extract, again) == Decimal("275.2")
 
 
-def test_another_ledger_is_never_taken_for_this_one(store: Store, tmp_path: Path) -> None:
+def test_another_ledger_is_never_taken_for_this_one(store: StateStore, tmp_path: Path) -> None:
     """A state that was restored from an older backup and went on another way: same id, same numbers, other hashes."""
-    extract = Extract(tmp_path / "extract", store.id)
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger):
         pass
-    with Store.open(f"sqlite:///{tmp_path}/other.db", now=NOW) as other:
+    with StateStore.open(f"sqlite:///{tmp_path}/other.db", now=NOW) as other:
         other.ledger.append([entry("x", usd=Usd.parse("1")), *hours(1, 11)], after=0)
         with extract.current(other.ledger) as manifest:
             assert (manifest.head, spent(extract, manifest)) == (12, Decimal("303.72"))
             assert manifest.hash == other.ledger.hash_at(12)
 
 
-def test_what_a_killed_one_left_is_swept(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_what_a_killed_one_left_is_swept(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 3), after=0)
     with extract.current(store.ledger) as manifest:
         left = extract.folder / "month=2026-11" / "000000009-000000009-deadbeef.facts.parquet"
@@ -197,15 +211,15 @@ def test_what_a_killed_one_left_is_swept(store: Store, tmp_path: Path) -> None:
         assert not left.exists()
 
 
-def archived(store: Store, path: Path) -> None:
+def archived(store: StateStore, path: Path) -> None:
     """October has three entries, is closed and archived; November has two."""
     store.ledger.append([*hours(0, 3, OCTOBER), *hours(3, 2)], after=0)
     store.periods.close(Month(2026, 10), who="ada", at=NOW)
     store.archives.archive(Month(2026, 11), path, who="ada", at=NOW)
 
 
-def test_archived_rows_stay_in_an_extract_that_had_them(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_archived_rows_stay_in_an_extract_that_had_them(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append([*hours(0, 3, OCTOBER), *hours(3, 2)], after=0)
     with extract.current(store.ledger) as before:
         assert spent(extract, before) == Decimal("137.6")
@@ -216,9 +230,9 @@ def test_archived_rows_stay_in_an_extract_that_had_them(store: Store, tmp_path: 
         assert (spent(extract, after), after.gaps) == (Decimal("165.12"), ())
 
 
-def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(store: Store, tmp_path: Path) -> None:
+def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(store: StateStore, tmp_path: Path) -> None:
     archived(store, tmp_path / "2026.gz")
-    extract = Extract(tmp_path / "extract", store.id)
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     with extract.current(store.ledger) as manifest:
         assert (manifest.gaps, spent(extract, manifest)) == (((1, 3),), Decimal("55.04"))
     for _ in range(2):  # again adds nothing
@@ -227,8 +241,8 @@ def test_archived_rows_that_were_never_read_are_gaps_until_the_file_is_given(sto
             assert (manifest.gaps, spent(extract, manifest)) == ((), Decimal("137.6"))
 
 
-def test_an_extract_of_another_format_is_made_anew(store: Store, tmp_path: Path) -> None:
-    extract = Extract(tmp_path / "extract", store.id)
+def test_an_extract_of_another_format_is_made_anew(store: StateStore, tmp_path: Path) -> None:
+    extract = LedgerExtract(tmp_path / "extract", store.id)
     store.ledger.append(hours(0, 3), after=0)
     with extract.current(store.ledger):
         pass
@@ -241,17 +255,19 @@ def test_an_extract_of_another_format_is_made_anew(store: Store, tmp_path: Path)
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(-(10**15), 10**15), st.integers(0, 40 * 86_400), st.integers(1, 20 * 86_400 * 10**6),
-)  # fmt: skip
+    st.integers(-(10**15), 10**15),
+    st.integers(0, 40 * 86_400),
+    st.integers(1, 20 * 86_400 * 10**6),
+)
 def test_the_days_of_a_fact_add_up_to_it(usd: int, begins: int, lasts: int) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=begins)
     end = start + timedelta(microseconds=lasts)
-    kind: dict[str, Any] = {"kind": Kind.ADJUSTMENT, "who": "ada", "reason": "because"}
+    kind: dict[str, Any] = {"kind": LedgerEntryKind.ADJUSTMENT, "who": "ada", "reason": "because"}
     one = entry(start=start, end=end, usd=Usd(usd), **kind)
-    table = facts_of(columns_of(list(sealed([raw(one)], 0, BEGINNING))))
+    table = facts_of_rows(columns_from_rows(list(chain_rows([entry_values(one)], 0, BEGINNING))))
     with connect() as connection:
         connection.register("facts", table)
-        days = connection.sql(cube.days_of("facts")).to_arrow_table()
+        days = connection.sql(rollups.days_sql("facts")).to_arrow_table()
     assert pc.sum(days["billed"]).as_py() == Decimal(usd).scaleb(-9)
     assert pc.sum(days["count"]).as_py() == 1
     last = end - timedelta(microseconds=1)

@@ -9,11 +9,11 @@ from pathlib import Path
 import jsonschema  # type: ignore[import-untyped]  # publishes no types
 import pytest
 
-from router.showback.focus.writing import write_csv
-from router.showback.focusfacts import read_focus
-from router.showback.report.as_json import as_json, report_schema_text
-from router.showback.report.values import HIDDEN, Report
-from router.showback.sharing import Method
+from router.showback.facts_from_focus import read_focus
+from router.showback.focus.write import write_csv
+from router.showback.report.export_json import report_schema_text, report_to_json
+from router.showback.report.values import HIDDEN, ShowbackReport
+from router.showback.shared_costs import SharingMethod
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 from tests.support.showback_reports import Rows, exact_rows, numbers_of, one, plain, report_of, rows_of, short_forms
@@ -37,14 +37,14 @@ WASTE = {
 
 
 @pytest.fixture(scope="module")
-def month(tmp_path_factory: pytest.TempPathFactory) -> Report:
+def month(tmp_path_factory: pytest.TempPathFactory) -> ShowbackReport:
     path = tmp_path_factory.mktemp("golden") / "november.csv"
     write_csv(path, golden_charges(), "1.4")
     return report_of(read_focus(path))
 
 
 @pytest.fixture(scope="module")
-def read(month: Report) -> dict[str, dict[str, Rows]]:
+def read(month: ShowbackReport) -> dict[str, dict[str, Rows]]:
     return {form: dict(sections) for form, sections in exact_rows(month).items()}
 
 
@@ -108,7 +108,7 @@ def test_corrections_and_movement(read: dict[str, dict[str, Rows]], form: str) -
     }
 
 
-def test_every_number_is_the_same_in_every_format(month: Report, read: dict[str, dict[str, Rows]]) -> None:
+def test_every_number_is_the_same_in_every_format(month: ShowbackReport, read: dict[str, dict[str, Rows]]) -> None:
     for section in month.sections:
         names, wanted = numbers_of(section), read["json"][section.name]
         hidden = {column.name for column in section.columns if column.rank == HIDDEN}
@@ -123,7 +123,7 @@ def test_every_number_is_the_same_in_every_format(month: Report, read: dict[str,
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
-def test_pages_for_people_say_them_to_the_cent(month: Report, form: str) -> None:
+def test_pages_for_people_say_them_to_the_cent(month: ShowbackReport, form: str) -> None:
     text = short_forms(month)[form].replace("\\_", "_").replace("|", " ")
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert any(re.match(r"USD 1,162\.80 1,162\.80", line) for line in lines)
@@ -134,16 +134,16 @@ def test_pages_for_people_say_them_to_the_cent(month: Report, form: str) -> None
     assert any(line.startswith("USD restart_lost_work 37.50 37.50") for line in lines)
 
 
-def test_a_table_fits_eighty_columns(month: Report) -> None:
+def test_a_table_fits_eighty_columns(month: ShowbackReport) -> None:
     assert max(map(len, short_forms(month)["table"].splitlines())) <= 80
 
 
-def test_json_keeps_its_schema(month: Report) -> None:
+def test_json_keeps_its_schema(month: ShowbackReport) -> None:
     import json
 
     schema = json.loads(report_schema_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(json.loads(as_json(month)), schema)
+    jsonschema.validate(json.loads(report_to_json(month)), schema)
 
 
 def test_the_schema_in_docs_is_the_one() -> None:
@@ -163,10 +163,13 @@ def test_the_older_version_says_the_same_but_for_splits(tmp_path: Path) -> None:
 def test_what_nobody_owns_is_shared_in_full(tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
     write_csv(path, golden_charges(), "1.4")
-    report = report_of(read_focus(path), share=Method.EVEN)
+    report = report_of(read_focus(path), share=SharingMethod.EVEN)
     rows = {row["team"]: row for row in rows_of(report, "groups", currency="USD", pot=None)}
     assert sum(row["shared"] for row in rows.values()) == 19
     assert sum(row["after"] for row in rows.values()) == Decimal("1162.8")
     assert {row["after"] - row["billed"] for row in rows.values()} <= {
-        Decimal("6.333333333"), Decimal("6.333333334"), Decimal("6.333333332"), Decimal("6.333333335"),
-    }  # fmt: skip
+        Decimal("6.333333333"),
+        Decimal("6.333333334"),
+        Decimal("6.333333332"),
+        Decimal("6.333333335"),
+    }

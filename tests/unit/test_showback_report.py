@@ -12,15 +12,23 @@ from typing import Any
 import openpyxl
 import pytest
 
-from router.cli.showback_page import page
-from router.cli.showback_text import as_markdown, as_table
 from router.ledger.month import Month
-from router.showback.report.asked import Asked, Basis, Beside, Budgeted, Due, Quoted, Variance
-from router.showback.report.change import Thing, explained
-from router.showback.report.forecast import forecast
-from router.showback.report.tidy import as_csv, as_workbook
-from router.showback.report.values import Report, added
-from router.showback.sharing import Method
+from router.render.showback_page import page
+from router.render.showback_text import as_markdown, as_table
+from router.showback.report.change import ThingCost, explain_change
+from router.showback.report.export_tables import report_to_csv, report_to_workbook
+from router.showback.report.forecast import forecast_month_end
+from router.showback.report.query import (
+    BudgetUse,
+    CostBasis,
+    JobDue,
+    JobVariance,
+    QuoteResult,
+    ReportInputs,
+    ReportQuery,
+)
+from router.showback.report.values import ShowbackReport, sum_known
+from router.showback.shared_costs import SharingMethod
 from tests.support.showback_reports import (
     BESIDE,
     NOVEMBER,
@@ -58,7 +66,7 @@ def test_two_currencies_are_never_added() -> None:
 
 def test_both_bases_stand_side_by_side_and_one_is_reckoned_with() -> None:
     covered = {**usage("0"), "effective": Decimal(30)}
-    accrual, cash = (report_of_rows([covered], basis=basis) for basis in (Basis.EFFECTIVE, Basis.BILLED))
+    accrual, cash = (report_of_rows([covered], basis=basis) for basis in (CostBasis.EFFECTIVE, CostBasis.BILLED))
     for report in (accrual, cash):
         row = one(report, "groups")
         assert (row["billed"], row["effective"]) == (0, 30)
@@ -125,7 +133,7 @@ def test_totals_stand_at_the_bottom(form: str) -> None:
 IDLE: dict[str, Any] = {"use": "idle_allocated", "team": None, "job": None}
 
 
-def shared_month(method: Method, **more: Any) -> Report:
+def shared_month(method: SharingMethod, **more: Any) -> ShowbackReport:
     """Research cost 60, product 30; an idle machine 9 and a tax of 6 are nobody's."""
     tax = cost("6", category="Tax", what="other")
     rows = [usage("60"), usage("30", team="product", job="b"), usage("9", **IDLE), tax]
@@ -133,27 +141,29 @@ def shared_month(method: Method, **more: Any) -> Report:
 
 
 def test_idle_is_a_line_of_its_own_where_nothing_is_shared() -> None:
-    report = shared_month(Method.NONE)
+    report = shared_month(SharingMethod.NONE)
     assert {row["team"]: row["after"] for row in report.section("groups").records()} == {
-        "research": 60, "product": 30, "__unallocated__": 15,
-    }  # fmt: skip
+        "research": 60,
+        "product": 30,
+        "__unallocated__": 15,
+    }
 
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize(
     ("method", "fixed", "wanted"),
     [
-        (Method.WEIGHTED, None, {"research": "70", "product": "35"}),  # 15 x 60/90, 15 x 30/90
-        (Method.EVEN, None, {"research": "67.5", "product": "37.5"}),
+        (SharingMethod.WEIGHTED, None, {"research": "70", "product": "35"}),  # 15 x 60/90, 15 x 30/90
+        (SharingMethod.EVEN, None, {"research": "67.5", "product": "37.5"}),
         (
-            Method.FIXED,
+            SharingMethod.FIXED,
             {("research",): Decimal("0.2"), ("product",): Decimal("0.6")},
             {"research": "63", "product": "39"},
         ),
     ],
     ids=["weighted", "even", "fixed"],
 )
-def test_shared_costs_are_in_every_format(form: str, method: Method, fixed: Any, wanted: dict[str, str]) -> None:
+def test_shared_costs_are_in_every_format(form: str, method: SharingMethod, fixed: Any, wanted: dict[str, str]) -> None:
     """Kubecost #665, #1367, #2318, #2319: shared costs were missing from CSV, PDF and mails."""
     report = shared_month(method, fixed=fixed)
     found = dict(exact_rows(report)[form])
@@ -171,7 +181,7 @@ def test_shared_costs_are_in_every_format(form: str, method: Method, fixed: Any,
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_shared_costs_are_in_what_is_mailed(form: str) -> None:
-    text = short_forms(shared_month(Method.WEIGHTED))[form].replace("|", " ")
+    text = short_forms(shared_month(SharingMethod.WEIGHTED))[form].replace("|", " ")
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert any(re.match(r"research USD - 60\.00 60\.00 (57\.1% )?(- )?10\.00 70\.00", line) for line in lines), text
     assert any("idle" in line and "research" in line and "weighted" in line and "6.00" in line for line in lines)
@@ -185,12 +195,13 @@ def test_a_change_is_explained_to_the_last_digit() -> None:
         ("machine", "gcp", "r", "b", "spot"),
         ("other", None, None, None, None),
     )
-    before = [Thing(a, "Hours", Decimal(20), Decimal(10)), Thing(b, "Hours", Decimal(40), Decimal(10))]
+    before = [ThingCost(a, "Hours", Decimal(20), Decimal(10)), ThingCost(b, "Hours", Decimal(40), Decimal(10))]
     now = [
-        Thing(a, "Hours", Decimal(90), Decimal(30)), Thing(b, "Hours", Decimal(40), Decimal(10)),
-        Thing(fee, None, Decimal(5), None),
-    ]  # fmt: skip
-    assert explained(before, now) == {"volume": 60, "price": 30, "mix": -20, "other": 5}
+        ThingCost(a, "Hours", Decimal(90), Decimal(30)),
+        ThingCost(b, "Hours", Decimal(40), Decimal(10)),
+        ThingCost(fee, None, Decimal(5), None),
+    ]
+    assert explain_change(before, now) == {"volume": 60, "price": 30, "mix": -20, "other": 5}
 
 
 def test_the_change_of_a_report_is_that_of_its_totals() -> None:
@@ -207,19 +218,19 @@ def test_the_change_of_a_report_is_that_of_its_totals() -> None:
     assert (total["last_month"], total["change"]) == (20, 40)
     buckets: dict[Any, Any] = {row["bucket"]: row["amount"] for row in report.section("change").records()}
     assert buckets == {"volume": 40, "price": 10, "mix": -13, "other": 3}
-    assert added(buckets.values()) == total["change"]
+    assert sum_known(buckets.values()) == total["change"]
 
 
 def test_a_forecast_is_a_range_around_what_days_cost() -> None:
     """Ten days at 10: twenty left, no spread. Days of 5 and 15: sd = sqrt(10 x 25 / 9), x sqrt(20) x 1.2816."""
     now = datetime(2026, 11, 11, tzinfo=UTC)
-    even = forecast(Decimal(100), [Decimal(10)] * 10, now, NOVEMBER)
+    even = forecast_month_end(Decimal(100), [Decimal(10)] * 10, now, NOVEMBER)
     assert [even.low, even.middle, even.high] == [300, 300, 300]
-    other = forecast(Decimal(100), [Decimal(5), Decimal(15)] * 5, now, NOVEMBER)
+    other = forecast_month_end(Decimal(100), [Decimal(5), Decimal(15)] * 5, now, NOVEMBER)
     assert other.middle == 300
     assert other.high == Decimal("330.21")
     assert other.low == Decimal("269.79")
-    assert forecast(Decimal(100), [Decimal(10)] * 3, now, NOVEMBER).middle is None
+    assert forecast_month_end(Decimal(100), [Decimal(10)] * 3, now, NOVEMBER).middle is None
 
 
 def test_a_month_that_is_over_has_no_forecast_and_an_open_one_has() -> None:
@@ -240,9 +251,7 @@ def test_an_unusual_day_and_its_likely_cause() -> None:
     assert (row["cause"], row["times"]) == ("price of an hour", 4)
     many = [usage("10", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n) for n in range(30)]
     assert one(report_of_rows([*usual, *many]), "anomalies")["cause"] == "number of machines"
-    long = [
-        {**usage("30", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n), "hours": Decimal(3)} for n in range(10)
-    ]  # fmt: skip
+    long = [{**usage("30", datetime(2026, 11, 24, 12, tzinfo=UTC), rank=n), "hours": Decimal(3)} for n in range(10)]
     assert one(report_of_rows([*usual, *long]), "anomalies")["cause"] == "run time"
 
 
@@ -264,27 +273,42 @@ def test_corrections_are_listed_with_their_row() -> None:
 
 def test_what_is_known_beside_the_facts() -> None:
     done = datetime(2026, 11, 4, tzinfo=UTC)
-    beside = Beside(
+    beside = ReportInputs(
         origin="by hand",
         input_hash="0" * 16,
         closed=True,
         budgets=(
-            Budgeted(scope="all", currency="USD", budget=Decimal(100), hard=True, spent=Decimal(50)),
-            Budgeted(scope="team research", currency="USD", budget=Decimal(40), hard=False, spent=Decimal(50)),
+            BudgetUse(scope="all", currency="USD", budget=Decimal(100), hard=True, spent=Decimal(50)),
+            BudgetUse(scope="team research", currency="USD", budget=Decimal(40), hard=False, spent=Decimal(50)),
         ),
-        dues={"llama": Due(job="llama", deadline=done + timedelta(hours=1), done_at=done)},
+        dues={"llama": JobDue(job="llama", deadline=done + timedelta(hours=1), done_at=done)},
         quotes=(
-            Quoted(
-                quote="quote-1", job="llama", deadline=done, promised=Decimal("0.9"), p50=Decimal(40), p90=Decimal(60),
-                cost=Decimal(50), p50_at=done, p90_at=done, done_at=done,
+            QuoteResult(
+                quote="quote-1",
+                job="llama",
+                deadline=done,
+                promised=Decimal("0.9"),
+                p50=Decimal(40),
+                p90=Decimal(60),
+                cost=Decimal(50),
+                p50_at=done,
+                p90_at=done,
+                done_at=done,
             ),
         ),
         variance=(
-            Variance(job="llama", currency="USD", planned=Decimal(40), metered=Decimal(50), invoiced=Decimal(51),
-                     quantity=Decimal(10), price=Decimal(1)),
+            JobVariance(
+                job="llama",
+                currency="USD",
+                planned=Decimal(40),
+                metered=Decimal(50),
+                invoiced=Decimal(51),
+                quantity=Decimal(10),
+                price=Decimal(1),
+            ),
         ),
         warnings=("3 entries were archived",),
-    )  # fmt: skip
+    )
     report = report_of_rows([usage("50")], beside=beside)
     total = one(report, "totals")
     assert (total["budget"], total["budget_used"]) == (100, Decimal("0.5"))
@@ -306,9 +330,9 @@ FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "＝1", "＠x"]
 @pytest.mark.parametrize("text", FORMULAS, ids=[f"formula-{n}" for n in range(len(FORMULAS))])
 def test_nothing_is_a_formula_in_files_for_people(text: str) -> None:
     report = report_of_rows([usage("10", team=text)])
-    rows = list(csv.DictReader(io.StringIO(as_csv(report), newline="")))
+    rows = list(csv.DictReader(io.StringIO(report_to_csv(report), newline="")))
     assert next(row["team"] for row in rows if row["section"] == "groups") == f"'{text}"
-    book = openpyxl.load_workbook(io.BytesIO(as_workbook(report, OVER)))
+    book = openpyxl.load_workbook(io.BytesIO(report_to_workbook(report, OVER)))
     cell = book[report.section("groups").title]["A2"]
     assert cell.data_type == "s"
     assert str(cell.value).startswith("'")
@@ -316,7 +340,7 @@ def test_nothing_is_a_formula_in_files_for_people(text: str) -> None:
 
 def test_negative_amounts_stay_numbers() -> None:
     report = report_of_rows([usage("10"), cost("-4", category="Credit", what="other")])
-    rows = [row for row in csv.DictReader(io.StringIO(as_csv(report), newline="")) if row["section"] == "groups"]
+    rows = [row for row in csv.DictReader(io.StringIO(report_to_csv(report), newline="")) if row["section"] == "groups"]
     assert [row["billed"] for row in rows] == ["10", "-4"]
 
 
@@ -360,7 +384,7 @@ def test_markdown_and_terminals_obey_nothing() -> None:
 def test_wrong_questions_are_refused() -> None:
     for by in ((), ("colour",), ("team", "team")):
         with pytest.raises(ValueError, match=r"group|once"):
-            Asked(month=NOVEMBER, now=OVER, by=by)
+            ReportQuery(month=NOVEMBER, now=OVER, by=by)
     with pytest.raises(ValueError, match="fixed"):
-        Asked(month=NOVEMBER, now=OVER, share=Method.FIXED)
-    assert Asked(month=Month(2026, 1), now=OVER).before == Month(2025, 12)
+        ReportQuery(month=NOVEMBER, now=OVER, share=SharingMethod.FIXED)
+    assert ReportQuery(month=Month(2026, 1), now=OVER).before == Month(2025, 12)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.problems import InvalidInputError
 from router.jobs.residency import Residency, unknown_tokens
-from router.jobs.sky import FILL_IN, SkyImport, from_sky
+from router.jobs.skypilot import FILL_IN, SkyPilotImport, from_skypilot
 from router.jobs.spec import Job
 from tests.support.books import MACHINE
 
@@ -47,7 +47,7 @@ def a_task(**resources: Any) -> dict[str, Any]:
 
 
 def job_of(**resources: Any) -> dict[str, Any]:
-    return from_sky(a_task(**resources)).job_yaml
+    return from_skypilot(a_task(**resources)).job_yaml
 
 
 def filled(node: Any, values: dict[str, Any], path: str = "") -> Any:
@@ -62,7 +62,7 @@ def filled(node: Any, values: dict[str, Any], path: str = "") -> Any:
 
 
 def test_a_whole_task() -> None:
-    found = from_sky(TASK)
+    found = from_skypilot(TASK)
     job = found.job_yaml
     assert job["name"] == "llama-7b-finetune"
     assert job["gang"] == {"accelerators": ["H100:16"]}
@@ -92,23 +92,23 @@ def test_a_whole_task() -> None:
 
 def test_the_task_is_not_changed_and_the_answer_is_the_same_twice() -> None:
     before = copy.deepcopy(TASK)
-    assert from_sky(TASK) == from_sky(TASK)
+    assert from_skypilot(TASK) == from_skypilot(TASK)
     assert before == TASK
 
 
 def test_secrets_are_never_carried() -> None:
-    assert "hf_abcdef" not in str(from_sky(TASK))
+    assert "hf_abcdef" not in str(from_skypilot(TASK))
 
 
 def test_setup_runs_first_and_in_a_shell_of_its_own() -> None:
-    command = from_sky(TASK).job_yaml["run"]["command"]
+    command = from_skypilot(TASK).job_yaml["run"]["command"]
     assert command.startswith("(\ncd /tmp\npip install")
     assert ") || exit 1\ntorchrun" in command
 
 
 def test_until_it_is_filled_in_no_job_is_read_from_it() -> None:
     """Each mark alone is enough to have it refused."""
-    found = from_sky(TASK)
+    found = from_skypilot(TASK)
     values: dict[str, Any] = {
         "team": "red",
         "steps": 1000,
@@ -149,13 +149,13 @@ def test_the_ways_to_write_accelerators(written: object, gangs: list[str]) -> No
 
 @pytest.mark.parametrize("written", ["H100:0.5", "80GB+", "nvidia/h100"])
 def test_accelerators_that_cannot_be_carried_are_listed_and_marked(written: str) -> None:
-    found = from_sky(a_task(accelerators=written))
+    found = from_skypilot(a_task(accelerators=written))
     assert any(written in line for line in found.not_carried)
     assert {"gang.accelerators", "workload"} <= set(found.to_fill)
 
 
 def test_alternatives_take_the_fields_around_them() -> None:
-    found = from_sky(
+    found = from_skypilot(
         a_task(
             use_spot=True,
             any_of=[
@@ -171,13 +171,13 @@ def test_alternatives_take_the_fields_around_them() -> None:
 
 
 def test_the_order_of_ordered_is_lost_and_said() -> None:
-    found = from_sky(a_task(accelerators="H100", ordered=[{"infra": "aws"}, {"infra": "gcp"}]))
+    found = from_skypilot(a_task(accelerators="H100", ordered=[{"infra": "aws"}, {"infra": "gcp"}]))
     assert found.job_yaml["residency"]["allow"] == ["aws", "gcp"]
     assert any("ordered" in line for line in found.not_carried)
 
 
 def test_one_alternative_without_place_opens_every_place() -> None:
-    found = from_sky(a_task(accelerators="H100", any_of=[{"infra": "aws"}, {"accelerators": "H200"}]))
+    found = from_skypilot(a_task(accelerators="H100", any_of=[{"infra": "aws"}, {"accelerators": "H200"}]))
     assert "residency" not in found.job_yaml
     assert any("anywhere" in line for line in found.not_carried)
 
@@ -199,8 +199,8 @@ def test_places_become_residency(place: dict[str, str], tokens: list[str]) -> No
 BOOK = embedded_book()
 
 
-def imported(**resources: Any) -> SkyImport:
-    return from_sky(a_task(accelerators="H100", **resources), BOOK.machines, BOOK.regions)
+def imported(**resources: Any) -> SkyPilotImport:
+    return from_skypilot(a_task(accelerators="H100", **resources), BOOK.machines, BOOK.regions)
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_labels_and_priority_of_the_alternatives_are_carried_or_told() -> None:
 
 @pytest.mark.parametrize("infra", ["k8s", "k8s/my-context", "ssh/pool"])
 def test_machines_that_nobody_sells_are_listed(infra: str) -> None:
-    found = from_sky(a_task(accelerators="H100", infra=infra))
+    found = from_skypilot(a_task(accelerators="H100", infra=infra))
     assert "residency" not in found.job_yaml
     assert any(infra in line for line in found.not_carried)
 
@@ -255,19 +255,19 @@ def test_machines_that_nobody_sells_are_listed(infra: str) -> None:
     ("use_spot", "rule", "said"), [(True, "only", False), (False, "never", False), (None, "never", True)]
 )
 def test_use_spot_keeps_its_meaning(use_spot: bool | None, rule: str, said: bool) -> None:
-    found = from_sky(a_task(accelerators="H100", use_spot=use_spot))
+    found = from_skypilot(a_task(accelerators="H100", use_spot=use_spot))
     assert found.job_yaml["market"]["spot"] == rule
     assert any("use_spot is not said" in line for line in found.not_carried) == said
 
 
 def test_an_instance_type_is_understood_with_the_machines_at_hand() -> None:
     task = {**a_task(instance_type="p5.48xlarge"), "num_nodes": 2}
-    assert from_sky(task, [MACHINE]).job_yaml["gang"]["accelerators"] == ["H100:16"]
-    assert "gang.accelerators" in from_sky(task).to_fill
+    assert from_skypilot(task, [MACHINE]).job_yaml["gang"]["accelerators"] == ["H100:16"]
+    assert "gang.accelerators" in from_skypilot(task).to_fill
 
 
 def test_an_image_of_one_cloud_and_odd_priorities_are_listed() -> None:
-    found = from_sky(a_task(accelerators="H100", image_id="ami-0868a20f5a3bf9702", priority=5000))
+    found = from_skypilot(a_task(accelerators="H100", image_id="ami-0868a20f5a3bf9702", priority=5000))
     assert "image" not in found.job_yaml["run"]
     assert sum("image_id" in line or "priority" in line for line in found.not_carried) == 2
     assert job_of(accelerators="H100", priority=500)["priority"] == 500
@@ -276,7 +276,7 @@ def test_an_image_of_one_cloud_and_odd_priorities_are_listed() -> None:
 def test_inputs_bring_their_size_and_only_one_place_of_data_is_taken() -> None:
     task = {**a_task(accelerators="H100"), "inputs": {"s3://big/corpus": 150}}
     task["file_mounts"] = {"/more": {"source": "gs://other", "mode": "MOUNT"}}
-    found = from_sky(task)
+    found = from_skypilot(task)
     assert (found.job_yaml["data"]["uri"], found.job_yaml["data"]["gib"]) == ("s3://big/corpus", "150 GB")
     assert any("gs://other" in line for line in found.not_carried)
 
@@ -285,11 +285,11 @@ def test_a_mounted_bucket_is_streamed_and_a_copied_one_copied() -> None:
     for mode, ours in (("MOUNT", "stream"), ("MOUNT_CACHED", "stream"), ("COPY", "copy")):
         mount = {"/data": {"source": "gs://corpus", "mode": mode}}
         task = {**a_task(accelerators="H100"), "file_mounts": mount}
-        assert from_sky(task).job_yaml["data"]["mode"] == ours
+        assert from_skypilot(task).job_yaml["data"]["mode"] == ours
 
 
 def test_a_task_without_run_or_name_still_imports() -> None:
-    found = from_sky({"resources": {"accelerators": "H100:8"}, "setup": "make", "envs": {"A": "1"}})
+    found = from_skypilot({"resources": {"accelerators": "H100:8"}, "setup": "make", "envs": {"A": "1"}})
     assert "run" not in found.job_yaml
     assert "name" in found.to_fill
     assert any("setup" in line for line in found.not_carried)
@@ -312,14 +312,14 @@ def test_a_task_without_run_or_name_still_imports() -> None:
 )
 def test_what_is_no_training_task_is_refused(task: Any, word: str) -> None:
     with pytest.raises(InvalidInputError, match=word):
-        from_sky(task)
+        from_skypilot(task)
 
 
 def test_unknown_fields_are_listed_not_dropped() -> None:
-    found = from_sky({**a_task(accelerators="H100", colour="red"), "flavour": 1})
+    found = from_skypilot({**a_task(accelerators="H100", colour="red"), "flavour": 1})
     assert any(line.startswith("colour") for line in found.not_carried)
     assert any(line.startswith("flavour") for line in found.not_carried)
 
 
 def test_marks_look_the_same_everywhere() -> None:
-    assert from_sky(TASK).job_yaml["steps"].keys() == {FILL_IN}
+    assert from_skypilot(TASK).job_yaml["steps"].keys() == {FILL_IN}

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from pricing.book import PriceBook
-from pricing.bookfile import embedded_book, write_book
+from pricing.book_file import embedded_book, write_book
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
-from pricing.sold import RULES, rule_of, unsold
-from providers.protocol import Harvest
-from router.files.catalogue_files import read_catalogue
+from pricing.sale_rules import SALE_RULES, explain_unsold, find_sale_rule
+from providers.protocol import FetchResult
+from router.config.catalogue_files import read_catalogue
 from router.prices.books import load_book
 from router.prices.bookstore import BookStore
-from router.prices.gates import GateLimits
-from router.prices.importing import import_book
-from router.prices.merge import without_unsold
-from router.prices.refresh import standing
+from router.prices.import_offers import import_book
+from router.prices.merge import drop_unsold
+from router.prices.quality_gates import GateLimits
+from router.prices.refresh import load_base_book
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 # As Google's, AWS's and Azure's own price lists name them, and nobody can start them so.
@@ -75,21 +75,21 @@ def test_the_embedded_book_has_none() -> None:
     ],
 )
 def test_markets_of_a_type(cloud: str, kind: str, accelerators: int, markets: set[Market]) -> None:
-    found = {m for m in (Market.SPOT, Market.ON_DEMAND) if not unsold(cloud, kind, accelerators, m)}
+    found = {m for m in (Market.SPOT, Market.ON_DEMAND) if not explain_unsold(cloud, kind, accelerators, m)}
     assert found == markets
-    assert unsold(cloud, kind, accelerators, Market.RESERVED) == ""
+    assert explain_unsold(cloud, kind, accelerators, Market.RESERVED) == ""
 
 
 def test_no_rule_is_hidden_behind_another() -> None:
-    assert all(rule_of(rule.cloud, rule.prefix) is rule for rule in RULES)
-    assert all(rule.why and rule.source for rule in RULES)
+    assert all(find_sale_rule(rule.cloud, rule.prefix) is rule for rule in SALE_RULES)
+    assert all(rule.why and rule.source for rule in SALE_RULES)
 
 
 def test_harvests_of_any_adapter_lose_them_by_name() -> None:
-    found = without_unsold(Harvest(offers=mixed().offers), embedded_book())
+    found = drop_unsold(FetchResult(offers=mixed().offers), embedded_book())
     assert {(o.cloud, o.region, o.instance_type, o.market) for o in found.offers} == set(SOLD)
     assert {dropped.row for dropped in found.dropped} == {"/".join(map(str, row[1:])) for row in UNSOLD}
-    assert without_unsold(found, embedded_book()) is found
+    assert drop_unsold(found, embedded_book()) is found
 
 
 def test_a_stored_book_and_a_file_lose_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_stored_book_and_a_file_lose_them(tmp_path: Path, monkeypatch: pytest.
     write_book(mixed(), tmp_path / "mine.parquet")
     for name in ("latest", stored.digest[:12], str(tmp_path / "mine.parquet")):
         assert bought(load_book(name)) == set(SOLD), name
-    assert bought(standing(store)[0]) == set(SOLD)
+    assert bought(load_base_book(store)[0]) == set(SOLD)
 
 
 VMS = """\

@@ -9,7 +9,7 @@ import pulp
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.planning.program import Builder, Program
+from router.planning.program import Program, ProgramBuilder
 from router.planning.solver import PulpSolver
 
 HAS_CBC = "PULP_CBC_CMD" in pulp.listSolvers(onlyAvailable=True)
@@ -18,7 +18,7 @@ NAMES = ["highs", "HiGHS", pytest.param("cbc", marks=pytest.mark.skipif(not HAS_
 
 def cover() -> Program:
     """Cheapest cover of 7 by pieces of 3 at $5 and of 2 at $3 (at most two of them): 3 + 2 + 2 at $11."""
-    builder = Builder()
+    builder = ProgramBuilder()
     threes = builder.variable("threes", high=5, integer=True, cost=5)
     twos = builder.variable("twos", high=9, integer=True, cost=3)
     builder.row("enough", [(threes, 3.0), (twos, 2.0)], ">=", 7.0)
@@ -27,7 +27,7 @@ def cover() -> Program:
 
 
 def impossible() -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     x = builder.binary("x", cost=1)
     builder.row("more than all", [(x, 1.0)], ">=", 2.0)
     return builder.build()
@@ -36,7 +36,7 @@ def impossible() -> Program:
 def market_split() -> Program:
     """Splits every product of a market in halves: known to take far longer than any test."""
     rng = Random(5)
-    builder = Builder()
+    builder = ProgramBuilder()
     shops = [builder.binary(f"shop {i}") for i in range(50)]
     for product in range(6):
         sales = [(x, float(rng.randrange(100))) for x in shops]
@@ -105,7 +105,7 @@ def test_the_relaxation_prices_rows_by_what_one_more_unit_saves() -> None:
 
 
 def _with_more() -> Program:
-    builder = Builder()
+    builder = ProgramBuilder()
     threes = builder.variable("threes", high=5, cost=5)
     twos = builder.variable("twos", cost=3)
     builder.row("enough", [(threes, 3.0), (twos, 2.0)], ">=", 7.0)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.machines import Accelerator, Machine
 from router.jobs.speed import Speed, gang_speed
 from router.jobs.workload import Workload

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from router.showback.apportion import ChargeShare, exact_sum, split_amount, split_charge, weight_ratios
 from router.showback.focus.charge import Charge
 from router.showback.focus.check import check_file
-from router.showback.focus.writing import write_csv
-from router.showback.splitting import Share, exact_sum, ratios, split, split_charge
+from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges, of_job
 
 
@@ -35,7 +35,7 @@ def amounts(*texts: str) -> tuple[Decimal, ...]:
     ],
 )
 def test_parts(total: str, weights: list[int | Fraction | Decimal], places: int, parts: tuple[str, ...]) -> None:
-    found = split(Decimal(total), weights, places)
+    found = split_amount(Decimal(total), weights, places)
     assert found == amounts(*parts)
     assert sum(found) == Decimal(total)
 
@@ -43,20 +43,20 @@ def test_parts(total: str, weights: list[int | Fraction | Decimal], places: int,
 @pytest.mark.parametrize("weights", [[], [1, -1], [Decimal("-0.1")]])
 def test_weights_that_are_none(weights: list[int | Decimal]) -> None:
     with pytest.raises(ValueError, match="none of them below zero"):
-        split(Decimal(1), weights, 2)
+        split_amount(Decimal(1), weights, 2)
 
 
 def test_many_digits_are_not_cut() -> None:
     # The usual context of decimals keeps 28.
     total = Decimal("12345678901234.123456789012345678901234")
-    one, other = split(total, [1, 1], 2)
+    one, other = split_amount(total, [1, 1], 2)
     assert Fraction(one) + Fraction(other) == Fraction(total)
     assert one - other <= Decimal("1e-24")
 
 
 def test_ratios_are_one() -> None:
-    assert ratios([1, 1, 1], 9) == amounts("0.333333334", "0.333333333", "0.333333333")
-    assert ratios([0, 0]) == amounts("0.5", "0.5")
+    assert weight_ratios([1, 1, 1], 9) == amounts("0.333333334", "0.333333333", "0.333333333")
+    assert weight_ratios([0, 0]) == amounts("0.5", "0.5")
 
 
 def test_a_shared_node() -> None:
@@ -67,7 +67,7 @@ def test_a_shared_node() -> None:
     )
     node = whole_of(part)
     shares = [
-        Share(resource=job, weight=seconds, unit="Seconds", tags={"job": job, "owner": "somebody"})
+        ChargeShare(resource=job, weight=seconds, unit="Seconds", tags={"job": job, "owner": "somebody"})
         for job, seconds in (("a", 2160), ("b", 1080), ("c", 360))
     ]
     parts = split_charge(node, shares, "gpu-seconds-v1", "i-s1/1")
@@ -92,12 +92,14 @@ def test_a_shared_node() -> None:
 def test_a_part_is_not_split_again() -> None:
     part = next(c for c in golden_charges() if c.x_split_origin_id is not None)
     with pytest.raises(ValueError, match="already"):
-        split_charge(part, [Share(resource="a", weight=1, unit="Seconds", tags={})], "gpu-seconds-v1", "x")
+        split_charge(part, [ChargeShare(resource="a", weight=1, unit="Seconds", tags={})], "gpu-seconds-v1", "x")
 
 
 def test_what_is_not_there_stays_so() -> None:
     credit = next(c for c in golden_charges() if c.charge_category == "Credit")
-    parts = split_charge(credit, [Share(resource=n, weight=0, unit="Seconds", tags={}) for n in "ab"], "even-v1", "c")
+    parts = split_charge(
+        credit, [ChargeShare(resource=n, weight=0, unit="Seconds", tags={}) for n in "ab"], "even-v1", "c"
+    )
     assert [part.billed_cost for part in parts] == [-25, -25]
     assert [part.effective_cost for part in parts] == [-25, -25]
     assert [part.pricing_quantity for part in parts] == [None, None]
@@ -106,7 +108,9 @@ def test_what_is_not_there_stays_so() -> None:
 def test_a_cost_of_its_own_splits_by_itself() -> None:
     """Usage that a commitment covers: billed 0, effective 30, list 50."""
     used = next(c for c in of_job(golden_charges(), "vit-l") if c.commitment_discount_status == "Used")
-    parts = split_charge(used, [Share(resource=n, weight=1, unit="Seconds", tags={}) for n in "abc"], "even-v1", "u")
+    parts = split_charge(
+        used, [ChargeShare(resource=n, weight=1, unit="Seconds", tags={}) for n in "abc"], "even-v1", "u"
+    )
     assert [part.billed_cost for part in parts] == [0, 0, 0]
     assert [part.effective_cost for part in parts] == [10, 10, 10]
     assert all(part.list_cost == part.list_unit_price * part.pricing_quantity for part in parts)  # type: ignore[operator]
@@ -120,11 +124,19 @@ def test_parts_of_a_dear_charge_keep_every_rule(tmp_path: Path) -> None:
     price, hours = Decimal("1234567.123456789"), Decimal("719.123456789012")
     cost = Decimal("887806177.458313047555672002468")
     node = replace(
-        whole_of(part), list_unit_price=price, contracted_unit_price=price, pricing_quantity=hours,
-        pricing_currency_list_unit_price=price, pricing_currency_contracted_unit_price=price, billed_cost=cost,
-        effective_cost=cost, list_cost=cost, contracted_cost=cost, pricing_currency_effective_cost=cost,
-    )  # fmt: skip
-    shares = [Share(resource=name, weight=1, unit="Seconds", tags={"job": name}) for name in "abcdefg"]
+        whole_of(part),
+        list_unit_price=price,
+        contracted_unit_price=price,
+        pricing_quantity=hours,
+        pricing_currency_list_unit_price=price,
+        pricing_currency_contracted_unit_price=price,
+        billed_cost=cost,
+        effective_cost=cost,
+        list_cost=cost,
+        contracted_cost=cost,
+        pricing_currency_effective_cost=cost,
+    )
+    shares = [ChargeShare(resource=name, weight=1, unit="Seconds", tags={"job": name}) for name in "abcdefg"]
     parts = split_charge(node, shares, "even-v1", "node/1")
     assert exact_sum(part.billed_cost for part in parts) == cost
     write_csv(tmp_path / "parts.csv", parts)
@@ -134,9 +146,21 @@ def test_parts_of_a_dear_charge_keep_every_rule(tmp_path: Path) -> None:
 def whole_of(part: Charge) -> Charge:
     hour = Decimal(1)
     return replace(
-        part, billed_cost=Decimal(50), effective_cost=Decimal(50), list_cost=Decimal(50), contracted_cost=Decimal(50),
-        pricing_quantity=hour, consumed_quantity=hour, x_gpu_hours=Decimal(8), x_on_demand_equivalent_cost=Decimal(50),
-        pricing_currency_effective_cost=Decimal(50), allocated_method_id=None, allocated_method_details=None,
-        allocated_resource_id=None, allocated_resource_name=None, allocated_tags=None, x_split_origin_id=None,
+        part,
+        billed_cost=Decimal(50),
+        effective_cost=Decimal(50),
+        list_cost=Decimal(50),
+        contracted_cost=Decimal(50),
+        pricing_quantity=hour,
+        consumed_quantity=hour,
+        x_gpu_hours=Decimal(8),
+        x_on_demand_equivalent_cost=Decimal(50),
+        pricing_currency_effective_cost=Decimal(50),
+        allocated_method_id=None,
+        allocated_method_details=None,
+        allocated_resource_id=None,
+        allocated_resource_name=None,
+        allocated_tags=None,
+        x_split_origin_id=None,
         x_split_origin_cost=None,
-    )  # fmt: skip
+    )

@@ -16,8 +16,8 @@ from router.planning.formulation import formulate
 from router.planning.plan import Cut, Plan
 from router.planning.planner import make_plan
 from router.planning.program import Program
-from router.planning.solver import PulpSolver, Relaxed, Solution
-from router.planning.stages import Answer, solve_in_stages
+from router.planning.solve import PlacementSolution, solve_in_stages
+from router.planning.solver import LpRelaxation, PulpSolver, Solution
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, scene_of
 
@@ -67,7 +67,7 @@ class Scripted:
         change = self._changes.pop(0) if len(self._changes) > 1 else self._changes[0]
         return change(self._solver.solve(program, gap, seconds, start, nodes))
 
-    def relax(self, program: Program, seconds: float) -> Relaxed:
+    def relax(self, program: Program, seconds: float) -> LpRelaxation:
         return self._solver.relax(program, seconds)
 
 
@@ -171,7 +171,7 @@ def test_jobs_of_one_tier_are_left_out_as_few_as_possible() -> None:
     assert [u.job for u in plan.unplaced] == ["big"]
 
 
-def answer_by(solver: Any, jobs: Any) -> Answer:
+def answer_by(solver: Any, jobs: Any) -> PlacementSolution:
     scene = scene_of(a_request(jobs, [NORTH, SOUTH]))
     return solve_in_stages(scene, formulate(scene), Effort(solver, timedelta(seconds=10)), 0.0)
 

@@ -13,9 +13,17 @@ from typing import Any
 import pytest
 
 from router.state.errors import ExistsError, StateError
-from router.state.ledger_file import DamagedError, Holds, Title, read_lines, read_title, sum_of, write_file
+from router.state.ledger_file import (
+    DamagedError,
+    LedgerFileKind,
+    LedgerFileTitle,
+    read_checksum,
+    read_lines,
+    read_title,
+    write_file,
+)
 
-TITLE = Title(Holds.ARCHIVE, "s0123456789", "2025-01")
+TITLE = LedgerFileTitle(LedgerFileKind.ARCHIVE, "s0123456789", "2025-01")
 LINES: list[list[Any]] = [["entry", number, "ü\n", None, 1 << 60] for number in range(50)]
 
 
@@ -30,7 +38,7 @@ def test_it_comes_back_and_is_the_same_again(file: Path, tmp_path: Path) -> None
     assert list(read_lines(file)) == LINES
     digest = write_file(tmp_path / "again.gz", TITLE, LINES)
     assert (tmp_path / "again.gz").read_bytes() == file.read_bytes()
-    assert digest == sum_of(file)
+    assert digest == read_checksum(file)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.gz", "books.gz"]
 
 
@@ -38,7 +46,7 @@ def test_no_file_is_written_over_unless_it_is_just_the_same(file: Path) -> None:
     before = file.read_bytes()
     with pytest.raises(ExistsError):
         write_file(file, TITLE, LINES)
-    assert write_file(file, TITLE, LINES, same_is_fine=True) == sum_of(file)
+    assert write_file(file, TITLE, LINES, same_is_fine=True) == read_checksum(file)
     with pytest.raises(ExistsError):
         write_file(file, TITLE, LINES[1:], same_is_fine=True)
     assert file.read_bytes() == before

@@ -9,20 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.ledger.entry import Kind
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
-from router.state.ledger_rows import BEGINNING, NAMES, Chain, Row, entry_of, happening, hash_of, raw, sealed
+from router.state.ledger_rows import (
+    BEGINNING,
+    NAMES,
+    Row,
+    RowChain,
+    chain_rows,
+    entry_values,
+    event_values,
+    hash_row,
+    parse_entry,
+)
 from tests.support.state_values import HOUR, NOW, entries, entry
 
 _LISTS = st.lists(entries(st.uuids().map(str)), min_size=1, max_size=5)
 
 
 def chained(given_entries: list[Any]) -> list[Row]:
-    return list(sealed([raw(one) for one in given_entries], 0, BEGINNING))
+    return list(chain_rows([entry_values(one) for one in given_entries], 0, BEGINNING))
 
 
 def broken(rows: list[Row]) -> int | None:
-    chain = Chain()
+    chain = RowChain()
     for row in rows:
         chain.row(row)
     return chain.broken
@@ -31,7 +41,7 @@ def broken(rows: list[Row]) -> int | None:
 @given(_LISTS)
 def test_rows_bring_their_entries_back_and_hold_together(given_entries: list[Any]) -> None:
     rows = chained(given_entries)
-    assert [entry_of(row[1:-2]) for row in rows] == given_entries
+    assert [parse_entry(row[1:-2]) for row in rows] == given_entries
     assert broken(rows) is None
     assert all(value is None or type(value) in (str, int) for row in rows for value in row)
 
@@ -61,7 +71,7 @@ def test_a_row_that_is_missing_or_elsewhere_shows(given_entries: list[Any], data
 
 def test_rows_that_were_archived_are_followed_by_their_hashes() -> None:
     rows = chained([entry(f"k{number}") for number in range(4)])
-    chain = Chain()
+    chain = RowChain()
     for row in rows:
         chain.archived(row[0], row[-2], row[-1]) if row[0] in (2, 3) else chain.row(row)
     assert (chain.broken, chain.seq, chain.hash) == (None, 4, rows[-1][-1])
@@ -72,25 +82,47 @@ def test_rows_that_were_archived_are_followed_by_their_hashes() -> None:
 def test_the_hash_of_an_entry_is_the_same_for_good() -> None:
     """One that was written with it would not be found as it was written any more. A column that is empty says nothing,
     so that later columns change no hash."""
-    values = raw(entry())
-    assert hash_of(1, values, BEGINNING) == "53b1f38c9c3fdde50636fec382e48e801eead830367b04145f7bfbc886f1dd98"
+    values = entry_values(entry())
+    assert hash_row(1, values, BEGINNING) == "53b1f38c9c3fdde50636fec382e48e801eead830367b04145f7bfbc886f1dd98"
     said = {name for name, value in zip(NAMES, values, strict=True) if value}
     assert said == {
-        "key", "kind", "what", "recorded_at", "period", "plan", "job", "job_digest", "team", "cost_center", "gang",
-        "attempt", "cloud", "region", "instance_type", "market", "accelerator", "accelerators", "machines", "start_at",
-        "end_at", "quantity", "unit", "usd_per_hour_nanos", "usd_nanos",
-    }  # fmt: skip
+        "key",
+        "kind",
+        "what",
+        "recorded_at",
+        "period",
+        "plan",
+        "job",
+        "job_digest",
+        "team",
+        "cost_center",
+        "gang",
+        "attempt",
+        "cloud",
+        "region",
+        "instance_type",
+        "market",
+        "accelerator",
+        "accelerators",
+        "machines",
+        "start_at",
+        "end_at",
+        "quantity",
+        "unit",
+        "usd_per_hour_nanos",
+        "usd_nanos",
+    }
 
 
 def test_the_same_happening() -> None:
-    one = happening(raw(entry()))
-    assert happening(raw(entry(recorded_at=NOW + HOUR))) == one
-    assert happening(raw(entry(period=Month(2027, 1), corrects="2026-11"))) == one
-    assert happening(raw(entry(usd=Usd(1)))) != one
-    fee: dict[str, Any] = {"kind": Kind.FEE, "reason": "r"}
-    by_anna = happening(raw(entry(who="anna", **fee)))
-    assert happening(raw(entry(who="bob", **fee))) == by_anna
-    assert happening(raw(entry(who="bob", period=Month(2027, 1), corrects="2026-11", **fee))) != by_anna
+    one = event_values(entry_values(entry()))
+    assert event_values(entry_values(entry(recorded_at=NOW + HOUR))) == one
+    assert event_values(entry_values(entry(period=Month(2027, 1), corrects="2026-11"))) == one
+    assert event_values(entry_values(entry(usd=Usd(1)))) != one
+    fee: dict[str, Any] = {"kind": LedgerEntryKind.FEE, "reason": "r"}
+    by_anna = event_values(entry_values(entry(who="anna", **fee)))
+    assert event_values(entry_values(entry(who="bob", **fee))) == by_anna
+    assert event_values(entry_values(entry(who="bob", period=Month(2027, 1), corrects="2026-11", **fee))) != by_anna
 
 
 @pytest.mark.parametrize(
@@ -104,4 +136,4 @@ def test_the_same_happening() -> None:
 )
 def test_what_cannot_be_kept(change: dict[str, Any], error: type[Exception], why: str) -> None:
     with pytest.raises(error, match=why):
-        raw(entry(**change))
+        entry_values(entry(**change))

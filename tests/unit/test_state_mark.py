@@ -9,30 +9,30 @@ from typing import Any
 
 import pytest
 
-from router.files.clouds_file import Clouds, LoadedClouds
-from router.files.deploy_file import Deploy
-from router.running.run_folders import backed_up, put_back, run_directories
+from router.app.settings import AppSettings
+from router.app.state_identity import check_not_lost, identity_of, open_state, restore_state
+from router.controller.deployment import Deploy
+from router.controller.run_folders import files_to_back_up, restore_files, run_directories
+from router.prices.cloud_settings import Clouds, LoadedClouds
 from router.state.errors import ExistsError, StateError
 from router.state.ledger_file import DamagedError
-from router.state.state_backup import StoredFile, stored_files
-from router.state.store import Store
-from router.wiring.opening import Opened
-from router.wiring.state_mark import check_not_lost, mark_of, open_state, restore_state
+from router.state.state_backup import StoredFile, read_stored_files
+from router.state.store import StateStore
 from tests.support.state_values import NOW, attempt, entry, node
 
 EARLIER = "s00000000aa"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Opened:
+def home(tmp_path: Path) -> AppSettings:
     return an_opened(tmp_path / "home")
 
 
-def an_opened(folder: Path, **deploy: Any) -> Opened:
-    return Opened(Deploy(**deploy), LoadedClouds(Clouds(), {}), folder, {})
+def an_opened(folder: Path, **deploy: Any) -> AppSettings:
+    return AppSettings(Deploy(**deploy), LoadedClouds(Clouds(), {}), folder, {})
 
 
-def run_directory(home: Opened, name: str = "walk-1", state: str = "") -> Path:
+def run_directory(home: AppSettings, name: str = "walk-1", state: str = "") -> Path:
     folder = home.runs / name
     (folder / "module").mkdir(parents=True)
     (folder / "module" / "main.tf").write_text("# a module")
@@ -42,7 +42,7 @@ def run_directory(home: Opened, name: str = "walk-1", state: str = "") -> Path:
     return folder
 
 
-def a_state(home: Opened) -> str:
+def a_state(home: AppSettings) -> str:
     """The id of one with an attempt, whose run directory is there."""
     with open_state(home, NOW) as store:
         store.add_attempt(attempt("walk-1"), (node("walk-1", 0), node("walk-1", 1)))
@@ -52,16 +52,16 @@ def a_state(home: Opened) -> str:
         return store.id
 
 
-def test_the_id_stands_beside_the_database(home: Opened) -> None:
+def test_the_id_stands_beside_the_database(home: AppSettings) -> None:
     known = a_state(home)
-    assert mark_of(home).file == home.folder / "state.id"
-    assert mark_of(home).file.read_text() == f"{known}\n"
+    assert identity_of(home).file == home.folder / "state.id"
+    assert identity_of(home).file.read_text() == f"{known}\n"
     with open_state(home, NOW) as store:
         assert store.id == known
     check_not_lost(home)
 
 
-def test_a_state_that_is_missing_beside_run_directories_is_not_made_anew(home: Opened) -> None:
+def test_a_state_that_is_missing_beside_run_directories_is_not_made_anew(home: AppSettings) -> None:
     """Else the same plan is applied a second time, and nothing knows the machines of the first."""
     known = a_state(home)
     (home.folder / "state.db").unlink()
@@ -76,12 +76,12 @@ def test_a_state_that_is_missing_beside_run_directories_is_not_made_anew(home: O
     with open_state(home, NOW, new_state=True) as store:
         new = store.id
     assert new != known
-    assert mark_of(home).ids == (known, new)
+    assert identity_of(home).ids == (known, new)
     with open_state(home, NOW) as store:
         assert store.id == new
 
 
-def test_without_the_mark_run_directories_say_whose_they_are(home: Opened) -> None:
+def test_without_the_mark_run_directories_say_whose_they_are(home: AppSettings) -> None:
     """As a version before there was a mark left them."""
     run_directory(home, state=EARLIER)
     with pytest.raises(StateError, match=f"of state {EARLIER}"):
@@ -91,33 +91,33 @@ def test_without_the_mark_run_directories_say_whose_they_are(home: Opened) -> No
         open_state(home, NOW)
 
 
-def test_a_state_from_before_there_was_a_mark_gets_one(home: Opened) -> None:
+def test_a_state_from_before_there_was_a_mark_gets_one(home: AppSettings) -> None:
     known = a_state(home)
-    mark_of(home).file.unlink()
+    identity_of(home).file.unlink()
     with open_state(home, NOW, marks=False) as store:
         assert store.id == known
-    assert not mark_of(home).file.exists()  # as for a dry run
+    assert not identity_of(home).file.exists()  # as for a dry run
     with open_state(home, NOW) as store:
         assert store.id == known
-    assert mark_of(home).file.read_text().split() == [known]
+    assert identity_of(home).file.read_text().split() == [known]
 
 
-def test_a_database_of_another_state_is_not_taken_for_the_one_that_was_here(home: Opened, tmp_path: Path) -> None:
+def test_a_database_of_another_state_is_not_taken_for_the_one_that_was_here(home: AppSettings, tmp_path: Path) -> None:
     a_state(home)
-    with Store.open(f"sqlite:///{tmp_path / 'other.db'}", now=NOW) as store:
+    with StateStore.open(f"sqlite:///{tmp_path / 'other.db'}", now=NOW) as store:
         other = store.id
     (tmp_path / "other.db").replace(home.folder / "state.db")
     with pytest.raises(StateError, match=f"state.db is state {other}, and 1 run directory"):
         open_state(home, NOW)
 
 
-def test_without_run_directories_a_new_state_is_made_as_ever(home: Opened) -> None:
+def test_without_run_directories_a_new_state_is_made_as_ever(home: AppSettings) -> None:
     with open_state(home, NOW) as store:
         first = store.id
     (home.folder / "state.db").unlink()
     with open_state(home, NOW) as store:
         assert store.id != first
-        assert mark_of(home).ids == (first, store.id)
+        assert identity_of(home).ids == (first, store.id)
 
 
 def test_each_database_of_one_home_has_its_own_mark(tmp_path: Path) -> None:
@@ -126,16 +126,16 @@ def test_each_database_of_one_home_has_its_own_mark(tmp_path: Path) -> None:
     known = a_state(one)
     with open_state(other, NOW, new_state=True) as store:
         assert store.id != known
-    assert mark_of(one).ids == (known,)
+    assert identity_of(one).ids == (known,)
     with open_state(one, NOW) as store:
         assert store.id == known
 
 
-def test_a_backup_brings_state_and_run_directories_back(home: Opened, tmp_path: Path) -> None:
+def test_a_backup_brings_state_and_run_directories_back(home: AppSettings, tmp_path: Path) -> None:
     known, file = a_state(home), tmp_path / "state.gz"
     (home.runs / "walk-1" / "terraform.tfstate").write_bytes(b"\xff" * 3_000_000)
     with open_state(home, NOW) as store:
-        store.whole.write(file, backed_up(home.runs))
+        store.whole.write(file, files_to_back_up(home.runs))
         journal, entries = store.journal(), store.ledger.entries()
     assert file.stat().st_mode & 0o077 == 0
     other = an_opened(tmp_path / "other")
@@ -150,32 +150,32 @@ def test_a_backup_brings_state_and_run_directories_back(home: Opened, tmp_path: 
     assert sorted(path.name for path in folder.iterdir()) == ["module", "terraform.tfstate", "terraform.tfvars.json"]
     assert (folder / "terraform.tfstate").stat().st_size == 3_000_000
     assert (folder / "module" / "main.tf").read_text() == "# a module"
-    assert mark_of(other).ids == (known,)
+    assert identity_of(other).ids == (known,)
 
 
-def test_a_restore_that_was_killed_is_done_again(home: Opened, tmp_path: Path) -> None:
+def test_a_restore_that_was_killed_is_done_again(home: AppSettings, tmp_path: Path) -> None:
     """No half of a run directory is taken for one that was there."""
     a_state(home)
     file, other = tmp_path / "state.gz", an_opened(tmp_path / "other")
     with open_state(home, NOW) as store:
-        store.whole.write(file, backed_up(home.runs))
+        store.whole.write(file, files_to_back_up(home.runs))
 
     def until_killed() -> Iterator[StoredFile]:
-        yield next(stored_files(file))
+        yield next(read_stored_files(file))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        put_back(other.runs, until_killed())
+        restore_files(other.runs, until_killed())
     assert run_directories(other.runs) == ()
     assert restore_state(other, file, NOW, NOW, "anna")[1] == ("walk-1",)
     assert [path.name for path in other.runs.iterdir()] == ["walk-1"]
     assert len(list((other.runs / "walk-1").iterdir())) == 3
 
 
-def test_run_directories_that_are_there_are_newer_than_a_backup(home: Opened, tmp_path: Path) -> None:
+def test_run_directories_that_are_there_are_newer_than_a_backup(home: AppSettings, tmp_path: Path) -> None:
     known, file = a_state(home), tmp_path / "state.gz"
     with open_state(home, NOW) as store:
-        store.whole.write(file, backed_up(home.runs))
+        store.whole.write(file, files_to_back_up(home.runs))
     (home.runs / "walk-1" / "terraform.tfstate").write_text('{"resources": ["newer"]}')
     for name in ("state.db", "state.id"):
         (home.folder / name).unlink()
@@ -186,11 +186,11 @@ def test_run_directories_that_are_there_are_newer_than_a_backup(home: Opened, tm
 
 
 @pytest.mark.parametrize("at", [0.1, 0.5, 0.98])
-def test_a_backup_that_was_changed_or_cut_off_restores_nothing(home: Opened, tmp_path: Path, at: float) -> None:
+def test_a_backup_that_was_changed_or_cut_off_restores_nothing(home: AppSettings, tmp_path: Path, at: float) -> None:
     a_state(home)
     file = tmp_path / "state.gz"
     with open_state(home, NOW) as store:
-        store.whole.write(file, backed_up(home.runs))
+        store.whole.write(file, files_to_back_up(home.runs))
     content = file.read_bytes()
     other = an_opened(tmp_path / "other")
     for bad in (content[: int(len(content) * at)], content[:200] + bytes([content[200] ^ 1]) + content[201:]):

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from providers.fleet import Findings, Found, Kind
-from router.running.chains import chains_of, waits
-from router.running.sweeping import look
+from providers.fleet import CloudResource, FleetListing, ResourceKind
+from router.controller.attempt_history import histories_of, resumable_histories
+from router.controller.sweep import find_orphans
 from router.state.errors import UnreadableError
 from router.state.records import Phase
-from router.state.store import Store
+from router.state.store import StateStore
 from tests.support.bare_site import bare_site
 from tests.support.state_values import NOW, attempt, node
 
@@ -22,8 +22,8 @@ CANARY = "canary-5d11"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         for name in ("a1", "b1", "c1"):
             store.add_attempt(attempt(name, job=name[0]), (node(name, 0), node(name, 1)))
         yield store
@@ -35,7 +35,7 @@ def spoil(tmp_path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize("column", ["phase", "created_at", "usd_per_hour_nanos", "at_risk_usd_nanos"])
-def test_an_attempt_that_cannot_be_read(store: Store, tmp_path: Path, column: str) -> None:
+def test_an_attempt_that_cannot_be_read(store: StateStore, tmp_path: Path, column: str) -> None:
     spoil(tmp_path, f"UPDATE attempts SET {column} = ? WHERE id = 'b1'")
     for read in (store.attempts, lambda: store.attempts(alive=True), lambda: store.attempt("b1")):
         with pytest.raises(UnreadableError, match=r"^attempts b1: the database holds what cannot be read of it$") as no:
@@ -50,7 +50,7 @@ def test_an_attempt_that_cannot_be_read(store: Store, tmp_path: Path, column: st
     assert [error.key for error in store.overview.unreadable] == [("b1",)]
 
 
-def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: Store, tmp_path: Path) -> None:
+def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: StateStore, tmp_path: Path) -> None:
     """Half a gang would look like one that lost machines."""
     spoil(tmp_path, "UPDATE nodes SET market = ? WHERE attempt = 'b1' AND rank = 1")
     alive, nodes = store.overview.alive()
@@ -61,16 +61,16 @@ def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: Store, tmp
     assert len(store.nodes("a1")) == 2
 
 
-def test_a_job_with_an_attempt_that_cannot_be_read_does_not_go_on(store: Store, tmp_path: Path) -> None:
+def test_a_job_with_an_attempt_that_cannot_be_read_does_not_go_on(store: StateStore, tmp_path: Path) -> None:
     """That one may still train."""
     for name in ("a1", "b1"):
         lost = {"phase": Phase.FAILED, "reason": "lost", "met_at": NOW, "gone_at": NOW, "result": "failed"}
         store.change(store.attempt(name) or attempt(name), **lost)
     ended = store.ended_last(NOW - timedelta(hours=1))
-    assert {chain.last.id for chain in waits(store, ended, crashes=3)} == {"a1", "b1"}
+    assert {chain.last.id for chain in resumable_histories(store, ended, crashes=3)} == {"a1", "b1"}
     store.add_attempt(attempt("b0", job="b", number=2, gang="g1"), (node("b0", 0), node("b0", 1)))
     spoil(tmp_path, "UPDATE attempts SET end_at = ? WHERE id = 'b0'")
-    assert set(chains_of(store, ended)) == {"a1"}
+    assert set(histories_of(store, ended)) == {"a1"}
 
 
 def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Path) -> None:
@@ -79,11 +79,25 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
     class Fleet:
         cloud = "aws"
 
-        def found(self, regions: object) -> Findings:
-            return Findings(tuple(
-                Found("aws", "us-east-1", None, f"i-{name}", name, state, 0, Kind.MACHINE, "machine", None, billed=True)
-                for name in ("b1", "gone-1")
-            ))  # fmt: skip
+        def found(self, regions: object) -> FleetListing:
+            return FleetListing(
+                tuple(
+                    CloudResource(
+                        "aws",
+                        "us-east-1",
+                        None,
+                        f"i-{name}",
+                        name,
+                        state,
+                        0,
+                        ResourceKind.MACHINE,
+                        "machine",
+                        None,
+                        billed=True,
+                    )
+                    for name in ("b1", "gone-1")
+                )
+            )
 
         def release(self, found: object) -> tuple[None, ...]:
             raise AssertionError
@@ -92,6 +106,6 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
         state = site.store.id
         site.store.add_attempt(attempt("b1", phase=Phase.RUNNING), (node("b1", 0), node("b1", 1)))
         spoil(tmp_path, "UPDATE attempts SET start_at = ? WHERE id = 'b1'")
-        found = look(site, ["aws"], {})
+        found = find_orphans(site, ["aws"], {})
         assert [orphan.attempt for orphan in found.orphans] == ["gone-1"]
         assert found.gaps == ("attempts b1: the database holds what cannot be read of it",)

@@ -13,19 +13,19 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from pricing.problems import InvalidInputError
-from providers.calling import Caller
+from providers.caller import Caller
 from providers.errors import ProviderError
-from providers.protocol import Wanted
+from providers.protocol import GangQuery
 from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
 from providers.static.provider import StaticProvider, make
-from router.files.pool_file import read_pool
-from router.files.yamlfile import read_documents
+from router.config.pool_file import read_pool
+from router.config.yamlfile import read_documents
 from tests.support.repository import ROOT
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
@@ -126,10 +126,14 @@ def test_an_accelerator_that_no_book_knows_is_named() -> None:
 
 
 def test_stock_is_the_number_of_hosts() -> None:
-    wanted = [Wanted("box", 2, Market.ON_DEMAND), Wanted("box", 2, Market.SPOT), Wanted("other", 1, Market.ON_DEMAND)]
+    wanted = [
+        GangQuery("box", 2, Market.ON_DEMAND),
+        GangQuery("box", 2, Market.SPOT),
+        GangQuery("other", 1, Market.ON_DEMAND),
+    ]
     (hint,) = provider(pool()).stock(wanted)
     assert (hint.region, hint.machines, hint.market) == ("hall", 3, Market.ON_DEMAND)
-    assert provider(pool()).stock([Wanted("box", 1, Market.ON_DEMAND, ("elsewhere",))]) == ()
+    assert provider(pool()).stock([GangQuery("box", 1, Market.ON_DEMAND, ("elsewhere",))]) == ()
 
 
 def test_without_a_file_and_with_one_of_tomorrow_it_says_so() -> None:

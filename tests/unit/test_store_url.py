@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.agent.config import Config
-from router.agent.environ import contract
-from router.files.deploy_file import CloudDeploy, Deploy, load_deploy
-from router.files.store_url import a_store, below
+from router.agent.config import AgentConfig
+from router.agent.environ import gang_environment
+from router.config.deploy_file import load_deploy
+from router.controller.deployment import CloudDeploy, Deploy
+from router.controller.store_url import join_store_url, validate_store_url
+from router.controller.workspaces import CoordinatorEndpoint, _config
 from router.jobs.fields import RefusedError
-from router.running.workspaces import Home, _config
 from tests.support.scenes import a_job
 from tests.support.state_values import attempt, node
 
@@ -23,30 +24,44 @@ CANARY = "canary-51c0aa"
 @pytest.mark.parametrize(
     "url",
     [
-        "s3://bucket", "s3://bucket/a/b", "s3://bucket/a?region=eu-1&endpoint_override=minio:9000&scheme=http",
-        "gs://bucket/a", "abfs://container@account.dfs.core.windows.net/a", "abfss://container/a", "file:///srv/a",
+        "s3://bucket",
+        "s3://bucket/a/b",
+        "s3://bucket/a?region=eu-1&endpoint_override=minio:9000&scheme=http",
+        "gs://bucket/a",
+        "abfs://container@account.dfs.core.windows.net/a",
+        "abfss://container/a",
+        "file:///srv/a",
     ],
-)  # fmt: skip
+)
 def test_places_for_checkpoints(url: str) -> None:
-    assert a_store(url) == url
+    assert validate_store_url(url) == url
     path, mark, query = url.partition("?")
-    assert a_store(f"{path}/{mark}{query}") == url
-    assert below(url, "run-7") == f"{path}/run-7{mark}{query}"
+    assert validate_store_url(f"{path}/{mark}{query}") == url
+    assert join_store_url(url, "run-7") == f"{path}/run-7{mark}{query}"
 
 
 @pytest.mark.parametrize(
     ("url", "what"),
     [
-        ("/srv/a", "no place"), ("https://bucket.s3.amazonaws.com", "no place"), ("bucket", "no place"),
-        ("s3:///a", "no bucket"), ("gs://", "no bucket"), ("file://host/a", "no folder"), ("file:///", "no folder"),
-        (f"s3://key:{CANARY}@bucket/a", "credentials"), (f"s3://{CANARY}@bucket/a", "credentials"),
-        (f"abfs://container:{CANARY}@account/a", "credentials"), (f"s3://b?secret_key={CANARY}", "more than a place"),
-        (f"gs://b/a?token={CANARY}", "more than a place"), ("s3://b/a#x", "more than a place"), ("s3://[b", "no URL"),
+        ("/srv/a", "no place"),
+        ("https://bucket.s3.amazonaws.com", "no place"),
+        ("bucket", "no place"),
+        ("s3:///a", "no bucket"),
+        ("gs://", "no bucket"),
+        ("file://host/a", "no folder"),
+        ("file:///", "no folder"),
+        (f"s3://key:{CANARY}@bucket/a", "credentials"),
+        (f"s3://{CANARY}@bucket/a", "credentials"),
+        (f"abfs://container:{CANARY}@account/a", "credentials"),
+        (f"s3://b?secret_key={CANARY}", "more than a place"),
+        (f"gs://b/a?token={CANARY}", "more than a place"),
+        ("s3://b/a#x", "more than a place"),
+        ("s3://[b", "no URL"),
     ],
-)  # fmt: skip
+)
 def test_what_is_none(url: str, what: str) -> None:
     with pytest.raises(RefusedError, match=what) as caught:
-        a_store(url)
+        validate_store_url(url)
     assert CANARY not in str(caught.value)
 
 
@@ -68,14 +83,14 @@ def test_a_region_says_it_before_its_cloud_and_every_rank_hears_it() -> None:
     assert CloudDeploy().store_of("j") is None
     run = a_job(run={"engine": "command", "command": "true"}).run
     assert run is not None
-    home, one = Home("http://127.0.0.1:1", "0" * 64), attempt(job="llama", region="r1")
+    home, one = CoordinatorEndpoint("http://127.0.0.1:1", "0" * 64), attempt(job="llama", region="r1")
 
-    def told(deploy: Deploy, rank: int) -> Config:
+    def told(deploy: Deploy, rank: int) -> AgentConfig:
         return _config(one, node(rank=rank), run, deploy, home)
 
-    stores = [contract(told(deploy, rank), "h", 1).get("STEPFARE_CHECKPOINT_STORE") for rank in (0, 1)]
+    stores = [gang_environment(told(deploy, rank), "h", 1).get("STEPFARE_CHECKPOINT_STORE") for rank in (0, 1)]
     assert stores == ["gs://near/llama"] * 2
-    assert "STEPFARE_CHECKPOINT_STORE" not in contract(told(Deploy(), 0), "h", 1)
+    assert "STEPFARE_CHECKPOINT_STORE" not in gang_environment(told(Deploy(), 0), "h", 1)
     # Machines of a gang that takes over wait for the checkpoint, too.
     patience = Deploy().patience
     assert told(deploy, 0).gang_seconds - told(Deploy(), 0).gang_seconds == patience.carry / timedelta(seconds=1)

@@ -8,16 +8,16 @@ import json
 import pytest
 
 from terraform.diagnostics import Diagnostic
-from terraform.events import Change, Event, Transcript
-from terraform.masking import HIDDEN, Masker, secret_values
-from terraform.outputs import made_nodes
+from terraform.events import ResourceChange, TerraformEvent, Transcript
+from terraform.masker import HIDDEN, Masker, secret_values
+from terraform.outputs import parse_nodes
 
 CANARY = "canary-7c1e-token"
 ADDRESS = 'module.gang.aws_instance.node["1"]'
 RESOURCE = {"addr": ADDRESS, "module": "module.gang", "resource_type": "aws_instance", "resource_key": "1"}
 
 
-def _read(*messages: object) -> tuple[Transcript, list[Event | None]]:
+def _read(*messages: object) -> tuple[Transcript, list[TerraformEvent | None]]:
     said = Transcript(Masker([CANARY]))
     return said, [said.read(json.dumps(message)) for message in messages]
 
@@ -29,8 +29,8 @@ def test_steps_become_events() -> None:
         {"type": "provision_progress", "hook": {"resource": RESOURCE, "output": CANARY}},
         {"type": "apply_complete", "hook": hook},
     )
-    done = Event("apply_complete", ADDRESS, "create", "i-1", 12.0)
-    assert events == [Event("apply_start", ADDRESS, "create"), None, done]
+    done = TerraformEvent("apply_complete", ADDRESS, "create", "i-1", 12.0)
+    assert events == [TerraformEvent("apply_start", ADDRESS, "create"), None, done]
     assert said.done == [done]
 
 
@@ -40,8 +40,8 @@ def test_drift_and_plans_are_kept_apart() -> None:
         {"type": "planned_change", "change": {"resource": RESOURCE, "action": "create"}},
         {"type": "planned_change", "change": {"resource": RESOURCE, "action": "replace", "reason": "tainted"}},
     )
-    assert said.drift == [Change(ADDRESS, "delete")]
-    assert said.planned == [Change(ADDRESS, "create"), Change(ADDRESS, "replace", "tainted")]
+    assert said.drift == [ResourceChange(ADDRESS, "delete")]
+    assert said.planned == [ResourceChange(ADDRESS, "create"), ResourceChange(ADDRESS, "replace", "tainted")]
 
 
 def test_diagnostics_keep_where_and_why_without_secrets() -> None:
@@ -95,16 +95,22 @@ def test_secret_variables_are_known_by_name() -> None:
 
 def test_made_nodes_are_read_or_refused() -> None:
     row = {
-        "rank": 1, "id": "i-1", "address": "", "private_address": "10.0.0.1", "zone": None, "market": "spot",
+        "rank": 1,
+        "id": "i-1",
+        "address": "",
+        "private_address": "10.0.0.1",
+        "zone": None,
+        "market": "spot",
         "max_usd_per_hour": "60.48",
-    }  # fmt: skip
+    }
     second, first = row, {**row, "rank": 0, "id": "i-0", "max_usd_per_hour": None}
-    nodes = made_nodes({"nodes": [second, first]})
-    assert made_nodes({"nodes": json.dumps([second, first])}) == nodes
+    nodes = parse_nodes({"nodes": [second, first]})
+    assert parse_nodes({"nodes": json.dumps([second, first])}) == nodes
     assert [(node.rank, node.id, node.address, str(node.max_usd_per_hour)) for node in nodes] == [
-        (0, "i-0", None, "None"), (1, "i-1", None, "60.48"),
-    ]  # fmt: skip
-    assert made_nodes({}) == ()
+        (0, "i-0", None, "None"),
+        (1, "i-1", None, "60.48"),
+    ]
+    assert parse_nodes({}) == ()
     for bad in ([{"rank": 0}], [{**row, "market": "lease"}], [{**row, "max_usd_per_hour": "much"}], ["node"]):
         with pytest.raises(ValueError, match="is not what was agreed"):
-            made_nodes({"nodes": bad})
+            parse_nodes({"nodes": bad})

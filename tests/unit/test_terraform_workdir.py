@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from terraform.cliconfig import Plugins, render_cli_config
+from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError
-from terraform.workdir import check_directory, forget_secrets, forget_state, prepare, secrets_in
+from terraform.workdir import check_directory, forget_secrets, forget_state, prepare, read_user_data
 from tests.support.gangs import sandbox
 
 
@@ -31,7 +31,7 @@ def test_it_is_private_and_the_same_again_changes_nothing(tmp_path: Path) -> Non
     assert stat.S_IMODE((tmp_path / "a" / "run" / "secrets.auto.tfvars.json").stat().st_mode) == 0o600
     prepare(tmp_path / "a" / "run", spec)
     assert _files(tmp_path / "a" / "run") == first
-    assert secrets_in(tmp_path / "a" / "run") == ("canary", "", "", "")
+    assert read_user_data(tmp_path / "a" / "run") == ("canary", "", "", "")
     check_directory(tmp_path / "a" / "run")
 
 
@@ -59,7 +59,7 @@ def test_secrets_can_be_removed(tmp_path: Path) -> None:
     prepare(tmp_path / "run", sandbox(scripts={0: "canary"}))
     forget_secrets(tmp_path / "run")
     forget_secrets(tmp_path / "run")
-    assert secrets_in(tmp_path / "run") == ()
+    assert read_user_data(tmp_path / "run") == ()
     assert not any(b"canary" in text for text in _files(tmp_path / "run").values())
 
 
@@ -112,11 +112,13 @@ def test_no_state_is_not_a_lost_state(tmp_path: Path) -> None:
 
 
 def test_where_plugins_come_from() -> None:
-    assert render_cli_config(Plugins()) == "disable_checkpoint = true\n"
-    text = render_cli_config(Plugins(Path("/c"), Path('/m"x'), {"hashicorp/b": Path("/b"), "hashicorp/a": Path("/a")}))
+    assert render_cli_config(PluginSources()) == "disable_checkpoint = true\n"
+    text = render_cli_config(
+        PluginSources(Path("/c"), Path('/m"x'), {"hashicorp/b": Path("/b"), "hashicorp/a": Path("/a")})
+    )
     assert text == (
         'disable_checkpoint = true\nplugin_cache_dir = "/c"\nprovider_installation {\n'
         '  dev_overrides {\n    "hashicorp/a" = "/a"\n    "hashicorp/b" = "/b"\n  }\n'
         '  filesystem_mirror {\n    path = "/m\\"x"\n  }\n}\n'
     )
-    assert "direct {}" in render_cli_config(Plugins(overrides={"hashicorp/a": Path("/a")}))
+    assert "direct {}" in render_cli_config(PluginSources(overrides={"hashicorp/a": Path("/a")}))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.files.trace_sets import read_trace_sets
-from router.files.trace_values import Holes, ListPrices
+from router.config.trace_sets import read_trace_sets
+from router.config.trace_values import Holes, ListPrices
 
 LISTED = ListPrices(spot_usd_per_hour=1.0, on_demand_usd_per_hour=3.0)
 
@@ -39,8 +39,11 @@ def test_a_folder_a_file_and_a_glob(tmp_path: Path) -> None:
     )
     assert [s.name for s in sets[:2]] == ["more", "us-east-1a_k80_1"]
     assert [[z.zone for z in s.series.zones] for s in sets] == [
-        ["us-west-2a"], ["us-east-1a"], ["us-east-1a", "us-east-1b"], ["us-east-1a_k80_1", "us-east-1a_v100_1"],
-    ]  # fmt: skip
+        ["us-west-2a"],
+        ["us-east-1a"],
+        ["us-east-1a", "us-east-1b"],
+        ["us-east-1a_k80_1", "us-east-1a_v100_1"],
+    ]
     assert [s.alike for s in sets] == [False, False, False, True]
     assert sets[3].series.regions == ("us-east-1", "us-east-1")
 

@@ -11,18 +11,18 @@ import numpy as np
 import pytest
 
 from router.demo import train
-from router.demo.train import Examples, Progress, loss_of
+from router.demo.train import Examples, Progress, loss_and_gradient
 from tests.support.training import TRAINER
 
 
 def test_the_gradient_is_the_derivative_of_the_loss() -> None:
     progress = Progress.fresh(3)
     _, shards = Examples(progress).batch(progress)
-    _, gradient = loss_of(progress.weights, *shards[0])
+    _, gradient = loss_and_gradient(progress.weights, *shards[0])
     rng = np.random.default_rng(0)
     for _ in range(20):
         direction = rng.standard_normal(train.SIZE)
-        ends = [loss_of(progress.weights + step * direction, *shards[0])[0] for step in (-1e-5, 1e-5)]
+        ends = [loss_and_gradient(progress.weights + step * direction, *shards[0])[0] for step in (-1e-5, 1e-5)]
         assert (ends[1] - ends[0]) / 2e-5 == pytest.approx(float(gradient @ direction), rel=1e-6, abs=1e-6)
 
 

@@ -48,8 +48,9 @@ def test_data_are_copied_once_and_not_within_their_region() -> None:
 def test_another_region_of_the_same_cloud_is_not_free_and_another_cloud_pays_internet() -> None:
     job = a_job(data=DATA)
     assert [into(job, name)[0].tariff.scope for name in ("aws/alps-1", "gcp/lake-1")] == [
-        "inter-region cross-continent", "internet",
-    ]  # fmt: skip
+        "inter-region cross-continent",
+        "internet",
+    ]
 
 
 def test_copies_that_are_there_already_are_not_moved_again() -> None:
@@ -67,8 +68,12 @@ def test_streams_are_read_as_often_as_they_are_passed_for_what_is_left() -> None
 
 def test_a_checkpoint_moves_from_where_it_lies_once_there_is_one() -> None:
     running = {
-        "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "spot", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "aws",
+        "region": "north-1",
+        "instance_type": "p9.48xlarge",
+        "market": "spot",
+        "accelerators": 8,
+    }
     begun = a_job(status={"steps_done": 100, "running": running})
     assert checkpoint_home(begun) == RegionId("aws", "north-1")
     assert [(t.what, t.gib) for t in into(begun, "aws/south-1")] == [("checkpoint", 10)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import date
 
-from pricing.bookfile import embedded_book
+from pricing.book_file import embedded_book
 from pricing.places import RegionId
-from providers.unknown import unknown_region
+from providers.unknown_regions import make_unknown_region
 
 BOOK = embedded_book()
-NEW, OTHER = (unknown_region("aws", name, "made up", date(2026, 11, 21)) for name in ("xx-new-1", "xx-new-2"))
+NEW, OTHER = (make_unknown_region("aws", name, "made up", date(2026, 11, 21)) for name in ("xx-new-1", "xx-new-2"))
 
 
 def test_nothing_about_it_is_guessed() -> None:

@@ -10,8 +10,14 @@ import pytest
 from pricing.money import Usd
 from pricing.places import Market, RegionId
 from router.planning.candidates import CandidateFinder
-from router.planning.held import Held, held_use
-from router.planning.whats_left import checkpoint_interval, interval_at, job_left, left_usd, places_left
+from router.planning.current_use import RunningMachines, running_use
+from router.planning.remaining_work import (
+    checkpoint_interval,
+    interval_at,
+    remaining_candidates,
+    remaining_job,
+    remaining_usd,
+)
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
 from tests.support.scenes import ALPS, HOUR, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, found_for
@@ -21,7 +27,7 @@ HOME = RegionId("aws", "north-1")
 
 def test_what_is_done_stays_done_and_times_stay_where_they_were() -> None:
     job = a_job(deadline="+10h", earliest_start="+1h")
-    left = job_left(job, 120, HOME, NOW)
+    left = remaining_job(job, 120, HOME, NOW)
     assert left.steps_left == 180
     assert left.status is not None
     assert (left.status.running, left.status.checkpoint_in) == (None, HOME)
@@ -32,21 +38,21 @@ def test_what_is_done_stays_done_and_times_stay_where_they_were() -> None:
 
 
 def test_a_job_without_times_gets_none() -> None:
-    left = job_left(a_job(), 0, None, NOW)
+    left = remaining_job(a_job(), 0, None, NOW)
     assert (left.deadline, left.earliest_start) == (None, None)
 
 
 def test_at_least_a_step_is_left() -> None:
-    assert job_left(a_job(), 300, HOME, NOW).steps_left == 1
-    assert job_left(a_job(), 999, HOME, NOW).steps_left == 1
-    kept, _ = found_for(job_left(a_job(), 300, HOME, NOW), [NORTH])
+    assert remaining_job(a_job(), 300, HOME, NOW).steps_left == 1
+    assert remaining_job(a_job(), 999, HOME, NOW).steps_left == 1
+    kept, _ = found_for(remaining_job(a_job(), 300, HOME, NOW), [NORTH])
     assert len(kept) == 1
 
 
 def test_data_that_were_brought_along_are_not_moved_again() -> None:
     job = a_job(data={"uri": "s3://a/b", "at": "aws/north-1", "gib": 100}, status={"data_in": ["aws/alps-1"]})
     south = RegionId("aws", "south-1")
-    left = job_left(job, 10, south, NOW, data_in=[south])
+    left = remaining_job(job, 10, south, NOW, data_in=[south])
     assert left.status is not None
     assert left.status.data_in == (RegionId("aws", "alps-1"), south)
     kept, _ = found_for(left, [SOUTH])
@@ -55,33 +61,33 @@ def test_data_that_were_brought_along_are_not_moved_again() -> None:
 
 def test_the_checkpoint_moves_and_is_paid_for() -> None:
     job = a_job(checkpoint={"size_gib": 100})
-    here, _ = found_for(job_left(job, 100, HOME, NOW), [NORTH])
-    there, _ = found_for(job_left(job, 100, HOME, NOW), [SOUTH])
+    here, _ = found_for(remaining_job(job, 100, HOME, NOW), [NORTH])
+    there, _ = found_for(remaining_job(job, 100, HOME, NOW), [SOUTH])
     home, away = next(iter(here.values())), next(iter(there.values()))
     limits = make_limits({})
-    left = job_left(job, 100, HOME, NOW)
+    left = remaining_job(job, 100, HOME, NOW)
     moved = sum(t.dearest.dollars() for t in away.transfers)
     assert moved > 0
     hours = 0.2 + 200 * away.billed_share / away.steps_per_hour
-    assert left_usd(left, away, limits).dollars() == pytest.approx(50 * hours + moved, abs=1e-3)
-    assert left_usd(left, home, limits).dollars() == pytest.approx(
+    assert remaining_usd(left, away, limits).dollars() == pytest.approx(50 * hours + moved, abs=1e-3)
+    assert remaining_usd(left, home, limits).dollars() == pytest.approx(
         60 * (0.2 + 200 * home.billed_share / home.steps_per_hour), abs=1e-3
     )
 
 
 def test_moves_are_priced_where_the_month_stands() -> None:
     far = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "40")
-    left = job_left(a_job(checkpoint={"size_gib": 1000}), 100, HOME, NOW)
+    left = remaining_job(a_job(checkpoint={"size_gib": 1000}), 100, HOME, NOW)
     there = next(iter(found_for(left, [far])[0].values()))
-    early = left_usd(left, there, make_limits({}))
-    later = left_usd(left, there, make_limits({"egress_month_to_date_gb": {"aws": 200_000}}))
+    early = remaining_usd(left, there, make_limits({}))
+    later = remaining_usd(left, there, make_limits({"egress_month_to_date_gb": {"aws": 200_000}}))
     assert later < early
     assert later > Usd(0)
 
 
 def test_what_is_short_is_left_out() -> None:
     finder = CandidateFinder(book([NORTH, SOUTH, ALPS]), make_limits({}), NOW, advisory=False)
-    found = places_left(finder, a_job(), lambda c: c.region == HOME)
+    found = remaining_candidates(finder, a_job(), lambda c: c.region == HOME)
     assert sorted(str(c.region) for c in found) == ["aws/alps-1", "aws/south-1"]
 
 
@@ -114,12 +120,12 @@ def test_held_machines_take_of_quotas_capacity_and_stock() -> None:
         ]
     }
     held = [
-        Held("aws", "north-1", "north-1a", "p9.48xlarge", Market.SPOT, 2),
-        Held("aws", "south-1", None, "p9.48xlarge", Market.ON_DEMAND, 1),
-        Held("aws", "nowhere-1", None, "p9.48xlarge", Market.SPOT, 1),
-        Held("aws", "north-1", None, "x1.unknown", Market.SPOT, 1),
+        RunningMachines("aws", "north-1", "north-1a", "p9.48xlarge", Market.SPOT, 2),
+        RunningMachines("aws", "south-1", None, "p9.48xlarge", Market.ON_DEMAND, 1),
+        RunningMachines("aws", "nowhere-1", None, "p9.48xlarge", Market.SPOT, 1),
+        RunningMachines("aws", "north-1", None, "x1.unknown", Market.SPOT, 1),
     ]
-    use = held_use(held, book([zoned, NORTH]), make_limits(limits))
+    use = running_use(held, book([zoned, NORTH]), make_limits(limits))
     assert use == {"capacity aws/north-1/north-1a/p9.48xlarge/spot": 2, "all": 24, "spot": 2}
 
 
@@ -129,7 +135,7 @@ def test_a_reservation_that_is_in_use_is_held() -> None:
             {"name": "r", "cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "machines": 4}
         ]
     }
-    held = [Held("aws", "north-1", "north-1b", "p9.48xlarge", Market.RESERVED, 3)]
-    (name,) = held_use(held, book([NORTH]), make_limits(limits))
+    held = [RunningMachines("aws", "north-1", "north-1b", "p9.48xlarge", Market.RESERVED, 3)]
+    (name,) = running_use(held, book([NORTH]), make_limits(limits))
     assert name.startswith("capacity ")
-    assert held_use(held, book([NORTH]), make_limits(limits))[name] == 3
+    assert running_use(held, book([NORTH]), make_limits(limits))[name] == 3

@@ -7,14 +7,22 @@ import re
 import pytest
 
 from pricing.places import PROVISIONABLE_CLOUDS
-from router.agent.config import dialect
-from terraform.boot import Boot, boot_of, is_local, machine_resource, metadata_of, needs_hosts, needs_zones
+from router.agent.config import metadata_module
+from terraform.module_metadata import (
+    BootMethod,
+    find_boot_method,
+    find_metadata_service,
+    is_local,
+    machine_resource,
+    needs_hosts,
+    needs_zones,
+)
 from terraform.workdir import MODULES
 
 
 def test_every_cloud_with_a_module_says_how_it_boots() -> None:
     assert {folder.name for folder in MODULES.iterdir()} == PROVISIONABLE_CLOUDS
-    scripts = {cloud for cloud in PROVISIONABLE_CLOUDS if boot_of(cloud) is Boot.SCRIPT}
+    scripts = {cloud for cloud in PROVISIONABLE_CLOUDS if find_boot_method(cloud) is BootMethod.SCRIPT}
     assert scripts == {"sandbox", "static"}
     # What runs scripts has a script that starts them.
     assert scripts == {path.parent.name for path in MODULES.glob("*/start.sh")}
@@ -22,7 +30,7 @@ def test_every_cloud_with_a_module_says_how_it_boots() -> None:
 
 def test_a_cloud_without_a_module_boots_nothing() -> None:
     with pytest.raises(ValueError, match=r"no machines can be made on 'lambda'; only on aws, .*static"):
-        boot_of("lambda")
+        find_boot_method("lambda")
 
 
 def test_local_machines_are_the_sandbox_alone() -> None:
@@ -30,10 +38,10 @@ def test_local_machines_are_the_sandbox_alone() -> None:
 
 
 def test_who_tells_a_machine_of_its_end() -> None:
-    services = {cloud: metadata_of(cloud) for cloud in PROVISIONABLE_CLOUDS}
+    services = {cloud: find_metadata_service(cloud) for cloud in PROVISIONABLE_CLOUDS}
     assert services == {"aws": "aws", "azure": "azure", "gcp": "gcp", "sandbox": "files", "static": "none"}
     # The agent knows each of them.
-    assert all(service == "none" or dialect(service) for service in services.values())
+    assert all(service == "none" or metadata_module(service) for service in services.values())
 
 
 def test_what_a_workspace_has_to_name() -> None:

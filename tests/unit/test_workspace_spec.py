@@ -11,14 +11,14 @@ import pytest
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Host, Network, Node, WorkspaceSpec, taggable
+from terraform.spec import LARGEST_USER_DATA_BYTES, Backend, Host, NetworkSpec, NodeSpec, WorkspaceSpec, to_tag_value
 from tests.support.gangs import CONTAINER, KEY, examples, sandbox
 
 CANARY = "canary-7c1e-token"
 
 
-def _node(**more: Any) -> Node:
-    return Node(**{"rank": 0, "name": "n0", "zone": None, "instance_type": "m", "market": Market.SPOT, **more})
+def _node(**more: Any) -> NodeSpec:
+    return NodeSpec(**{"rank": 0, "name": "n0", "zone": None, "instance_type": "m", "market": Market.SPOT, **more})
 
 
 def test_every_example_is_accepted_and_does_not_change() -> None:
@@ -40,7 +40,7 @@ def test_every_example_is_accepted_and_does_not_change() -> None:
         ({"region": "us east"}, "region 'us east'"),
         ({"nodes": ()}, "without nodes"),
         ({"tags": {"Team": "a"}}, "tag 'Team'"),
-        ({"tags": {"team": "Research & Co"}}, "see taggable"),
+        ({"tags": {"team": "Research & Co"}}, "at most 63 characters"),
         ({"tags": {f"t{n}": "" for n in range(41)}}, "41 tags"),
         ({"image": "a b"}, "image"),
         ({"fabric": "EFA!"}, "fabric"),
@@ -123,9 +123,9 @@ def test_each_attempt_has_a_place_of_its_own_in_a_backend() -> None:
 
 
 def test_networks_are_ids() -> None:
-    assert Network("vpc-1", {"": "subnet-1"}).subnet_ids == {"": "subnet-1"}
+    assert NetworkSpec("vpc-1", {"": "subnet-1"}).subnet_ids == {"": "subnet-1"}
     with pytest.raises(ValueError, match="is not the id of a network"):
-        Network("vpc 1")
+        NetworkSpec("vpc 1")
 
 
 @pytest.mark.parametrize(
@@ -183,12 +183,12 @@ def test_hosts_by_name_and_by_either_kind_of_address() -> None:
 
 @pytest.mark.parametrize("text", ["research", "cc-42", "", "a_b"])
 def test_a_good_tag_value_stays(text: str) -> None:
-    assert taggable(text) == text
+    assert to_tag_value(text) == text
 
 
 def test_other_texts_become_tag_values_and_stay_apart() -> None:
     texts = ["Research & Co", "research & co", "é", "x" * 80, "x" * 81, "a/b", "a b", "-" * 70]
-    tags = [taggable(text) for text in texts]
+    tags = [to_tag_value(text) for text in texts]
     assert len(set(tags)) == len(texts)
     for tag in tags:
         replace(sandbox(), tags={"team": tag})

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from router.cli.explain_text import plan_text
-from router.cli.plan_text import table
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
+from router.render.explain_text import plan_text
+from router.render.plan_text import table
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -109,8 +109,12 @@ def test_a_limit_that_leaves_a_job_out_is_worth_a_job_and_the_bill_rises() -> No
 def test_a_threshold_that_nobody_pays_is_not_money() -> None:
     """One of two must leave the place where it runs: $70 of min_saving are counted then, and a start is paid."""
     running = {
-        "cloud": "gcp", "region": "lake-1", "instance_type": "a9-highgpu-8g", "market": "on_demand", "accelerators": 8,
-    }  # fmt: skip
+        "cloud": "gcp",
+        "region": "lake-1",
+        "instance_type": "a9-highgpu-8g",
+        "market": "on_demand",
+        "accelerators": 8,
+    }
     moves = {"status": {"running": running, "steps_done": 0, "checkpoint_in": "gcp/lake-1"}, "min_saving": "$70"}
     jobs = [gang("a", 1, deadline="+5h", **moves), gang("b", 1, deadline="+5h", residency={"allow": ["gcp"]})]
     offers = [NORTH, LAKE_AT_60]

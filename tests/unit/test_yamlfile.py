@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError, Problem
-from router.files.yamlfile import MAX_NODES, parse_documents, read_documents
+from router.config.yamlfile import MAX_NODES, parse_documents, read_documents
 from tests.support.busy import on_a_busy_machine
 
 

@@ -1,1 +1,1 @@
-"""What EC2 and its price lists answer, read into our values: pure, one module a subject."""
+"""Parsers of the answers of EC2 and its price lists: pure, one module a subject."""

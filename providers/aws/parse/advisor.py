@@ -1,6 +1,6 @@
-"""The public Spot Advisor file: how often spot machines are interrupted, and what they save. Pure.
+"""Parser of the public Spot Advisor file: interruption frequency and savings of spot machines. Pure.
 
-Its form (it is not documented, but read by many): ``ranges`` [{"index", "label"}], ``spot_advisor`` region ->
+The form of the file (not documented, but read by many): ``ranges`` [{"index", "label"}], ``spot_advisor`` region ->
 "Linux" -> instance type -> {"r": index into the ranges, "s": per cent below on-demand}.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pricing.risk import BAND_UPPER_EDGES
 from providers.errors import UnreadableError
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS Spot Advisor"
 UNKNOWN_BAND = "an interruption band that is not known"
@@ -20,16 +20,16 @@ UNREADABLE_SAVING = "a saving that is not between 0 and 99 per cent"
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
-    """Of one region, by instance type; only what could be read."""
+class SpotAdvice:
+    """The advice for one region, by instance type; only what could be read."""
 
     bands: Mapping[str, str]
     savings: Mapping[str, int]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
 
 
-def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> Advice:
-    """What is said of the ``wanted`` types in ``region``: nothing where the file does not cover it.
+def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) -> SpotAdvice:
+    """Return the advice for the ``wanted`` types in ``region``; empty where the file does not cover it.
 
     UnreadableError when the file is not of the form above.
     """
@@ -42,12 +42,12 @@ def read_advice(cloud: str, region: str, document: Any, wanted: frozenset[str]) 
         if band in BAND_UPPER_EDGES:
             bands[name] = band
         else:
-            dropped.append(Dropped(f"{region} {name}", UNKNOWN_BAND))
+            dropped.append(DroppedRow(f"{region} {name}", UNKNOWN_BAND))
         if isinstance(saving, int) and 0 <= saving < 100:
             savings[name] = saving
         else:
-            dropped.append(Dropped(f"{region} {name}", UNREADABLE_SAVING))
-    return Advice(bands, savings, tuple(dropped))
+            dropped.append(DroppedRow(f"{region} {name}", UNREADABLE_SAVING))
+    return SpotAdvice(bands, savings, tuple(dropped))
 
 
 def _parts(cloud: str, document: Any) -> tuple[Mapping[Any, str], Mapping[str, Any]]:

@@ -1,7 +1,7 @@
-"""Quotas (Service Quotas ListServiceQuotas) and capacity held (EC2 DescribeCapacityReservations). Pure.
+"""Parser of quotas (Service Quotas ListServiceQuotas) and reservations (EC2 DescribeCapacityReservations). Pure.
 
-EC2's quotas for machines count vCPUs of a class, and the class is in the quota's name: "Running On-Demand P
-instances", "All P4, P3 and P2 Spot Instance Requests", "All G and VT Spot Instance Requests".
+EC2's quotas for machines count vCPUs of a class, and the class is in the quota's name: "Running On-Demand P instances",
+"All P4, P3 and P2 Spot Instance Requests", "All G and VT Spot Instance Requests".
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pricing.places import Market
-from providers.protocol import Held, Quota, QuotaUnit
+from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _NAMES: Mapping[Market, re.Pattern[str]] = {
     Market.ON_DEMAND: re.compile(r"Running On-Demand (?P<classes>.+) instances"),
@@ -21,20 +21,20 @@ _NAMES: Mapping[Market, re.Pattern[str]] = {
 _CLASS = re.compile(r"[A-Z]+\d*")
 _SEPARATOR = re.compile(r", | and ")
 _FAMILY = re.compile(r"(?P<letters>[a-z]+)(?P<generation>\d+)")
-# Families whose class is not their letters: gr6 counts as G.
+# Families whose class differs from their letters: gr6 counts as G.
 _CLASS_OF_LETTERS = {"gr": "g"}
 _HELD_STATES = frozenset({"active", "scheduled"})
-# EC2 begins to terminate what runs in a capacity block so long before its end.
+# EC2 begins to terminate the machines of a capacity block this long before its end.
 BLOCK_CLOSES = timedelta(minutes=30)
 _LINUX = frozenset({"Linux/UNIX", ""})
-# Families with GPUs: a reservation counts though the book may not know its type yet.
+# Families with GPUs: a reservation counts even when the book does not know its type yet.
 _GPU_LETTERS = frozenset({"g", "gr", "p"})
 
 
 def read_quotas(
     cloud: str, region: str, rows: Iterable[Mapping[str, Any]], families: frozenset[str]
 ) -> tuple[Quota, ...]:
-    """The quotas that apply to any of ``families``; EC2 does not say here how much is used."""
+    """Return the quotas that apply to any of ``families``; EC2 does not say here how much is used."""
     quotas = []
     for row in rows:
         name, value = row.get("QuotaName", ""), row.get("Value")
@@ -59,7 +59,10 @@ def read_quotas(
 
 
 def _covered(classes: str, families: frozenset[str]) -> tuple[str, ...]:
-    """The families in the classes of a quota's name: P is every p family, P5 is p5, p5e and p5en."""
+    """Return the families in the classes of a quota's name.
+
+    P is every p family, P5 is p5, p5e and p5en.
+    """
     wanted = {token.lower() for token in _SEPARATOR.split(classes) if _CLASS.fullmatch(token)}
     found = set()
     for family in families:
@@ -71,9 +74,9 @@ def _covered(classes: str, families: frozenset[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tuple[Held, ...]:
-    """Reservations and capacity blocks, active or scheduled, of machines with GPUs for Linux."""
-    held = []
+def read_reservations(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tuple[CapacityReservation, ...]:
+    """Return reservations and capacity blocks, active or scheduled, of machines with GPUs for Linux."""
+    reservations = []
     for row in rows:
         instance_type = row.get("InstanceType", "")
         if row.get("State") not in _HELD_STATES or row.get("InstancePlatform", "") not in _LINUX:
@@ -81,12 +84,12 @@ def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tup
         family = _FAMILY.match(instance_type)
         if family is None or family["letters"] not in _GPU_LETTERS:
             continue
-        # Machines of a scheduled one are not counted as available yet.
+        # EC2 does not count machines of a scheduled reservation as available yet.
         scheduled = row.get("State") == "scheduled"
         block = row.get("ReservationType") == "capacity-block"
         end = _moment(row.get("EndDate"))
-        held.append(
-            Held(
+        reservations.append(
+            CapacityReservation(
                 cloud=cloud,
                 name=row["CapacityReservationId"],
                 region=region,
@@ -99,7 +102,7 @@ def read_held(cloud: str, region: str, rows: Iterable[Mapping[str, Any]]) -> tup
                 prepaid=block,
             )
         )
-    return tuple(sorted(held, key=lambda one: one.name))
+    return tuple(sorted(reservations, key=lambda one: one.name))
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Instance types with accelerators: DescribeInstanceTypes and DescribeInstanceTypeOfferings. Pure."""
+"""Parser of instance types with accelerators: DescribeInstanceTypes and DescribeInstanceTypeOfferings. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS EC2 DescribeInstanceTypes"
 UNKNOWN_ACCELERATOR = "accelerator not known to the book"
@@ -21,7 +21,7 @@ UNREADABLE_TYPE = "instance type without a readable accelerator count, memory or
 # 1,400 types in every region would take longer than everything else together.
 ACCELERATED = ("p*", "g*", "trn*", "inf*", "dl*")
 
-# GPU name of the API to accelerators of the book; where there are several, memory decides.
+# GPU names of the API to accelerators of the book; where there are several, memory decides.
 _NAMES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("NVIDIA", "T4"): ("T4",),
     ("NVIDIA", "V100"): ("V100-16GB", "V100-32GB"),
@@ -45,15 +45,15 @@ _BYTES_PER_GB, _BYTES_PER_GIB = 10**9, 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Types:
-    """``machines`` are new to the book; a type in neither field has no accelerator at all."""
+class MachineTypes:
+    """Machines that are new to the book, and dropped rows; a type in neither field has no accelerator at all."""
 
     machines: tuple[Machine, ...]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
 
 
-def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[str]]:
-    """Of DescribeInstanceTypeOfferings by zone id: instance type to the ids of the zones that sell it."""
+def find_zones_by_type(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[str]]:
+    """Return, from DescribeInstanceTypeOfferings by zone id, the ids of the zones that sell each instance type."""
     zones: dict[str, set[str]] = {}
     for row in rows:
         if row.get("InstanceType") and row.get("Location"):
@@ -61,8 +61,8 @@ def sold_in_zones(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, frozenset[s
     return {name: frozenset(ids) for name, ids in zones.items()}
 
 
-def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> Types:
-    """Of DescribeInstanceTypes: what is new and has an accelerator that the book knows.
+def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, today: date) -> MachineTypes:
+    """Return, from DescribeInstanceTypes, the new types with an accelerator that the book knows.
 
     The network rate is the one that the API states, which for small sizes is the peak ("Up to 25 Gigabit").
     """
@@ -71,16 +71,16 @@ def read_types(cloud: str, rows: Iterable[Mapping[str, Any]], book: PriceBook, t
         name = row.get("InstanceType", "?")
         if not any(row.get(info) for info in _ACCELERATOR_INFO):
             continue
-        found = _read_type(cloud, row, book, today)
-        if isinstance(found, str):
-            dropped.append(Dropped(name, found))
+        machine = _read_type(cloud, row, book, today)
+        if isinstance(machine, str):
+            dropped.append(DroppedRow(name, machine))
         else:
-            machines.append(found)
-    return Types(tuple(machines), tuple(dropped))
+            machines.append(machine)
+    return MachineTypes(tuple(machines), tuple(dropped))
 
 
 def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date) -> Machine | str:
-    """The machine, or why there is none."""
+    """Return the machine, or the reason why there is none."""
     gpus: Sequence[Mapping[str, Any]] = (row.get("GpuInfo") or {}).get("Gpus") or []
     if len(gpus) != 1:
         return UNKNOWN_ACCELERATOR
@@ -121,7 +121,10 @@ def _read_type(cloud: str, row: Mapping[str, Any], book: PriceBook, today: date)
 
 
 def _gbps(network: Mapping[str, Any]) -> float | None:
-    """Of the machine as a whole; the rates of its cards may add up to more than it is sold with (g6e.48xlarge)."""
+    """Return the rate of the machine as a whole.
+
+    The rates of its cards may add up to more than it is sold with (g6e.48xlarge).
+    """
     match = _PERFORMANCE.fullmatch(network.get("NetworkPerformance") or "")
     return int(match["times"] or 1) * float(match["gbps"]) if match else None
 

@@ -1,4 +1,4 @@
-"""EventBridge events about spot machines, as an SQS queue holds them. Pure.
+"""Parser of EventBridge events about spot machines, as an SQS queue holds them. Pure.
 
 Their form: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html and
 https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/rebalance-recommendations.html
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from providers.protocol import Notice, NoticeKind
+from providers.protocol import NoticeKind, ProviderNotice
 
 _KINDS = {
     "EC2 Spot Instance Interruption Warning": NoticeKind.INTERRUPTION,
@@ -23,12 +23,14 @@ _WARNING = timedelta(minutes=2)
 _ZONE_NAME = re.compile(r"arn:[\w-]+:ec2:(?P<zone>[a-z0-9-]+\d[a-z]):instance/")
 
 
-def read_notices(cloud: str, bodies: Iterable[str], zone_of: Callable[[str, str], str | None]) -> tuple[Notice, ...]:
-    """The notices among message ``bodies``, oldest first, each once; a queue may hold other things, passed over.
+def read_notices(
+    cloud: str, bodies: Iterable[str], zone_of: Callable[[str, str], str | None]
+) -> tuple[ProviderNotice, ...]:
+    """Return the notices among message ``bodies``, oldest first, each once; other messages are ignored.
 
     ``zone_of`` gives the zone id for a region and a zone name, None where it is not known.
     """
-    notices: dict[str, Notice] = {}
+    notices: dict[str, ProviderNotice] = {}
     for body in bodies:
         notice = _read(cloud, body, zone_of)
         if notice is not None:
@@ -36,7 +38,7 @@ def read_notices(cloud: str, bodies: Iterable[str], zone_of: Callable[[str, str]
     return tuple(sorted(notices.values(), key=lambda notice: (notice.at, notice.id)))
 
 
-def _read(cloud: str, body: str, zone_of: Callable[[str, str], str | None]) -> Notice | None:
+def _read(cloud: str, body: str, zone_of: Callable[[str, str], str | None]) -> ProviderNotice | None:
     try:
         event: Any = json.loads(body)
         kind = _KINDS[event["detail-type"]]
@@ -50,7 +52,7 @@ def _read(cloud: str, body: str, zone_of: Callable[[str, str], str | None]) -> N
     effect = None
     if kind is NoticeKind.INTERRUPTION:
         effect = at if detail.get("instance-action") == "hibernate" else at + _WARNING
-    return Notice(
+    return ProviderNotice(
         id=name,
         kind=kind,
         cloud=cloud,

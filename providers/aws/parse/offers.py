@@ -1,4 +1,4 @@
-"""Prices put together into offers. Pure."""
+"""Builder of offers from prices. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from datetime import date
 from fractions import Fraction
 
 from pricing.money import UsdPerHour
-from pricing.offercsv import WEAK_SAVINGS, WEAK_UNDATED
-from pricing.offers import Offer, within_rounding
+from pricing.offer_csv import WEAK_SAVINGS, WEAK_UNDATED
+from pricing.offers import Offer, remove_rounding_excess
 from pricing.places import Market
 from providers.aws.parse import advisor, spot
-from providers.aws.parse.advisor import Advice
+from providers.aws.parse.advisor import SpotAdvice
 
 
-def on_demand_offers(
+def build_on_demand_offers(
     cloud: str,
     region: str,
     prices: Mapping[str, UsdPerHour],
@@ -22,7 +22,7 @@ def on_demand_offers(
     source: str,
     as_of: date | None,
 ) -> tuple[Offer, ...]:
-    """The region's list price in each zone that sells the type; without a zone where ``zones`` has no entry."""
+    """Return the region's list price in each zone that sells the type; without a zone where ``zones`` has no entry."""
     return tuple(
         Offer(
             cloud=cloud,
@@ -40,7 +40,7 @@ def on_demand_offers(
     )
 
 
-def spot_offers(
+def build_spot_offers(
     cloud: str,
     region: str,
     current: Mapping[tuple[str, str], UsdPerHour],
@@ -48,7 +48,10 @@ def spot_offers(
     bands: Mapping[str, str],
     today: date,
 ) -> tuple[Offer, ...]:
-    """One offer a zone, at its current price; ``listed`` on-demand prices settle what is above them by a hair."""
+    """Return one offer a zone, at its current price.
+
+    A price above the ``listed`` on-demand price by rounding alone is lowered to it.
+    """
     return tuple(
         Offer(
             cloud=cloud,
@@ -56,7 +59,7 @@ def spot_offers(
             zone=zone,
             instance_type=name,
             market=Market.SPOT,
-            usd_per_hour=within_rounding(price, listed.get(name)),
+            usd_per_hour=remove_rounding_excess(price, listed.get(name)),
             source=spot.SOURCE,
             as_of=today,
             interruption_band=bands.get(name),
@@ -66,10 +69,10 @@ def spot_offers(
     )
 
 
-def estimated_spot_offers(
-    cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: Advice, listed_by: str, as_of: date | None
+def build_estimated_spot_offers(
+    cloud: str, region: str, listed: Mapping[str, UsdPerHour], advice: SpotAdvice, listed_by: str, as_of: date | None
 ) -> tuple[Offer, ...]:
-    """Where there is no price history: the on-demand price less the advised saving, without a zone, and weak.
+    """Return weak offers without a zone for use without a price history: on-demand prices less the advised savings.
 
     ``as_of`` is the advisor's date, the older of the two sources.
     """

@@ -1,8 +1,8 @@
-"""On-demand prices of the public price list: a region's index.csv, as a stream of bytes. Pure.
+"""Parser of the public price list's on-demand prices: a region's index.csv, as a stream of bytes. Pure.
 
-As AWS writes it: five lines of metadata ("FormatVersion", "Disclaimer", "Publication Date", "Version",
-"OfferCode"), a header, one line a SKU and term. Such a file has 100 to 300 MB, nearly all of it about other things,
-so that lines are sorted out as bytes first.
+AWS writes five lines of metadata ("FormatVersion", "Disclaimer", "Publication Date", "Version", "OfferCode"), a header,
+and one line per SKU and term. Such a file has 100 to 300 MB, nearly all of it about other products, so that lines are
+filtered as bytes first.
 """
 
 from __future__ import annotations
@@ -13,18 +13,26 @@ from dataclasses import dataclass
 from datetime import date
 
 from pricing.book import PriceBook
-from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, Listed, PriceRows
+from providers.aws.parse.prices import NOT_HOURLY, NOT_USD, OnDemandPrices, PriceRows
 from providers.errors import UnreadableError
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS public price list"
 NAMELESS_GPU = "the public price list does not say which accelerator it has"
 _METADATA_LINES = 5
 _NEEDED = (
-    "SKU", "TermType", "Unit", "PricePerUnit", "Currency", "Instance Type", "Tenancy", "Operating System",
-    "CapacityStatus", "Pre Installed S/W",
-)  # fmt: skip
-# What a line must hold to be looked at: every value is quoted.
+    "SKU",
+    "TermType",
+    "Unit",
+    "PricePerUnit",
+    "Currency",
+    "Instance Type",
+    "Tenancy",
+    "Operating System",
+    "CapacityStatus",
+    "Pre Installed S/W",
+)
+# The values that a relevant line contains; every value is quoted.
 _MARKS = (b'"OnDemand"', b'"Linux"', b'"Used"', b'"Shared"')
 _WANTED: Mapping[str, frozenset[str]] = {
     "TermType": frozenset({"OnDemand"}),
@@ -32,26 +40,26 @@ _WANTED: Mapping[str, frozenset[str]] = {
     "Operating System": frozenset({"Linux"}),
     "CapacityStatus": frozenset({"Used"}),
     "Pre Installed S/W": frozenset({"", "NA"}),
-    # Columns that older files do not have.
+    # Older files do not have these columns.
     "MarketOption": frozenset({"", "OnDemand"}),
     "Location Type": frozenset({"", "AWS Region"}),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class PriceList:
-    """``published`` is the list's own date, None where it has none."""
+class PublicPriceList:
+    """The prices of the list; ``published`` is the list's own date, None where it has none."""
 
-    listed: Listed
+    listed: OnDemandPrices
     published: date | None
 
 
-def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook) -> PriceList:
-    """Prices of the machines that the book knows; a type with GPUs that it does not know is dropped.
+def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook) -> PublicPriceList:
+    """Return prices of the machines that the book knows; a type with GPUs that it does not know is dropped.
 
     UnreadableError when the file is cut off or is not a price list: nothing of it is used.
     """
-    head, lines, last = _sift(chunks)
+    head, lines, last = _filter_lines(chunks)
     metadata = [_cells(line) for line in head[:_METADATA_LINES]]
     header = _cells(head[_METADATA_LINES]) if len(head) > _METADATA_LINES else []
     if missing := [name for name in _NEEDED if name not in header]:
@@ -70,8 +78,8 @@ def read_list(cloud: str, region: str, chunks: Iterable[bytes], book: PriceBook)
             _add(rows, name, row)
         elif row.get("GPU", "") not in ("", "NA", "0"):
             unknown.add(name)
-    rows.dropped.extend(Dropped(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
-    return PriceList(rows.settle(len(lines)), _published(metadata))
+    rows.dropped.extend(DroppedRow(f"{region} {name}", NAMELESS_GPU) for name in sorted(unknown))
+    return PublicPriceList(rows.resolve(len(lines)), _published(metadata))
 
 
 def _add(rows: PriceRows, name: str, row: Mapping[str, str]) -> None:
@@ -83,10 +91,10 @@ def _add(rows: PriceRows, name: str, row: Mapping[str, str]) -> None:
         rows.add(name, row["SKU"], row["PricePerUnit"])
 
 
-def _sift(chunks: Iterable[bytes]) -> tuple[list[bytes], list[bytes], bytes]:
-    """The metadata and header, the lines that can matter, and the last line, whichever it is."""
+def _filter_lines(chunks: Iterable[bytes]) -> tuple[list[bytes], list[bytes], bytes]:
+    """Return the metadata and header, the lines that can matter, and the last line, whichever it is."""
     head: list[bytes] = []
-    kept: list[bytes] = []
+    relevant: list[bytes] = []
     last = rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -94,11 +102,11 @@ def _sift(chunks: Iterable[bytes]) -> tuple[list[bytes], list[bytes], bytes]:
             last = lines[-1]
         new = lines[: _METADATA_LINES + 1 - len(head)]
         head += new
-        kept += filter(_may_matter, lines[len(new) :])
+        relevant += filter(_may_matter, lines[len(new) :])
     if rest:
         last = rest
-        kept += filter(_may_matter, [rest])
-    return head, kept, last
+        relevant += filter(_may_matter, [rest])
+    return head, relevant, last
 
 
 def _may_matter(line: bytes) -> bool:

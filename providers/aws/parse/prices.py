@@ -1,4 +1,4 @@
-"""One row's price, and prices that a list gives for instance types. Pure."""
+"""Parser of single prices, and the prices that a list gives for instance types. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pricing.money import UsdPerHour
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 NOT_ABOVE_ZERO = "the price is not above 0"
 NO_PRICE = "the price cannot be read"
@@ -17,7 +17,7 @@ NOT_LISTED = "no on-demand price is listed"
 
 
 def read_price(text: str) -> UsdPerHour | str:
-    """The exact price, or why the row is dropped."""
+    """Return the exact price, or why the row is dropped."""
     try:
         price = UsdPerHour.parse(text)
     except ValueError:
@@ -26,22 +26,22 @@ def read_price(text: str) -> UsdPerHour | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class OnDemandPrices:
     """On-demand prices by instance type. ``lost`` names the types whose listed price could not be used."""
 
     prices: Mapping[str, UsdPerHour]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     lost: frozenset[str]
     rows_read: int
 
 
 @dataclass
 class PriceRows:
-    """Gathers the rows of one region's list, and settles them: a type has one price, or none."""
+    """Collect the rows of one region's list, and resolve each type to one price, or none."""
 
     region: str
     prices: dict[str, set[UsdPerHour]] = field(default_factory=dict)
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedRow] = field(default_factory=list)
     lost: set[str] = field(default_factory=set)
 
     def add(self, instance_type: str, sku: str, usd_per_hour: str) -> None:
@@ -53,16 +53,16 @@ class PriceRows:
 
     def refuse(self, instance_type: str, sku: str, why: str) -> None:
         self.lost.add(instance_type)
-        self.dropped.append(Dropped(f"{self.region} {instance_type} on demand, SKU {sku}", why))
+        self.dropped.append(DroppedRow(f"{self.region} {instance_type} on demand, SKU {sku}", why))
 
-    def settle(self, rows_read: int) -> Listed:
-        """A type with two prices has neither; one whose only price was refused is lost."""
-        settled = {}
-        for name, found in self.prices.items():
-            if len(found) == 1:
-                settled[name] = next(iter(found))
+    def resolve(self, rows_read: int) -> OnDemandPrices:
+        """Return the prices: a type with two prices has neither; one whose only price was refused is lost."""
+        resolved = {}
+        for name, prices in self.prices.items():
+            if len(prices) == 1:
+                resolved[name] = next(iter(prices))
             else:
-                shown = " and ".join(str(price) for price in sorted(found))
+                shown = " and ".join(str(price) for price in sorted(prices))
                 self.lost.add(name)
-                self.dropped.append(Dropped(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
-        return Listed(settled, tuple(self.dropped), frozenset(self.lost - set(settled)), rows_read)
+                self.dropped.append(DroppedRow(f"{self.region} {name} on demand: {shown}", TWO_PRICES))
+        return OnDemandPrices(resolved, tuple(self.dropped), frozenset(self.lost - set(resolved)), rows_read)

@@ -1,4 +1,4 @@
-"""Spot price history: DescribeSpotPriceHistory. Pure, and quick: a refresh reads 200,000 rows."""
+"""Parser of the spot price history (DescribeSpotPriceHistory). Pure, and fast: a refresh reads 200,000 rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.prices import TWO_PRICES, read_price
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 SOURCE = "AWS EC2 DescribeSpotPriceHistory"
 UNREADABLE_ROW = "a row of the spot price history that cannot be read"
@@ -18,31 +18,33 @@ UNKNOWN_ZONE = "in a zone that the account does not list"
 LATER_THAN_NOW = "left out of the history: dated after this machine's clock"
 
 Row = Mapping[str, str | None]
-_Key = tuple[str, str, str]  # zone id, instance type, moment as the API wrote it
+_Key = tuple[str, str, str]  # Zone id, instance type, and the moment as the API wrote it.
 
 
 @dataclass(frozen=True, slots=True)
 class SpotRows:
-    """``points`` sorted by time; ``current`` the newest price by zone id and instance type. Where the newest row
+    """The prices of a history.
+
+    ``points`` are sorted by time; ``current`` is the newest price by zone id and instance type. Where the newest row
     cannot be used there is no current price, since an older one would be a guess, and the rows are not ``whole``.
     """
 
     points: tuple[PricePoint, ...]
     current: Mapping[tuple[str, str], UsdPerHour]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     whole: bool
 
 
 def read_history(
     cloud: str, region: str, rows: Iterable[Row], zones: Mapping[str, str], wanted: frozenset[str], now: datetime
 ) -> SpotRows:
-    """``zones`` is zone name to zone id; rows of types that are not ``wanted`` are passed over.
+    """Return the prices of the ``wanted`` types in the history; other rows are ignored.
 
-    The same row twice counts once; two prices for one moment count not at all.
+    ``zones`` is zone name to zone id. The same row twice counts once; two prices for one moment do not count at all.
     """
     prices: dict[_Key, str] = {}
     refused: dict[_Key, str] = {}
-    dropped: dict[Dropped, None] = {}
+    dropped: dict[DroppedRow, None] = {}
     for row in rows:
         name, text, at = row.get("InstanceType"), row.get("SpotPrice"), row.get("Timestamp")
         if name not in wanted:
@@ -50,23 +52,23 @@ def read_history(
         place = row.get("AvailabilityZone") or ""
         zone = row.get("AvailabilityZoneId") or zones.get(place)
         if not (name and text and at):
-            dropped[Dropped(f"{region} {place} {name}", UNREADABLE_ROW)] = None
+            dropped[DroppedRow(f"{region} {place} {name}", UNREADABLE_ROW)] = None
         elif zone is None:
-            dropped[Dropped(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
+            dropped[DroppedRow(f"{region} {place} {name}", UNKNOWN_ZONE)] = None
         elif (first := prices.setdefault((zone, name, at), text)) != text and read_price(first) != read_price(text):
             refused[(zone, name, at)] = TWO_PRICES
-    return _settle(cloud, region, prices, refused, dropped, now)
+    return _resolve(cloud, region, prices, refused, dropped, now)
 
 
-def _settle(
+def _resolve(
     cloud: str,
     region: str,
     prices: Mapping[_Key, str],
     refused: dict[_Key, str],
-    dropped: dict[Dropped, None],
+    dropped: dict[DroppedRow, None],
     now: datetime,
 ) -> SpotRows:
-    read: dict[str, UsdPerHour | str] = {}  # the same few texts again and again
+    read: dict[str, UsdPerHour | str] = {}  # The same few texts repeat, so each is parsed once.
     moments: dict[str, datetime | None] = {}
     points: list[PricePoint] = []
     newest: dict[tuple[str, str], tuple[datetime, UsdPerHour | None]] = {}
@@ -85,7 +87,7 @@ def _settle(
         if price is None:
             continue
         if at > now:
-            dropped[Dropped(f"{region} {zone} {name} at {written}", LATER_THAN_NOW)] = None
+            dropped[DroppedRow(f"{region} {zone} {name} at {written}", LATER_THAN_NOW)] = None
             continue
         points.append(
             PricePoint(
@@ -102,7 +104,7 @@ def _settle(
             )
         )
     for (zone, name, written), why in refused.items():
-        dropped[Dropped(f"{region} {zone} {name} at {written}", why)] = None
+        dropped[DroppedRow(f"{region} {zone} {name} at {written}", why)] = None
     points.sort(key=lambda point: (point.at, point.zone or "", point.instance_type))
     return SpotRows(
         points=tuple(points),

@@ -1,4 +1,4 @@
-"""Placement scores and capacity blocks for sale. Pure."""
+"""Parser of placement scores and capacity blocks for sale. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from typing import Any
 
 from pricing.machines import Machine
 from pricing.places import Market
-from providers.protocol import StockHint, Wanted
+from providers.protocol import GangQuery, StockHint
 
 SCORE_SOURCE = "AWS EC2 GetSpotPlacementScores"
 BLOCK_SOURCE = "AWS EC2 DescribeCapacityBlockOfferings, blocks of 24 hours"
 _HIGHEST_SCORE = 10
-# EC2 answers a low score, always, to a question about one or two instance types (API reference, InstanceTypes).
+# EC2 always gives a low score when asked about one or two instance types (API reference, InstanceTypes).
 SCORED_TYPES = 3
 
 
-def largest_gangs(
-    wanted: Iterable[Wanted], market: Market, everywhere: tuple[str, ...]
+def find_largest_gangs(
+    wanted: Iterable[GangQuery], market: Market, everywhere: tuple[str, ...]
 ) -> Mapping[tuple[str, str], int]:
-    """By instance type and region, the most machines that are wanted there: what can be had for the largest gang
-    can be had for the smaller ones, and every further question counts against a daily limit."""
+    """Return, by instance type and region, the most machines that are wanted there.
+
+    What can be obtained for the largest gang can be obtained for the smaller ones, and every further query counts
+    against a daily limit.
+    """
     gangs: dict[tuple[str, str], int] = {}
     for gang in wanted:
         if gang.market is not market:
@@ -32,11 +35,11 @@ def largest_gangs(
     return gangs
 
 
-def scored_together(instance_type: str, machines: Iterable[Machine]) -> tuple[str, ...]:
+def choose_scored_types(instance_type: str, machines: Iterable[Machine]) -> tuple[str, ...]:
     """Choose the instance types to ask one placement score for: the wanted type, then those most like it.
 
     Alike means, in this order: the same accelerator, the nearest accelerator memory in total, the same family, the
-    name. The wanted type alone where the machines do not hold it: nobody knows what is like it.
+    name. The wanted type alone where the machines do not contain it, since then similar types are unknown.
     """
     known = {machine.instance_type: machine for machine in machines}
     wanted = known.pop(instance_type, None)
@@ -52,7 +55,7 @@ def scored_together(instance_type: str, machines: Iterable[Machine]) -> tuple[st
     return (instance_type, *(machine.instance_type for machine in alike))
 
 
-def score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[StockHint, ...]:
+def read_score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[StockHint, ...]:
     """Read GetSpotPlacementScores by zone: 1 to 10 becomes 0.1 to 1.0."""
     return tuple(
         StockHint(
@@ -69,10 +72,10 @@ def score_hints(instance_type: str, rows: Iterable[Mapping[str, Any]]) -> tuple[
     )
 
 
-def block_hints(
+def read_block_hints(
     region: str, instance_type: str, rows: Iterable[Mapping[str, Any]], zones: Mapping[str, str]
 ) -> tuple[StockHint, ...]:
-    """Of DescribeCapacityBlockOfferings: the most machines that one block of a zone holds."""
+    """Return, from DescribeCapacityBlockOfferings, the most machines that one block of a zone holds."""
     most: dict[str | None, int] = {}
     for row in rows:
         if row.get("InstanceType") == instance_type and isinstance(row.get("InstanceCount"), int):

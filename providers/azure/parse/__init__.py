@@ -1,1 +1,1 @@
-"""What Azure answers, read into ``pricing`` and ``providers`` values. Pure: plain data in, values out."""
+"""Parsers of Azure's answers into ``pricing`` and ``providers`` values. Pure: plain data in, values out."""

@@ -1,4 +1,4 @@
-"""What a subscription may have at once, and which capacity it holds. The API counts vCPUs by family of sizes.
+"""Parser of a subscription's quotas and capacity reservations. The API counts vCPUs by family of sizes.
 
 Names: ``Usage - List`` and ``Capacity Reservations`` (Microsoft Learn) and the models of azure-mgmt-compute.
 """
@@ -11,43 +11,46 @@ from datetime import UTC, datetime
 from pricing.machines import Machine
 from pricing.places import Market
 from providers.azure.parse.families import accelerator_of
-from providers.protocol import Held, Quota, QuotaUnit
+from providers.protocol import CapacityReservation, Quota, QuotaUnit
 
 _REGIONAL: Mapping[str, tuple[Market | None, QuotaUnit]] = {
     "cores": (Market.ON_DEMAND, QuotaUnit.VCPUS),
-    # Spot has one quota for all families; those of the families are for pay as you go alone.
+    # Spot has one quota for all families; the quotas of families are for pay as you go alone.
     "lowprioritycores": (Market.SPOT, QuotaUnit.VCPUS),
     "virtualmachines": (None, QuotaUnit.MACHINES),
 }
-# States of a reservation for later in which the capacity is not (or no longer) promised.
+# States of a future reservation in which the capacity is not (or no longer) promised.
 _NOT_PROMISED = frozenset({"Pending", "Declined", "Approved", "FulfillmentFailed"})
 
 
 def read_quotas(
     cloud: str, region: str, usages: Iterable[object], families: Mapping[str, Sequence[Machine]]
 ) -> tuple[Quota, ...]:
-    """Quotas of the region, of spot, and of the families in ``families`` (machines by the family's name as
-    :func:`family_key` writes it); other families have no accelerators. A limit below 0 is none."""
+    """Return quotas of the region, of spot, and of the families in ``families``.
+
+    These are machines by the family's name as :func:`family_key` writes it; other families have no accelerators. A
+    limit below 0 is none.
+    """
     return tuple(sorted(_quotas(cloud, region, usages, families), key=lambda quota: quota.name))
 
 
 def family_key(name: str) -> str:
-    """One spelling for a family: usages and SKUs differ in case, blanks and underscores."""
+    """Return one spelling for a family: usages and SKUs differ in case, blanks and underscores."""
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def read_held(
+def read_reservations(
     cloud: str,
     group: Mapping[str, object],
     reservations: Iterable[object],
     view: Mapping[str, object],
-) -> tuple[Held, ...]:
-    """The reservations of a group that are for accelerators, free machines by the group's instance view.
+) -> tuple[CapacityReservation, ...]:
+    """Return the reservations of a group that are for accelerators, with free machines by its instance view.
 
     A block's start and end are days in the API, taken at midnight UTC; others are open at both ends.
     """
     used = dict(_used(view))
-    held = []
+    found = []
     for reservation in _objects(reservations):
         sku, properties = _object(reservation.get("sku")), _object(reservation.get("properties"))
         name, size, machines = str(reservation.get("name")), str(sku.get("name")), _whole(sku.get("capacity"))
@@ -56,8 +59,8 @@ def read_held(
         schedule, zones = _object(properties.get("scheduleProfile")), reservation.get("zones")
         capacity, taken = used[name][:2] if name in used else (None, 0)
         machines = capacity if capacity is not None else machines
-        held.append(
-            Held(
+        found.append(
+            CapacityReservation(
                 cloud=cloud,
                 name=f"{group.get('name')}/{name}",
                 region=_region(reservation.get("location") or group.get("location")),
@@ -70,16 +73,16 @@ def read_held(
                 prepaid=bool(schedule),
             )
         )
-    return tuple(sorted(held, key=lambda h: h.name))
+    return tuple(sorted(found, key=lambda one: one.name))
 
 
 def region_of(group: Mapping[str, object]) -> str:
-    """Where a group lies, as the region's name is written everywhere else."""
+    """Return the region of a group, as its name is written everywhere else."""
     return _region(group.get("location"))
 
 
 def place_of(group: Mapping[str, object]) -> tuple[str, str]:
-    """The resource group and the name under which a group is asked for, from its id."""
+    """Return the resource group and the name under which a group is asked for, from its id."""
     parts = str(group.get("id")).split("/")
     lower = [part.lower() for part in parts]
     at = lower.index("resourcegroups") + 1 if "resourcegroups" in lower else len(parts)
@@ -104,7 +107,7 @@ _View = tuple[int | None, int, str]
 
 
 def _used(view: Mapping[str, object]) -> Iterator[tuple[str, _View]]:
-    """For each reservation: its capacity now, machines running in it, and its state."""
+    """Yield for each reservation its capacity now, the machines running in it, and its state."""
     instance_view = _object(_object(view.get("properties")).get("instanceView"))
     for reservation in _objects(instance_view.get("capacityReservations")):
         use = _object(reservation.get("utilizationInfo"))

@@ -1,4 +1,4 @@
-"""Which accelerator an Azure size has, from its name.
+"""Accelerators of Azure sizes, derived from the size's name.
 
 Names: "Azure VM sizes naming conventions" and the GPU series pages (Microsoft Learn): ``Standard_`` + family letters,
 vCPUs, additive features, then optionally the accelerator and the version, joined by ``_``.
@@ -13,7 +13,7 @@ from types import MappingProxyType
 _SIZE = re.compile(r"Standard_(?P<family>N[A-Z]*)(?P<vcpus>\d+)(?:-\d+)?(?P<features>[a-z]*)(?:_(?P<rest>\w+))?")
 _WHOLE_A10_VCPUS = 36
 
-# Accelerator words as they stand in names; a family comes first where it decides.
+# Accelerators by family and by the word in the size's name.
 _NAMED: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("NC", "A100"): "A100-80GB",
@@ -46,14 +46,16 @@ _BY_VERSION: Mapping[tuple[str, str], str] = MappingProxyType(
         ("NV", "v4"): "MI25",
     }
 )
-# Field-programmable gate arrays: nothing trains on them.
+# Sizes with field-programmable gate arrays, on which nothing trains.
 _OTHER = frozenset({"NP"})
 UNKNOWN = "unknown"
 
 
 def accelerator_of(instance_type: str) -> str | None:
-    """The accelerator as the price book calls it, or as Azure does where the book may not know it;
-    :data:`UNKNOWN` for an N family that no rule fits; None for a size without accelerators."""
+    """Return the accelerator as the price book calls it, or as Azure does where the book may not know it.
+
+    :data:`UNKNOWN` for an N family that no rule fits; None for a size without accelerators.
+    """
     match = _SIZE.fullmatch(instance_type)
     if match is None or match["family"] in _OTHER:
         return None
@@ -69,8 +71,8 @@ def accelerator_of(instance_type: str) -> str | None:
     return _BY_VERSION.get((family, version), UNKNOWN) if not others else UNKNOWN
 
 
-def is_a_share(instance_type: str) -> bool:
-    """Whether the size has a part of an accelerator only, as the smaller NVads A10 and NCads A10 have."""
+def is_accelerator_share(instance_type: str) -> bool:
+    """Return whether the size has only a part of an accelerator, as the smaller NVads A10 and NCads A10 have."""
     match = _SIZE.fullmatch(instance_type)
     if match is None or accelerator_of(instance_type) != "A10":
         return False

@@ -1,4 +1,4 @@
-"""Who a token speaks for, and how far two clocks are apart."""
+"""Parsers of a token's identity and of HTTP dates."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-# Claims of an Entra access token, most telling first ("Access token claims reference", Microsoft Learn).
+# Claims of an Entra access token, the most specific first ("Access token claims reference", Microsoft Learn).
 _NAMES = ("upn", "unique_name", "preferred_username", "app_displayname", "appid", "oid")
 _LONGEST_NAME = 120
 
 
-def identity_in(token: str, subscription: str) -> str:
-    """The account and tenant that the token names, and the subscription; nothing else of the token."""
+def parse_identity(token: str, subscription: str) -> str:
+    """Return the account and tenant that the token names, and the subscription; nothing else of the token."""
     claims = _claims(token)
     name = next((claims[key] for key in _NAMES if claims.get(key)), "")
     parts = (name, f"tenant {claims['tid']}" if claims.get("tid") else "", f"subscription {subscription}")
@@ -21,7 +21,10 @@ def identity_in(token: str, subscription: str) -> str:
 
 
 def seconds_until(retry_after: str, date_header: str) -> float | None:
-    """A ``Retry-After``, given in seconds or as a date (counted from the answer's own ``Date``)."""
+    """Return the seconds of a ``Retry-After``.
+
+    It is given in seconds or as a date, which counts from the answer's own ``Date``.
+    """
     if retry_after.strip().isdigit():
         return float(retry_after)
     until, since = http_date(retry_after), http_date(date_header)
@@ -29,7 +32,7 @@ def seconds_until(retry_after: str, date_header: str) -> float | None:
 
 
 def http_date(text: str) -> datetime | None:
-    """The moment in a ``Date`` header, in UTC and whole seconds; None where it cannot be read."""
+    """Return the moment in a ``Date`` header, in UTC and whole seconds; None where it cannot be read."""
     try:
         moment = parsedate_to_datetime(text)
     except ValueError:
@@ -38,7 +41,7 @@ def http_date(text: str) -> datetime | None:
 
 
 def _claims(token: str) -> dict[str, str]:
-    """The texts among the claims; the signature is the cloud's business."""
+    """Return the texts among the claims; the cloud itself checks the signature."""
     parts = token.split(".")
     if len(parts) != 3:
         return {}

@@ -1,7 +1,7 @@
-"""Rows of the Retail Prices API into prices per hour: one a size and market, in force now, in dollars.
+"""Parser of Retail Prices API rows into prices per hour: one a size and market, in force now, in dollars.
 
-Columns: "Azure Retail Prices overview" (Microsoft Learn). A row of something else (Windows, low priority, dedicated
-hosts, cloud services, development rates) is passed over; a row that cannot be used is named.
+Columns: "Azure Retail Prices overview" (Microsoft Learn). A row of another product (Windows, low priority, dedicated
+hosts, cloud services, development rates) is ignored; a row that cannot be used is named.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from providers.azure.parse.families import accelerator_of
-from providers.protocol import Dropped
+from providers.protocol import DroppedRow
 
 NOT_AN_OBJECT = "not a price row"
 NO_SIZE = "names no machine type"
@@ -27,14 +27,14 @@ NOT_YET = "not yet in force"
 NO_LONGER = "no longer in force"
 DISAGREE = "two prices for the same machine"
 
-# What hides a Linux pay-as-you-go price from view is not reported: nobody asked for it.
+# Rows of these products are not reported as dropped, because they were not asked for.
 _OTHER_PRODUCTS = ("windows", "cloudservices", "cloud services", "dedicated", "dev/test", "devtest")
 _DOUBTS = frozenset({NOT_AN_OBJECT, NO_SIZE, NOT_HOURLY, NOT_USD, NO_PRICE, ZERO, NO_DATE, DISAGREE})
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Listed:
-    """What an hour of a size costs in a market, and since when."""
+class RetailPrice:
+    """The price of an hour of a size in a market, and since when it holds."""
 
     instance_type: str
     market: Market
@@ -44,56 +44,63 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class PriceList:
-    """A region's prices, sorted. ``doubtful`` names the markets in which a row could not be used, so that what
-    is missing there may still be for sale."""
+class RegionPrices:
+    """A region's prices, sorted.
 
-    listed: tuple[Listed, ...]
-    dropped: tuple[Dropped, ...]
+    ``doubtful`` names the markets in which a row could not be used, so that what is missing there may still be for
+    sale.
+    """
+
+    listed: tuple[RetailPrice, ...]
+    dropped: tuple[DroppedRow, ...]
     doubtful: frozenset[Market]
     rows_read: int
 
 
 class _UnusableError(Exception):
-    """Carries the reason for which a row is dropped."""
+    """A row cannot be used; the message is the reason for which it is dropped."""
 
 
-def read_prices(rows: Sequence[object], region: str, now: datetime) -> PriceList:
-    """Prices of ``region`` in force at ``now``. Of the meters of a size the region's primary ones count where
-    there are any; if they disagree there is no price."""
-    found: dict[tuple[str, Market], list[Listed]] = {}
-    dropped: list[Dropped] = []
+def read_prices(rows: Sequence[object], region: str, now: datetime) -> RegionPrices:
+    """Return prices of ``region`` in force at ``now``.
+
+    Of the meters of a size the region's primary ones count where there are any; if they disagree there is no price.
+    """
+    found: dict[tuple[str, Market], list[RetailPrice]] = {}
+    dropped: list[DroppedRow] = []
     doubtful: set[Market] = set()
     for row in rows:
         if not isinstance(row, Mapping):
-            dropped.append(Dropped(region, NOT_AN_OBJECT))
+            dropped.append(DroppedRow(region, NOT_AN_OBJECT))
             doubtful |= {Market.ON_DEMAND, Market.SPOT}
             continue
-        if not _asked_for(row):
+        if not _is_relevant(row):
             continue
         market = _market(row)
         try:
             listed = _listed(row, region, market, now)
         except _UnusableError as reason:
             dropped.append(
-                Dropped(label(region, str(row.get("armSkuName") or row.get("meterId")), market), str(reason))
+                DroppedRow(
+                    format_row_label(region, str(row.get("armSkuName") or row.get("meterId")), market), str(reason)
+                )
             )
             doubtful |= {market} & _doubt(str(reason))
             continue
         found.setdefault((listed.instance_type, market), []).append(listed)
-    prices: list[Listed] = []
+    prices: list[RetailPrice] = []
     for (instance_type, market), meters in found.items():
-        one = _one(meters)
+        one = _agreed_price(meters)
         if one is None:
-            dropped.append(Dropped(label(region, instance_type, market), DISAGREE))
+            dropped.append(DroppedRow(format_row_label(region, instance_type, market), DISAGREE))
             doubtful.add(market)
         else:
             prices.append(one)
-    return PriceList(tuple(sorted(prices)), tuple(sorted(dropped)), frozenset(doubtful), len(rows))
+    return RegionPrices(tuple(sorted(prices)), tuple(sorted(dropped)), frozenset(doubtful), len(rows))
 
 
-def label(region: str, instance_type: str, market: Market | None = None) -> str:
-    """How a dropped row is named."""
+def format_row_label(region: str, instance_type: str, market: Market | None = None) -> str:
+    """Return the name under which a dropped row is reported."""
     return " ".join(filter(None, (region, instance_type, market)))
 
 
@@ -106,8 +113,11 @@ def _text(row: Mapping[str, object], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _asked_for(row: Mapping[str, object]) -> bool:
-    """Whether the row is Linux, pay as you go or spot, on a machine with accelerators (or one without a name)."""
+def _is_relevant(row: Mapping[str, object]) -> bool:
+    """Return whether the row is Linux, pay as you go or spot, on a machine with accelerators.
+
+    A row without a machine's name counts too.
+    """
     if _text(row, "type") not in {"", "Consumption"} or _text(row, "serviceName") not in {"", "Virtual Machines"}:
         return False
     if row.get("reservationTerm") or "low priority" in f"{_text(row, 'meterName')} {_text(row, 'skuName')}".lower():
@@ -124,7 +134,7 @@ def _market(row: Mapping[str, object]) -> Market:
     return Market.SPOT if "Spot" in words else Market.ON_DEMAND
 
 
-def _listed(row: Mapping[str, object], region: str, market: Market, now: datetime) -> Listed:
+def _listed(row: Mapping[str, object], region: str, market: Market, now: datetime) -> RetailPrice:
     size = _text(row, "armSkuName")
     _need(bool(size), NO_SIZE)
     _need(_text(row, "armRegionName") == region, OTHER_REGION)
@@ -135,7 +145,7 @@ def _listed(row: Mapping[str, object], region: str, market: Market, now: datetim
     ends = row.get("effectiveEndDate")
     _need(not ends or _moment(ends) > now, NO_LONGER)
     price = _price(row.get("retailPrice"))
-    return Listed(size, market, price, since, row.get("isPrimaryMeterRegion") is True)
+    return RetailPrice(size, market, price, since, row.get("isPrimaryMeterRegion") is True)
 
 
 def _need(condition: bool, why: str) -> None:
@@ -144,7 +154,7 @@ def _need(condition: bool, why: str) -> None:
 
 
 def _price(value: object) -> UsdPerHour:
-    """``value`` is the number's text as it stood in the answer, so that no digit was lost on the way."""
+    """Parse a price; ``value`` is the number's text as it stood in the answer, so that no digit was lost."""
     if not isinstance(value, (str, int)) or isinstance(value, bool):
         raise _UnusableError(NO_PRICE)
     try:
@@ -163,8 +173,8 @@ def _moment(value: object) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _one(meters: Iterable[Listed]) -> Listed | None:
-    """The one price of a size: that of the primary meters; None where they disagree."""
+def _agreed_price(meters: Iterable[RetailPrice]) -> RetailPrice | None:
+    """Return the one price of a size: that of the primary meters; None where they disagree."""
     meters = list(meters)
     chosen = [m for m in meters if m.primary] or meters
     return min(chosen, key=lambda m: m.since) if len({m.price for m in chosen}) == 1 else None

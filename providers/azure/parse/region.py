@@ -1,4 +1,4 @@
-"""One region's prices, with or without the subscription's SKUs, as offers."""
+"""Builder of one region's offers from its prices, with or without the subscription's SKUs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pricing.history import PricePoint
 from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
-from providers.azure.parse.families import accelerator_of, is_a_share
-from providers.azure.parse.prices import Listed, PriceList, label
+from providers.azure.parse.families import accelerator_of, is_accelerator_share
+from providers.azure.parse.prices import RegionPrices, RetailPrice, format_row_label
 from providers.azure.parse.skus import (
-    A_SHARE,
+    ACCELERATOR_SHARE,
     RESTRICTED,
     UNKNOWN_ACCELERATOR,
     UNREADABLE,
     Sku,
     SkuList,
-    machine_from,
+    build_machine,
 )
-from providers.protocol import Dropped, Harvest
-from providers.unknown import unknown_region
+from providers.protocol import DroppedRow, FetchResult
+from providers.unknown_regions import make_unknown_region
 
 SOURCE = "Azure Retail Prices API"
 NOT_IN_BOOK = "a machine type that the price book does not know; with credentials its accelerators are counted"
@@ -34,46 +34,51 @@ _MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """Whose offers, against which words, as of when."""
+class RegionContext:
+    """The cloud, the book that defines machines and accelerators, and the moment."""
 
     cloud: str
     book: PriceBook
     now: datetime
 
 
-def read_region(context: Context, region: str, prices: PriceList, skus: SkuList | None, *, whole: bool) -> Harvest:
-    """Offers by zone where the SKUs say which, otherwise for the region; without SKUs only of machines that the
-    book knows. ``whole`` False: a source is missing that older rows came from, so nothing is covered."""
-    kept: list[tuple[Listed, Machine, Sku | None]] = []
-    dropped: list[Dropped] = [*prices.dropped, *(skus.dropped if skus else ())]
+def read_region(
+    context: RegionContext, region: str, prices: RegionPrices, skus: SkuList | None, *, whole: bool
+) -> FetchResult:
+    """Return offers by zone where the SKUs name zones, otherwise for the region.
+
+    Without SKUs there are offers only of machines that the book knows. ``whole`` False: a source is missing that older
+    rows came from, so nothing is covered.
+    """
+    usable: list[tuple[RetailPrice, Machine, Sku | None]] = []
+    dropped: list[DroppedRow] = [*prices.dropped, *(skus.dropped if skus else ())]
     for listed in prices.listed:
         sku = skus.skus.get(listed.instance_type) if skus else None
         machine = _machine(context, listed.instance_type, sku)
         why = _why_not(context, listed, machine, skus)
         if why == UNKNOWN_ACCELERATOR:
             named = f"{listed.instance_type} ({accelerator_of(listed.instance_type)})"
-            dropped.append(Dropped(label(region, named, listed.market), why))
+            dropped.append(DroppedRow(format_row_label(region, named, listed.market), why))
         elif why or machine is None:
-            dropped.append(Dropped(label(region, listed.instance_type, listed.market), why))
+            dropped.append(DroppedRow(format_row_label(region, listed.instance_type, listed.market), why))
         else:
-            kept.append((listed, machine, sku))
+            usable.append((listed, machine, sku))
     dropped.extend(_without_price(context, region, prices, skus))
-    offers = [offer for listed, _, sku in kept for offer in _offers(context, region, listed, sku)]
+    offers = [offer for listed, _, sku in usable for offer in _offers(context, region, listed, sku)]
     known = context.book.region(RegionId(context.cloud, region)) is not None or not offers
     today = context.now.date()
-    return Harvest(
+    return FetchResult(
         offers=tuple(sorted(offers, key=lambda offer: offer.key)),
         covered=frozenset((region, market) for market in _MARKETS if whole and _seen_whole(market, prices, skus)),
-        machines=_new_machines(context, (machine for _, machine, _ in kept)),
-        regions=() if known else (unknown_region(context.cloud, region, SOURCE, today),),
+        machines=_new_machines(context, (machine for _, machine, _ in usable)),
+        regions=() if known else (make_unknown_region(context.cloud, region, SOURCE, today),),
         dropped=tuple(sorted(dropped)),
         rows_read=prices.rows_read + (skus.rows_read if skus else 0),
     )
 
 
 def read_locations(rows: Iterable[object]) -> frozenset[str]:
-    """The regions that a subscription sees; groups of regions ("europe") are left out."""
+    """Return the regions that a subscription sees; groups of regions ("europe") are left out."""
     found = set()
     for row in rows:
         if isinstance(row, Mapping) and isinstance(row.get("name"), str):
@@ -83,8 +88,11 @@ def read_locations(rows: Iterable[object]) -> frozenset[str]:
     return frozenset(found)
 
 
-def read_points(context: Context, region: str, prices: PriceList, begin: datetime) -> tuple[PricePoint, ...]:
-    """Each price that came into force at ``begin`` or later, at that moment: all the past that this source knows."""
+def read_points(context: RegionContext, region: str, prices: RegionPrices, begin: datetime) -> tuple[PricePoint, ...]:
+    """Return each price that came into force at ``begin`` or later, at that moment.
+
+    That is all the history that this source knows.
+    """
     return tuple(
         PricePoint(
             at=listed.since,
@@ -103,26 +111,26 @@ def read_points(context: Context, region: str, prices: PriceList, begin: datetim
     )
 
 
-def _is_known(context: Context, instance_type: str) -> bool:
+def _is_known(context: RegionContext, instance_type: str) -> bool:
     if context.book.machine(context.cloud, instance_type) is not None:
         return True
     known = context.book.accelerator(accelerator_of(instance_type) or "") is not None
-    return known and not is_a_share(instance_type)
+    return known and not is_accelerator_share(instance_type)
 
 
-def _machine(context: Context, instance_type: str, sku: Sku | None) -> Machine | None:
-    """What the book says of a machine stands before what the API says."""
+def _machine(context: RegionContext, instance_type: str, sku: Sku | None) -> Machine | None:
+    """Return the machine of the book, else the one that the API describes."""
     known = context.book.machine(context.cloud, instance_type)
     if known is not None or sku is None:
         return known
-    return machine_from(sku, context.book, context.cloud, context.now.date())
+    return build_machine(sku, context.book, context.cloud, context.now.date())
 
 
-def _why_not(context: Context, listed: Listed, machine: Machine | None, skus: SkuList | None) -> str:
-    """Why a price becomes no offer; "" when it does."""
+def _why_not(context: RegionContext, listed: RetailPrice, machine: Machine | None, skus: SkuList | None) -> str:
+    """Return why a price becomes no offer; "" when it does."""
     name = listed.instance_type
-    if machine is None and is_a_share(name):
-        return A_SHARE
+    if machine is None and is_accelerator_share(name):
+        return ACCELERATOR_SHARE
     if machine is None and context.book.accelerator(accelerator_of(name) or "") is None:
         return UNKNOWN_ACCELERATOR
     if skus is None:
@@ -134,17 +142,19 @@ def _why_not(context: Context, listed: Listed, machine: Machine | None, skus: Sk
     return RESTRICTED if skus.skus[name].restricted else ""
 
 
-def _without_price(context: Context, region: str, prices: PriceList, skus: SkuList | None) -> Iterable[Dropped]:
+def _without_price(
+    context: RegionContext, region: str, prices: RegionPrices, skus: SkuList | None
+) -> Iterable[DroppedRow]:
     priced = {listed.instance_type for listed in prices.listed}
     refused = {word for row in prices.dropped for word in row.row.split()}
     for sku in skus.skus.values() if skus else ():
         if sku.instance_type in priced | refused or sku.restricted:
             continue
         if _machine(context, sku.instance_type, sku) is not None:
-            yield Dropped(label(region, sku.instance_type), NO_LISTED_PRICE)
+            yield DroppedRow(format_row_label(region, sku.instance_type), NO_LISTED_PRICE)
 
 
-def _offers(context: Context, region: str, listed: Listed, sku: Sku | None) -> Iterable[Offer]:
+def _offers(context: RegionContext, region: str, listed: RetailPrice, sku: Sku | None) -> Iterable[Offer]:
     zones: tuple[str | None, ...] = sku.zones if sku is not None and sku.zones else (None,)
     for zone in zones:
         yield Offer(
@@ -159,11 +169,11 @@ def _offers(context: Context, region: str, listed: Listed, sku: Sku | None) -> I
         )
 
 
-def _seen_whole(market: Market, prices: PriceList, skus: SkuList | None) -> bool:
-    """Whether what is missing is not for sale; a row that could not be read may have been anything."""
+def _seen_whole(market: Market, prices: RegionPrices, skus: SkuList | None) -> bool:
+    """Return whether what is missing is not for sale; a row that could not be read may have been anything."""
     return market not in prices.doubtful and not (skus and skus.unclear)
 
 
-def _new_machines(context: Context, machines: Iterable[Machine]) -> tuple[Machine, ...]:
+def _new_machines(context: RegionContext, machines: Iterable[Machine]) -> tuple[Machine, ...]:
     new = {m.instance_type: m for m in machines if context.book.machine(m.cloud, m.instance_type) is None}
     return tuple(new[name] for name in sorted(new))

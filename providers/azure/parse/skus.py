@@ -1,4 +1,4 @@
-"""Rows of Microsoft.Compute/skus into sizes with accelerators: what they have, and where they may be started.
+"""Parser of Microsoft.Compute/skus rows into sizes with accelerators: their properties and their zones.
 
 Columns and capability names: "Resource Skus - List" (Microsoft Learn) and the models of azure-mgmt-compute.
 """
@@ -11,14 +11,14 @@ from datetime import date
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
-from providers.azure.parse.families import accelerator_of, is_a_share
-from providers.protocol import Dropped
+from providers.azure.parse.families import accelerator_of, is_accelerator_share
+from providers.protocol import DroppedRow
 
 NOT_AN_OBJECT = "not a SKU row"
 UNREADABLE = "its number of accelerators, vCPUs or memory cannot be read"
 TWICE = "listed twice with different properties"
 RESTRICTED = "not available to this subscription"
-A_SHARE = "has only a part of an accelerator"
+ACCELERATOR_SHARE = "has only a part of an accelerator"
 UNKNOWN_ACCELERATOR = "its accelerator is not in the price book"
 
 _MIB_PER_GIB = 1024
@@ -26,8 +26,11 @@ _MIB_PER_GIB = 1024
 
 @dataclass(frozen=True, slots=True, order=True)
 class Sku:
-    """A size in a region. ``zones`` are those where the subscription may start it; none: the region as a whole.
-    ``restricted``: nowhere in the region."""
+    """A size in a region.
+
+    ``zones`` are those where the subscription may start it; none: the region as a whole. ``restricted``: nowhere in the
+    region.
+    """
 
     instance_type: str
     family: str
@@ -42,52 +45,56 @@ class Sku:
 
 @dataclass(frozen=True)
 class SkuList:
-    """The sizes with accelerators of a region, by name. ``unclear`` holds the sizes whose rows cannot be used ("":
-    a row without a name)."""
+    """The sizes with accelerators of a region, by name.
+
+    ``unclear`` holds the sizes whose rows cannot be used ("": a row without a name).
+    """
 
     skus: Mapping[str, Sku]
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedRow, ...]
     unclear: frozenset[str]
     rows_read: int
 
 
 def read_skus(rows: Sequence[object], region: str) -> SkuList:
-    """Virtual machine sizes with accelerators in ``region``; everything else is passed over."""
+    """Return virtual machine sizes with accelerators in ``region``; everything else is ignored."""
     skus: dict[str, Sku] = {}
-    dropped: list[Dropped] = []
+    dropped: list[DroppedRow] = []
     unclear: set[str] = set()
     for row in rows:
         if not isinstance(row, Mapping):
-            dropped.append(Dropped(region, NOT_AN_OBJECT))
+            dropped.append(DroppedRow(region, NOT_AN_OBJECT))
             unclear.add("")
             continue
         name = row.get("name")
         if row.get("resourceType") != "virtualMachines" or not isinstance(name, str) or not _has_accelerators(name):
             continue
-        if is_a_share(name):
+        if is_accelerator_share(name):
             continue
         try:
             sku = _sku(row, name, region)
         except (AttributeError, KeyError, TypeError, ValueError):
-            dropped.append(Dropped(f"{region} {name}", UNREADABLE))
+            dropped.append(DroppedRow(f"{region} {name}", UNREADABLE))
             unclear.add(name)
             continue
         before = skus.get(name)
         if before is not None and replace(before, zones=(), restricted=False) != replace(
             sku, zones=(), restricted=False
         ):
-            dropped.append(Dropped(f"{region} {name}", TWICE))
+            dropped.append(DroppedRow(f"{region} {name}", TWICE))
             unclear.add(name)
         else:
-            skus[name] = sku if before is None else _joined(before, sku)
+            skus[name] = sku if before is None else _join_rows(before, sku)
     for name in unclear:
         skus.pop(name, None)
     return SkuList(dict(sorted(skus.items())), tuple(sorted(dropped)), frozenset(unclear), len(rows))
 
 
-def machine_from(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine | None:
-    """The size as a machine; None when the book does not know its accelerator. The fabric is known where the
-    API says RDMA, which on Azure is InfiniBand; link rates are not in the API."""
+def build_machine(sku: Sku, book: PriceBook, cloud: str, today: date) -> Machine | None:
+    """Return the size as a machine; None when the book does not know its accelerator.
+
+    The fabric is known where the API says RDMA, which on Azure is InfiniBand; link rates are not in the API.
+    """
     accelerator = book.accelerator(accelerator_of(sku.instance_type) or "")
     if accelerator is None:
         return None
@@ -114,8 +121,8 @@ def _has_accelerators(name: str) -> bool:
     return accelerator_of(name) is not None
 
 
-def _joined(one: Sku, other: Sku) -> Sku:
-    """Two rows of one size (one for each zone, say): wherever either may be started."""
+def _join_rows(one: Sku, other: Sku) -> Sku:
+    """Join two rows of one size (one for each zone, for example): wherever either may be started."""
     zones = tuple(sorted({*one.zones, *other.zones}))
     return replace(one, zones=zones, restricted=one.restricted and other.restricted)
 
@@ -150,8 +157,10 @@ def _here(row: Mapping[str, object], region: str) -> Iterator[Mapping[str, objec
 
 
 def _restrictions(row: Mapping[str, object], region: str) -> tuple[set[str], bool]:
-    """The zones that are closed to the subscription, and whether the whole region is. With every zone closed a
-    size can still be started without naming one."""
+    """Return the zones that are closed to the subscription, and whether the whole region is.
+
+    With every zone closed a size can still be started without naming one.
+    """
     closed: set[str] = set()
     restricted = False
     for restriction in _objects(row.get("restrictions")):

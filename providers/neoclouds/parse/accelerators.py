@@ -1,7 +1,7 @@
-"""Which accelerator of the book a catalogue means by ``A100``, ``H100 NVL`` or ``NVIDIA H100 80GB HBM3``.
+"""Matching of catalogue names such as ``A100``, ``H100 NVL`` or ``NVIDIA H100 80GB HBM3`` to the book's accelerators.
 
-A name is matched to the book's own, taken apart into model, memory and form (SXM, PCIe, NVL). Where a name fits
-several (``H100`` alone is sold as SXM and as PCIe card, which differ in speed), it is not guessed.
+A name is matched to the book's own, taken apart into model, memory and form (SXM, PCIe, NVL). Where a name fits several
+(``H100`` alone is sold as SXM and as PCIe card, which differ in speed), it is not guessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OTHER_MEMORY = "the accelerator has another memory than the one in the book"
 NO_MEMORY = "the accelerator's memory is not stated, and the book knows several"
 NO_FORM = "whether the accelerator is SXM, PCIe or NVL is not stated"
 
-# Drivers report 3 to 7 % less than the nominal size; the sizes of one model lie much further apart.
+# Drivers report 3 to 7 % less than the nominal size; the sizes of one model are much further apart.
 _MEMORY_TOLERANCE = 0.08
 _OWN_NAME = re.compile(r"(?P<model>.+?)(?:-(?P<memory>\d+)GB)?(?:-(?P<form>PCIE|NVL))?")
 _VENDOR = re.compile(r"(?:NVIDIA|AMD|TESLA|GEFORCE|INSTINCT)+")
@@ -46,7 +46,7 @@ def _form(text: str) -> str:
     return "SXM" if "SXM" in text or "HBM3" in text or "MEGA" in text else ""
 
 
-class Accelerators:
+class AcceleratorIndex:
     """The book's accelerators by model. Immutable once made."""
 
     def __init__(self, known: Iterable[Accelerator]) -> None:
@@ -61,14 +61,14 @@ class Accelerators:
             model = _squash(parts["model"])
             self._models.setdefault(model, []).append(entry)
             self._of[accelerator.name] = model
-        # The longest first: A10G before A10, L40S before L4.
+        # The longest names come first: A10G before A10, L40S before L4.
         self._order = sorted(self._models, key=lambda model: (-len(model), model))
 
     def find(self, name: str, memory_gib: float | None, hint: str = "") -> Accelerator | str:
-        """The accelerator called ``name``, or why there is none (one of this module's reasons).
+        """Return the accelerator called ``name``, or why there is none (one of this module's reasons).
 
-        ``memory_gib`` is that of one accelerator, as far as stated; ``hint`` is the machine's name, of which only
-        the form is read.
+        ``memory_gib`` is that of one accelerator, as far as stated; ``hint`` is the machine's name, of which only the
+        form is read.
         """
         model, rest = self._split(name)
         if model is None:
@@ -78,7 +78,7 @@ class Accelerators:
         return self._choose(self._models[model], memory, _form(rest) or self._form_in(hint))
 
     def same_model(self, name: str, accelerator: str) -> bool:
-        """Whether ``name`` is a name of the model that ``accelerator`` of the book is; memory and form aside."""
+        """Return whether ``name`` names the model of the book's ``accelerator``; memory and form aside."""
         model, _ = self._split(name)
         return model is not None and model == self._of.get(accelerator)
 
@@ -98,7 +98,7 @@ class Accelerators:
         forms = {entry.form for entry in entries}
         if len(forms) == 1:
             if form == "NVL" and forms != {"NVL"}:
-                return UNKNOWN  # a card of its own, with other figures
+                return UNKNOWN  # NVL is a card of its own, with other figures.
             fitting = entries
         else:
             wanted = "" if form == "SXM" else form

@@ -1,4 +1,4 @@
-"""Catalogues as ``gpuhunt`` writes them: one CSV row for each machine type, place and market.
+"""Parser of catalogues as ``gpuhunt`` writes them: one CSV row for each machine type, place and market.
 
 The columns are ``gpuhunt._internal.storage.CATALOG_V2_FIELDS``; those that older ones lack may be missing here too.
 Several clouds in one file have a column ``provider`` in front.
@@ -9,42 +9,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from pricing.places import Market
-from providers.neoclouds.parse.naming import Naming
-from providers.neoclouds.parse.reading import (
+from providers.neoclouds.parse.catalogue_rows import (
     CELLS,
     FRACTION,
     NOT_ABOVE_ZERO,
-    Bad,
-    Cells,
-    Listing,
-    Reading,
+    BadRow,
+    CatalogueContent,
+    CatalogueListing,
+    CellParser,
     WrongCellError,
-    table,
+    read_table,
 )
+from providers.neoclouds.parse.machine_names import NamingRule
 
 NEEDED = ("instance_name", "location", "price", "gpu_count", "gpu_name", "spot")
 _MARKETS = {"true": Market.SPOT, "false": Market.ON_DEMAND}
 
 
-def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> dict[str, Reading]:
-    """What the catalogue holds, by its ``provider`` column ("" where it has none), which ``naming_of`` is asked
-    with. Machines without accelerators are passed over. NotACatalogueError when it is no such table."""
-    columns, rows = table(lines, NEEDED)
+def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], NamingRule]) -> dict[str, CatalogueContent]:
+    """Return the content of the catalogue, by its ``provider`` column ("" where it has none).
+
+    ``naming_of`` is called with that value. Machines without accelerators are ignored. NotACatalogueError when it is no
+    such table.
+    """
+    columns, rows = read_table(lines, NEEDED)
     width = len(columns)
     at_provider = columns.get("provider", -1)
     at_name, at_place, at_count = columns["instance_name"], columns["location"], columns["gpu_count"]
-    readings: dict[str, Reading] = {}
+    readings: dict[str, CatalogueContent] = {}
     readers: dict[str, _RowReader] = {}
     for line, row in rows:
         short = len(row) != width
         provider = "" if at_provider < 0 or short else row[at_provider].strip()
         reading = readings.get(provider)
         if reading is None:
-            reading = readings[provider] = Reading()
+            reading = readings[provider] = CatalogueContent()
             readers[provider] = _RowReader(columns, naming_of(provider))
         reading.rows += 1
         if short:
-            reading.bad.append(Bad(line, "", CELLS, "", ",".join(row)[:60], ""))
+            reading.bad.append(BadRow(line, "", CELLS, "", ",".join(row)[:60], ""))
             continue
         location = row[at_place].strip()
         if location:
@@ -56,26 +59,26 @@ def read_catalogue(lines: Iterable[str], naming_of: Callable[[str], Naming]) -> 
         except WrongCellError as wrong:
             cell = row[columns[wrong.column]]
             label = f"{row[at_name]} in {location}"
-            reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, location))
+            reading.bad.append(BadRow(line, wrong.column, str(wrong), cell, label, location))
             continue
         if isinstance(listing, str):
             reading.leave_out(f"{row[at_name]} in {location}", listing, location)
         elif listing is not None:
             reading.listings.append(listing)
-    return readings or {"": Reading()}
+    return readings or {"": CatalogueContent()}
 
 
 class _RowReader:
-    """Reads rows of one cloud in one table."""
+    """Read rows of one cloud in one table."""
 
-    def __init__(self, columns: dict[str, int], naming: Naming) -> None:
+    def __init__(self, columns: dict[str, int], naming: NamingRule) -> None:
         self._naming = naming
-        self._cells = Cells()
+        self._cells = CellParser()
         self._needed = tuple(columns[name] for name in NEEDED)
         self._optional = tuple(columns.get(name, -1) for name in ("gpu_memory", "cpu", "memory", "flags"))
 
-    def read(self, line: int, row: list[str]) -> Listing | str | None:
-        """The listing, why it is left out, or None for a machine without accelerators."""
+    def read(self, line: int, row: list[str]) -> CatalogueListing | str | None:
+        """Return the listing, why it is left out, or None for a machine without accelerators."""
         name, location, price_text, count_text, gpu, spot = [row[at].strip() for at in self._needed]
         if not count_text:
             raise WrongCellError("gpu_count", "is blank")
@@ -96,4 +99,6 @@ class _RowReader:
         if price.nanos == 0:
             return NOT_ABOVE_ZERO
         machine = self._naming.machine(name, count, location, flags)
-        return Listing(line, machine, location, None, market, price, gpu, count, accelerator_gib, vcpus, memory_gib)
+        return CatalogueListing(
+            line, machine, location, None, market, price, gpu, count, accelerator_gib, vcpus, memory_gib
+        )

@@ -1,13 +1,13 @@
-"""A market of single hosts as offers: one for each region, accelerator, count and market.
+"""Parser of a market of single hosts into offers: one for each region, accelerator, count and market.
 
-Field names and units are those that ``gpuhunt.providers.vastai`` reads. Every host has a price of its own, so an
-offer is stated such that it holds: its price is the median of the hosts' (of an even number the lower one of the
-two in the middle), and ``machines_cap`` counts the hosts that cost no more. So many machines can be had at that
-price or less; the dearer half is not offered. Hosts that offer the same machine in slices (8, 4 or 1 accelerators)
-stand in each of their sizes, so the caps of different sizes are not to be added.
+Field names and units are those that ``gpuhunt.providers.vastai`` reads. Every host has a price of its own, so an offer
+is stated such that it holds: its price is the median of the hosts' (of an even number the lower one of the two in the
+middle), and ``machines_cap`` counts the hosts that cost no more. That many machines can be obtained at that price or
+less; the more expensive half is not offered. Hosts that offer the same machine in slices (8, 4 or 1 accelerators)
+appear in each of their sizes, so the caps of different sizes must not be added.
 
-What hosts of one type have besides the accelerators differs, so vCPUs and memory are unknown. A host's price is
-that of the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or all of it if it has less.
+What hosts of one type have besides the accelerators differs, so vCPUs and memory are unknown. A host's price is that of
+the machine (``dph_base``; the least bid on spot) with 100 GB of its disk, or all of it if it has less.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 from pricing.machines import Accelerator
 from pricing.money import NANOS, UsdPerHour, divide_half_even
 from pricing.places import Market
-from providers.neoclouds.parse.accelerators import Accelerators
-from providers.neoclouds.parse.reading import NOT_ABOVE_ZERO, Bad, Listing, Reading
+from providers.neoclouds.parse.accelerators import AcceleratorIndex
+from providers.neoclouds.parse.catalogue_rows import NOT_ABOVE_ZERO, BadRow, CatalogueContent, CatalogueListing
 
 DISK_GB = 100
 NO_PLACE = "the host does not say where it is"
@@ -30,7 +30,7 @@ _HOURS_PER_MONTH = 30 * 24
 
 
 @dataclass(frozen=True)
-class Group:
+class HostGroup:
     """Free hosts of one kind in one region, their prices ascending."""
 
     region: str
@@ -41,17 +41,17 @@ class Group:
 
     @property
     def instance_type(self) -> str:
-        """The name of the machine type that these hosts are, e.g. ``8x_H100``."""
+        """Return the name of the machine type that these hosts are, e.g. ``8x_H100``."""
         return f"{self.count}x_{self.accelerator.name}"
 
     @property
     def price(self) -> UsdPerHour:
-        """The (lower) median."""
+        """Return the (lower) median."""
         return self.prices[(len(self.prices) - 1) // 2]
 
     @property
     def machines(self) -> int:
-        """How many of them cost no more than :attr:`price`."""
+        """Return the number of hosts that cost no more than :attr:`price`."""
         return sum(price <= self.price for price in self.prices)
 
 
@@ -70,13 +70,15 @@ class _WrongFieldError(ValueError):
         self.name = name
 
 
-def read_hosts(answer: Any, known: Accelerators) -> tuple[list[Group], Reading]:
-    """The groups, sorted, and a reading that lists them and names what was left out; ``answer`` is JSON with its
-    fractions as Decimal. ValueError when it is not of the known form."""
+def read_hosts(answer: Any, known: AcceleratorIndex) -> tuple[list[HostGroup], CatalogueContent]:
+    """Return the groups, sorted, and a reading that lists them and names what was left out.
+
+    ``answer`` is JSON with its fractions as Decimal. ValueError when it is not of the known form.
+    """
     offers = answer.get("offers") if isinstance(answer, dict) else None
     if not isinstance(offers, list):
         raise ValueError("no list of offers")
-    reading = Reading(rows=len(offers))
+    reading = CatalogueContent(rows=len(offers))
     hosts: dict[str, _Host] = {}
     for line, offer in enumerate(offers, start=1):
         host = _take(line, offer, known, reading)
@@ -88,26 +90,26 @@ def read_hosts(answer: Any, known: Accelerators) -> tuple[list[Group], Reading]:
     return groups, reading
 
 
-def location_of(text: str) -> str:
-    """``Florida, US`` is ``us-florida``, as gpuhunt writes it; a country alone stays as it is."""
+def format_location(text: str) -> str:
+    """Return ``us-florida`` for ``Florida, US``, as gpuhunt writes it; a country alone stays as it is."""
     place, _, country = text.rpartition(",")
     name = f"{country.strip()}-{place.strip()}" if place.strip() else country
     return name.strip().lower().replace(" ", "").replace(",", "-")
 
 
-def _take(line: int, offer: Any, known: Accelerators, reading: Reading) -> _Host | None:
+def _take(line: int, offer: Any, known: AcceleratorIndex, reading: CatalogueContent) -> _Host | None:
     if not isinstance(offer, dict):
-        reading.bad.append(Bad(line, "", "is no mapping", "", f"offer {line}", ""))
+        reading.bad.append(BadRow(line, "", "is no mapping", "", f"offer {line}", ""))
         return None
     if offer.get("rented") is True or offer.get("rentable") is False or not offer.get("num_gpus"):
         return None
     label = f"host {offer.get('id')}"
     place = offer.get("geolocation")
-    region = location_of(place) if isinstance(place, str) else ""
+    region = format_location(place) if isinstance(place, str) else ""
     try:
         host = _read(offer, region, known)
     except _WrongFieldError as wrong:
-        reading.bad.append(Bad(line, wrong.name, str(wrong), str(offer.get(wrong.name))[:60], label, region or "?"))
+        reading.bad.append(BadRow(line, wrong.name, str(wrong), str(offer.get(wrong.name))[:60], label, region or "?"))
         return None
     if isinstance(host, str):
         reading.leave_out(label, host, region)
@@ -115,7 +117,7 @@ def _take(line: int, offer: Any, known: Accelerators, reading: Reading) -> _Host
     return host
 
 
-def _read(offer: Mapping[str, Any], region: str, known: Accelerators) -> _Host | str:
+def _read(offer: Mapping[str, Any], region: str, known: AcceleratorIndex) -> _Host | str:
     name, count, memory = offer.get("gpu_name"), offer.get("num_gpus"), _number(offer, "gpu_ram")
     if not isinstance(name, str):
         raise _WrongFieldError("gpu_name", "is no text")
@@ -149,17 +151,17 @@ def _price(usd: Fraction) -> UsdPerHour:
     return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
 
 
-def _grouped(hosts: Iterable[_Host]) -> Iterator[Group]:
+def _grouped(hosts: Iterable[_Host]) -> Iterator[HostGroup]:
     groups: dict[tuple[str, Accelerator, int, Market], list[UsdPerHour]] = {}
     for host in hosts:
         for market, price in host.prices:
             groups.setdefault((host.region, host.accelerator, host.count, market), []).append(price)
     for (region, accelerator, count, market), prices in groups.items():
-        yield Group(region, accelerator, count, market, tuple(sorted(prices)))
+        yield HostGroup(region, accelerator, count, market, tuple(sorted(prices)))
 
 
-def _listing(group: Group) -> Listing:
-    return Listing(
+def _listing(group: HostGroup) -> CatalogueListing:
+    return CatalogueListing(
         line=0,
         instance_type=group.instance_type,
         location=group.region,

@@ -1,11 +1,11 @@
-"""``vms.csv`` of SkyPilot's public catalogues: on-demand and spot price side by side, a row for each zone.
+"""Parser of ``vms.csv`` of SkyPilot's public catalogues: on-demand and spot side by side, a row for each zone.
 
-Columns as in the catalogue's README (schema v5 to v8): see :data:`NEEDED` and :data:`OPTIONAL`; others are passed
-over. Where all zones of a region agree, the on-demand price is the region's; spot stays by zone. Some catalogues
-(RunPod's) fill the spot column with the on-demand prices; then it says nothing.
+Columns as in the catalogue's README (schema v5 to v8): see :data:`NEEDED` and :data:`OPTIONAL`; others are ignored.
+Where all zones of a region agree, the on-demand price is the region's; spot stays by zone. Some catalogues (RunPod's)
+fill the spot column with the on-demand prices; then it says nothing.
 
-Some catalogues (GCP's) price the machine and its accelerators in rows of their own. Their sum is not formed: the
-accelerator rows are known to mix tariffs, and a half of a price is none.
+Some catalogues (GCP's) price the machine and its accelerators in separate rows. Their sum is not formed: the
+accelerator rows are known to mix tariffs, and half of a price is no price.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import replace
 
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from providers.neoclouds.parse.reading import (
+from providers.neoclouds.parse.catalogue_rows import (
     CELLS,
     FRACTION,
     NOT_ABOVE_ZERO,
-    Bad,
-    Cells,
-    Listing,
-    Reading,
+    BadRow,
+    CatalogueContent,
+    CatalogueListing,
+    CellParser,
     WrongCellError,
-    table,
+    read_table,
 )
 
 NEEDED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
@@ -34,22 +34,25 @@ HALF = "the machine is priced without its accelerators"
 REPEATED = "the spot column repeats the on-demand prices"
 NOT_SOLD = "neither an on-demand nor a spot price"
 
-# SkyPilot names the larger of two memory sizes and leaves the smaller one bare.
+# With fewer rows, equal spot and on-demand prices may be chance.
 _FEWEST_TO_TELL = 10
+# SkyPilot names the larger of two memory sizes and leaves the smaller one bare.
 _BARE_MEMORY_GIB = {"A100": 40.0, "V100": 16.0}
 
 
-def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
-    """What the catalogue holds; ``machines`` are names known to have accelerators. Machines without any are passed
-    over. NotACatalogueError when it is no such table."""
-    columns, rows = table(lines, NEEDED)
-    reading = Reading()
+def read_vms(lines: Iterable[str], machines: frozenset[str]) -> CatalogueContent:
+    """Return the content of the catalogue; ``machines`` are names known to have accelerators.
+
+    Machines without any are ignored. NotACatalogueError when it is no such table.
+    """
+    columns, rows = read_table(lines, NEEDED)
+    reading = CatalogueContent()
     reader = _RowReader(columns)
     at_name, at_accelerator, at_region = (columns[c] for c in ("InstanceType", "AcceleratorName", "Region"))
     for line, row in rows:
         reading.rows += 1
         if len(row) != len(columns):
-            reading.bad.append(Bad(line, "", CELLS, "", ",".join(row)[:60], ""))
+            reading.bad.append(BadRow(line, "", CELLS, "", ",".join(row)[:60], ""))
             continue
         name, accelerator, region = row[at_name].strip(), row[at_accelerator].strip(), row[at_region].strip()
         if region:
@@ -66,26 +69,26 @@ def read_vms(lines: Iterable[str], machines: frozenset[str]) -> Reading:
             found = reader.read(line, row)
         except WrongCellError as wrong:
             cell = row[columns[wrong.column]]
-            reading.bad.append(Bad(line, wrong.column, str(wrong), cell, label, region))
+            reading.bad.append(BadRow(line, wrong.column, str(wrong), cell, label, region))
             continue
         if isinstance(found, str):
             reading.leave_out(label, found, region)
         else:
             reading.listings += found
-    reading.listings = _by_region(_told(reading))
+    reading.listings = _by_region(_drop_repeated_spot(reading))
     return reading
 
 
 class _RowReader:
-    """Reads rows of one table."""
+    """Read rows of one table."""
 
     def __init__(self, columns: dict[str, int]) -> None:
-        self._cells = Cells()
+        self._cells = CellParser()
         self._needed = tuple(columns[name] for name in NEEDED)
         self._optional = tuple(columns.get(name, -1) for name in ("vCPUs", "MemoryGiB", "AvailabilityZone"))
 
-    def read(self, line: int, row: list[str]) -> list[Listing] | str:
-        """One listing for each price of the row, or why there is none."""
+    def read(self, line: int, row: list[str]) -> list[CatalogueListing] | str:
+        """Return one listing for each price of the row, or why there is none."""
         name, accelerator, count_text, on_demand, spot, region = (row[at].strip() for at in self._needed)
         vcpus, memory, zone = (row[at].strip() if at >= 0 else "" for at in self._optional)
         if not region:
@@ -104,7 +107,7 @@ class _RowReader:
         if not prices:
             return NOT_SOLD
         sold = [
-            Listing(
+            CatalogueListing(
                 line=line,
                 instance_type=name,
                 location=region,
@@ -118,14 +121,14 @@ class _RowReader:
                 memory_gib=memory_gib,
             )
             for market, price in prices
-            if price.nanos > 0  # some write 0.00 for what they do not sell
+            if price.nanos > 0  # Some catalogues write 0.00 for a market in which the machine is not sold.
         ]
         return sold or NOT_ABOVE_ZERO
 
 
-def _told(reading: Reading) -> list[Listing]:
-    """The listings without a spot column that repeats the on-demand prices in all of ten rows or more."""
-    by_line: dict[int, list[Listing]] = {}
+def _drop_repeated_spot(reading: CatalogueContent) -> list[CatalogueListing]:
+    """Return the listings without a spot column that repeats the on-demand prices in all of ten rows or more."""
+    by_line: dict[int, list[CatalogueListing]] = {}
     for listing in reading.listings:
         by_line.setdefault(listing.line, []).append(listing)
     pairs = [row for row in by_line.values() if len(row) == 2]
@@ -136,18 +139,18 @@ def _told(reading: Reading) -> list[Listing]:
     return [listing for listing in reading.listings if listing.market is Market.ON_DEMAND]
 
 
-def _by_region(listings: list[Listing]) -> list[Listing]:
-    """On-demand prices that are equal in all zones of a region, once and without a zone."""
+def _by_region(listings: list[CatalogueListing]) -> list[CatalogueListing]:
+    """Return on-demand prices that are equal in all zones of a region once, without a zone."""
     prices: dict[tuple[str, str], set[UsdPerHour]] = {}
     for listing in listings:
         if listing.market is Market.ON_DEMAND:
             prices.setdefault((listing.instance_type, listing.location), set()).add(listing.usd_per_hour)
-    kept: list[Listing] = []
+    listed: list[CatalogueListing] = []
     for listing in listings:
         place = (listing.instance_type, listing.location)
         if listing.market is not Market.ON_DEMAND or len(prices[place]) > 1:
-            kept.append(listing)
+            listed.append(listing)
         elif prices[place]:
-            kept.append(replace(listing, zone=None))
-            prices[place] = set()  # taken
-    return kept
+            listed.append(replace(listing, zone=None))
+            prices[place] = set()  # Further zones of this region are skipped.
+    return listed

@@ -1,1 +1,1 @@
-"""What the agent brings along for the training: one file, whole, that jobs import as ``stepfare_checkpoint``."""
+"""The helper that the agent gives the training: one complete file, which jobs import as ``stepfare_checkpoint``."""

@@ -4,7 +4,7 @@
     checkpoints = stepfare_checkpoint.Checkpoints("/mnt/bucket/run-7", rank=rank, world=world, agree=agree)
     good = checkpoints.newest()                      # None: begin at the beginning
     for step in ...:                                 # one step of training, then
-        request = checkpoints.wanted(step)           # somebody needs one now (all ranks are told alike)
+        request = checkpoints.wanted(step)           # a checkpoint is requested (on all ranks alike)
         if request or step % 500 == 0:
             checkpoints.save(step, lambda folder: torch.save(state, folder / "state.pt"), data_position=position)
         checkpoints.progress(step, steps)
@@ -39,17 +39,20 @@ CONTROL, UPLOAD_URL, EVERY = "STEPFARE_CONTROL", "STEPFARE_CHECKPOINT_URL", "STE
 INTERVAL, ORDERED, STOP = "interval", "ordered", "stop"
 READERS, _CHUNK = 4, 2**20
 _MANIFEST = re.compile(r"step-(\d{8,})\.manifest\.json")
-# What older saves left: their folders, and manifests that were being written.
-_LEFT = re.compile(r"\.?step-(\d{8,})(\.manifest\.json\..*\.part)?")
+# Remains of older saves: their folders, and manifests that were being written.
+_LEFTOVER = re.compile(r"\.?step-(\d{8,})(\.manifest\.json\..*\.part)?")
 
 
 class NotSavedError(OSError):
-    """A checkpoint did not come about; the ones before it are as they were."""
+    """A checkpoint was not saved; the ones before it are unchanged."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A checkpoint is needed. ``id`` is "" where this rank was not asked; ``until``: a moment of ``time.monotonic``."""
+    """A request for a checkpoint.
+
+    ``id`` is "" where this rank was not asked; ``until``: a moment of ``time.monotonic``.
+    """
 
     id: str
     reason: str
@@ -57,18 +60,18 @@ class Request:
 
     @property
     def seconds(self) -> float | None:
-        """How long there is left."""
+        """The time left, in seconds."""
         return None if self.until is None else self.until - time.monotonic()
 
     @property
     def ends(self) -> bool:
-        """Whether the training is to end after this checkpoint."""
+        """True if the training is to end after this checkpoint."""
         return self.reason == STOP
 
 
 @dataclass(frozen=True)
 class Good:
-    """A checkpoint that counts: its manifest is there and every file is as the manifest says."""
+    """A complete checkpoint: its manifest is there and every file is as the manifest says."""
 
     step: int
     manifest: Path
@@ -78,7 +81,7 @@ class Good:
     attempt: str = ""
 
     def of(self, rank: int) -> Path:
-        """The folder that that rank's ``write`` filled. LookupError where it has no file in one."""
+        """Return the folder that the ``write`` of a rank filled. LookupError if the rank has no file in one."""
         for folder in (folder for file in self.files for folder in file.parents):
             if folder.name.partition(".")[0] == f"rank-{rank}":
                 return folder
@@ -86,7 +89,7 @@ class Good:
 
 
 class Agent:
-    """The agent's side of the talk. Never raises; without a folder it hears nothing and says nothing."""
+    """The training's connection to the agent. Never raises; without a folder it receives nothing and sends nothing."""
 
     def __init__(self, folder: str | None = None) -> None:
         folder = folder or os.environ.get(CONTROL)  # noqa: TID251  (the contract)
@@ -95,16 +98,16 @@ class Agent:
         self._seen: tuple[int, int] | None = None
         self._request: Request | None = None
         self._after, self._stopped = "", False
-        # Who copies what is saved here to durable storage says that it is saved.
+        # An uploader that copies the checkpoints to durable storage reports itself that one is saved.
         self._answers = "written.json" if os.environ.get(UPLOAD_URL) else "saved.json"  # noqa: TID251
         self._said: tuple[float, int] | None = None
 
     def catch_sigterm(self) -> None:
-        """From now on SIGTERM asks for a last checkpoint, and ends nothing by itself. Only in the main thread."""
+        """Make SIGTERM ask for a last checkpoint, and end nothing by itself. Call it only in the main thread."""
         signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_stopped", True))
 
     def asked(self) -> Request | None:
-        """What was asked for and not yet answered. Costs one look at a file's date."""
+        """Return the request that is not yet answered, if any. Costs one look at a file's date."""
         if self._folder is not None:
             try:
                 found = os.stat(self._path)  # noqa: PTH116  (four times as fast)
@@ -122,72 +125,85 @@ class Agent:
         return None
 
     def saved(self, request: str, step: int, manifest: str, seconds: float) -> None:
-        """A checkpoint is complete, in its folder. ``request``: the id that it answers, or ""."""
+        """Report that a checkpoint is complete in its folder. ``request``: the id that it answers, or ""."""
         body = {"id": request, "step": step, "manifest": manifest, "seconds": round(seconds, 3), "after": self._after}
-        self._answered(request, body)
+        self._report_answer(request, body)
 
     def failed(self, request: str, why: str) -> None:
-        """None came about."""
-        self._answered(request, {"id": request, "failed": why})
+        """Report that no checkpoint was saved."""
+        self._report_answer(request, {"id": request, "failed": why})
 
-    def _answered(self, request: str, body: dict[str, Any]) -> None:
+    def _report_answer(self, request: str, body: dict[str, Any]) -> None:
         self._after = request or self._after
         if self._request is not None and self._request.id == request:
             self._request = None
-        self._say(self._answers, body)
+        self._write_message(self._answers, body)
 
     def progress(self, step: int, steps: int | None = None) -> None:
-        """How far the training is: at most once a second that is written down."""
+        """Report how far the training is. It is written down at most once a second."""
         now = time.monotonic()
         if self._said is None or self._folder is None:
             self._said = (now, step)
         elif now - self._said[0] >= 1:
             each = (now - self._said[0]) / max(1, step - self._said[1])
             self._said = (now, step)
-            self._say("progress.json", {"step": step, "steps": steps, "step_seconds": round(each, 6)})
+            self._write_message("progress.json", {"step": step, "steps": steps, "step_seconds": round(each, 6)})
 
-    def _say(self, name: str, body: dict[str, Any]) -> None:
+    def _write_message(self, name: str, body: dict[str, Any]) -> None:
         if self._folder is not None:
             with suppress(OSError):
-                _put(self._folder / name, {"version": VERSION, **body}, settle=False)
+                _put(self._folder / name, {"version": VERSION, **body}, durable=False)
 
 
 class Checkpoints:
-    """The checkpoints of one training, in a folder that all its ranks share. Made on every rank, before the first step.
+    """The checkpoints of one training, in a folder that all its ranks share.
 
-    The newest ``keep`` stay. ``agree`` takes whether this rank was asked and says whether any was (a collective of the
-    training); every :meth:`wanted` whose step ``agree_every`` divides calls it, so that all ranks save after the same
-    step. ``patience``: how long a rank waits for the others' parts, in seconds. ``attempt``: one life of the gang, the
-    same word on all ranks; as the agent and torchrun say it, if none is given.
+    Create it on every rank, before the first step.
+
+    The newest ``keep`` stay. ``agree`` takes whether this rank was asked and returns whether any was (a collective of
+    the training); every :meth:`wanted` whose step ``agree_every`` divides calls it, so that all ranks save after the
+    same step. ``patience``: how long a rank waits for the others' parts, in seconds. ``attempt``: one attempt of the
+    gang, the same word on all ranks; taken from the agent and torchrun if none is given.
     """
 
     def __init__(
-        self, folder: str | Path, keep: int = 3, *, rank: int = 0, world: int = 1,
-        agree: Callable[[bool], bool] | None = None, agree_every: int = 1, patience: float = 600.0,
-        agent: Agent | None = None, attempt: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        folder: str | Path,
+        keep: int = 3,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        agree: Callable[[bool], bool] | None = None,
+        agree_every: int = 1,
+        patience: float = 600.0,
+        agent: Agent | None = None,
+        attempt: str | None = None,
+    ) -> None:
         self.folder, self._keep, self._rank, self._world = Path(folder).absolute(), max(1, keep), rank, world
         self._agree, self._every, self._patience = agree, max(1, agree_every), patience
         self.agent = agent or Agent()
         self.progress, self.catch_sigterm = self.agent.progress, self.agent.catch_sigterm
-        said = [os.environ.get(name) for name in ("STEPFARE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")]  # noqa: TID251
-        attempt = "-".join(word for word in said if word and word != "0") if attempt is None else attempt
+        words = [os.environ.get(name) for name in ("STEPFARE_ATTEMPT", "TORCHELASTIC_RESTART_COUNT")]  # noqa: TID251
+        attempt = "-".join(word for word in words if word and word != "0") if attempt is None else attempt
         self._attempt = re.sub(r"[^A-Za-z0-9._-]", "_", attempt).strip(".") or "local"
-        self._count, self._bad = 0, set[int]()
+        self._count, self._passed_over = 0, set[int]()
         self._last: tuple[Good, list[str]] | None = None
         self._interval, self._saved_at = float(os.environ.get(EVERY) or "inf"), time.monotonic()  # noqa: TID251
         self.folder.mkdir(parents=True, exist_ok=True)
         if rank == 0:
-            # Of processes of this attempt that were started anew: nobody may take them for parts of a later save.
+            # Parts of an earlier process of this attempt must not be taken for parts of a later save.
             for part in self.folder.glob(f"step-*/{self._attempt}/*.json"):
                 _remove(part)
 
     def wanted(self, step: int) -> Request | None:
-        """Whether a checkpoint is needed now: somebody asks, or the last is older than STEPFARE_CHECKPOINT_SECONDS.
-        Where ranks agree, all get an answer or none does, and all are to end or none is."""
+        """Return a request if a checkpoint is needed now.
+
+        It is when somebody asks, or the last one is older than STEPFARE_CHECKPOINT_SECONDS. Where ranks agree, all get
+        a request or none does, and all are to end or none is.
+        """
         request = self.agent.asked()
         if request is not None and self._last is not None and request.id in self._last[1]:
-            # Another rank was asked the same, earlier: that checkpoint is there.
+            # Another rank got the same request earlier, so that checkpoint is already saved.
             self.agent.saved(request.id, self._last[0].step, str(self._last[0].manifest), 0.0)
             request = None
         if request is None and time.monotonic() - self._saved_at >= self._interval:
@@ -201,13 +217,19 @@ class Checkpoints:
         return replace(request, reason=STOP) if ends else request
 
     def save(
-        self, step: int, write: Callable[[Path], Any] | Iterable[str | Path] | None = None, *,
-        data_position: Any = None, rng: Any = None,
-    ) -> Good:  # fmt: skip
-        """On every rank, after the same step; the checkpoint is complete when it returns. ``write`` fills the folder
-        that it is given, or is the files in :attr:`folder` that are there already, which the checkpoints then own;
-        None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. What was just saved is
-        not saved again. OSError, of which NotSavedError is one, and what ``write`` raises."""
+        self,
+        step: int,
+        write: Callable[[Path], Any] | Iterable[str | Path] | None = None,
+        *,
+        data_position: Any = None,
+        rng: Any = None,
+    ) -> Good:
+        """Save a checkpoint, on every rank after the same step; it is complete when this returns.
+
+        ``write`` fills the folder that it is given, or is the files in :attr:`folder` that are there already, which the
+        checkpoints then own; None: this rank has nothing. ``data_position`` and ``rng``, JSON, are those of rank 0. A
+        step that was just saved is not saved again. OSError, of which NotSavedError is one, and what ``write`` raises.
+        """
         began = self._saved_at = time.monotonic()
         request, about = self.agent.asked(), {"data_position": data_position, "rng": rng}
         asked = request.id if request else ""
@@ -216,7 +238,7 @@ class Checkpoints:
         place = self.folder / f"step-{step:08d}" / self._attempt
         if self._last is None or self._last[0].step != step:
             try:
-                self._last = self._saved(step, place, write, about, asked)
+                self._last = self._save_parts(step, place, write, about, asked)
             except BaseException as error:
                 why = f"{type(error).__name__}: {error}"[:500]
                 if request is not None:
@@ -229,14 +251,18 @@ class Checkpoints:
         self._saved_at = time.monotonic()
         return self._last[0]
 
-    def _saved(
-        self, step: int, place: Path, write: Callable[[Path], Any] | Iterable[str | Path] | None,
-        about: dict[str, Any], request: str,
-    ) -> tuple[Good, list[str]]:  # fmt: skip
+    def _save_parts(
+        self,
+        step: int,
+        place: Path,
+        write: Callable[[Path], Any] | Iterable[str | Path] | None,
+        about: dict[str, Any],
+        request: str,
+    ) -> tuple[Good, list[str]]:
         manifest = self.folder / f"step-{step:08d}.manifest.json"
-        before = _mark(manifest)
+        before = _file_version(manifest)
         if callable(write):
-            # A name that no manifest has yet: until one does, nobody takes it for anything.
+            # No manifest has this name yet: until one does, the folder belongs to no checkpoint.
             own = place / f"rank-{self._rank}.{os.urandom(4).hex()}"
             own.mkdir(parents=True)
             write(own)
@@ -244,27 +270,32 @@ class Checkpoints:
         else:
             files = sorted({Path(file).absolute() for file in write or ()})
         with ThreadPoolExecutor(READERS) as pool:
-            listed = list(pool.map(self._listed, files))
+            listed = list(pool.map(self._manifest_entry, files))
         for folder in {parent for file in files for parent in file.parents if self.folder in parent.parents}:
-            _settle(folder)
+            _sync_folder(folder)
         _put(place / f"rank-{self._rank}.{self._count}.json", {"files": listed, "request": request})
         if self._rank:
-            said = self._wait(lambda: _object(manifest) if _mark(manifest) != before else None, step, place)
-            return self._good(manifest, said), list(said["answers"])
+            said = self._wait(
+                lambda: _read_object(manifest) if _file_version(manifest) != before else None, step, place
+            )
+            return self._checkpoint_of(manifest, said), list(said["answers"])
         paths = [place / f"rank-{rank}.{self._count}.json" for rank in range(self._world)]
-        parts = [self._wait(partial(_object, path), step, place) for path in paths]
+        parts = [self._wait(partial(_read_object, path), step, place) for path in paths]
         said = {
-            "version": VERSION, "step": step, "attempt": self._attempt,
-            "files": [file for part in parts for file in part["files"]], **about,
+            "version": VERSION,
+            "step": step,
+            "attempt": self._attempt,
+            "files": [file for part in parts for file in part["files"]],
+            **about,
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),  # noqa: TID251, UP017
             "answers": sorted({part["request"] for part in parts} - {""}),
-        }  # fmt: skip
+        }
         _put(manifest, said)
-        self._retire(step)
-        return self._good(manifest, said), said["answers"]
+        self._remove_old(step)
+        return self._checkpoint_of(manifest, said), said["answers"]
 
-    def _listed(self, file: Path) -> dict[str, Any]:
-        """A file as the manifest has it, on durable storage. ValueError for one outside the folder."""
+    def _manifest_entry(self, file: Path) -> dict[str, Any]:
+        """Put a file on durable storage and return its entry in the manifest. ValueError for one outside the folder."""
         relative = file.relative_to(self.folder)
         with file.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -272,11 +303,11 @@ class Checkpoints:
         return {"path": relative.as_posix(), "bytes": size, "sha256": digest}
 
     def _wait(self, ready: Callable[[], dict[str, Any] | None], step: int, place: Path) -> dict[str, Any]:
-        """What another rank writes in this save."""
+        """Wait for what another rank writes in this save, and return it."""
         limit, pause = time.monotonic() + self._patience, 0.005
         while (said := ready()) is None:
             for failed in place.glob(f"failed-*.{self._count}.json"):
-                why = (_object(failed) or {}).get("why")
+                why = (_read_object(failed) or {}).get("why")
                 raise NotSavedError(f"step {step}: rank {failed.name.split('.')[0][7:]}: {why}")
             if time.monotonic() > limit:
                 raise NotSavedError(f"step {step}: not all ranks were done within {self._patience:g} s")
@@ -285,77 +316,86 @@ class Checkpoints:
         return said
 
     def newest(self) -> Good | None:
-        """The newest checkpoint that is whole, every byte read. What is torn or was changed is passed over, and said on
-        standard error. OSError when the folder cannot be read."""
+        """Return the newest complete checkpoint, every byte of which was read.
+
+        OSError when the folder cannot be read.
+
+        A torn or changed checkpoint is passed over and reported on standard error.
+        """
         for step, manifest in self._manifests():
             good = self.at(step)
             if good is not None:
                 return good
-            self._bad.add(step)
+            self._passed_over.add(step)
             sys.stderr.write(f"stepfare: passed over {manifest.name}: not as it was written\n")
         return None
 
     def at(self, step: int, *, whole: bool = True) -> Good | None:
-        """The checkpoint of a step, if it is whole. ``whole`` False: only the files' sizes are looked at; for ranks
-        that hear from rank 0 which one it found."""
+        """Return the checkpoint of a step, if it is complete.
+
+        ``whole`` False: only the files' sizes are compared; for ranks that learn from rank 0 which checkpoint it found.
+        """
         manifest = self.folder / f"step-{step:08d}.manifest.json"
         try:
-            said = _object(manifest) or {}
+            said = _read_object(manifest) or {}
             if (said["version"], said["step"]) != (VERSION, step):
                 return None
-            good = self._good(manifest, said)
+            good = self._checkpoint_of(manifest, said)
             with ThreadPoolExecutor(READERS) as pool:
-                same = list(pool.map(partial(_same, whole=whole), good.files, said["files"]))
+                same = list(pool.map(partial(_is_unchanged, whole=whole), good.files, said["files"]))
             return good if all(same) else None
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def _good(self, manifest: Path, said: dict[str, Any]) -> Good:
+    def _checkpoint_of(self, manifest: Path, said: dict[str, Any]) -> Good:
         files = tuple(self.folder / file["path"] for file in said["files"])
         if any(".." in file.parts or self.folder not in file.parents for file in files):
             raise ValueError("a file outside the folder")
         return Good(said["step"], manifest, files, said["data_position"], said["rng"], said["attempt"])
 
     def _manifests(self) -> list[tuple[int, Path]]:
-        """The newest first."""
+        """Return the steps and manifests, the newest first."""
         found = ((_MANIFEST.fullmatch(path.name), path) for path in self.folder.iterdir())
         return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
-    def _retire(self, step: int) -> None:
-        """Removes what is older than the newest ``keep``, of which ``step``, just read to the last byte, is one, and
-        what was passed over. Later steps, which this training did not go on from, count for nothing."""
-        self._bad.discard(step)
+    def _remove_old(self, step: int) -> None:
+        """Remove what is older than the newest ``keep``, and checkpoints that were passed over.
+
+        ``step``, just read to the last byte, is one of the newest. Later steps, which this training did not resume
+        from, are not counted.
+        """
+        self._passed_over.discard(step)
         older = [(at, path) for at, path in self._manifests() if at < step]
-        kept = [at for at, _ in older if at not in self._bad][: self._keep - 1]
-        for manifest in [path for at, path in older if at not in kept]:
-            said = _object(manifest) or {}
-            # The manifest first: what is half removed must not look whole.
+        remaining = [at for at, _ in older if at not in self._passed_over][: self._keep - 1]
+        for manifest in [path for at, path in older if at not in remaining]:
+            said = _read_object(manifest) or {}
+            # The manifest goes first: a checkpoint that is half removed must not look complete.
             _remove(manifest)
             with suppress(ValueError, TypeError, KeyError):
-                for file in self._good(manifest, said).files:
+                for file in self._checkpoint_of(manifest, said).files:
                     _remove(file)
-        for left in self.folder.glob("*step-*"):
-            match = _LEFT.fullmatch(left.name)
-            if match and int(match[1]) < min([step, *kept]):
-                _remove(left) if match[2] else shutil.rmtree(left, ignore_errors=True)
+        for leftover in self.folder.glob("*step-*"):
+            match = _LEFTOVER.fullmatch(leftover.name)
+            if match and int(match[1]) < min([step, *remaining]):
+                _remove(leftover) if match[2] else shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _same(file: Path, said: dict[str, Any], *, whole: bool) -> bool:
+def _is_unchanged(file: Path, said: dict[str, Any], *, whole: bool) -> bool:
     if file.stat().st_size != said["bytes"]:
         return False
     with file.open("rb") as stream:
         return not whole or _digest(stream) == (said["bytes"], said["sha256"])
 
 
-def _object(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> dict[str, Any] | None:
     with suppress(OSError, ValueError, RecursionError):
         content = json.loads(path.read_bytes())
         return content if isinstance(content, dict) else None
     return None
 
 
-def _mark(path: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that replaces it."""
+def _file_version(path: Path) -> tuple[int, int] | None:
+    """Return what distinguishes a file from one that replaces it."""
     with suppress(OSError):
         found = path.stat()
         return found.st_ino, found.st_mtime_ns
@@ -370,23 +410,26 @@ def _digest(stream: Any) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def _put(path: Path, body: dict[str, Any], *, settle: bool = True) -> None:
-    """Whole under its name, or not at all; with ``settle``, on durable storage, and its folder is made."""
-    if settle:
+def _put(path: Path, body: dict[str, Any], *, durable: bool = True) -> None:
+    """Write a file completely under its name, or not at all.
+
+    ``durable``: create its folder and put it on durable storage.
+    """
+    if durable:
         path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with part.open("wb") as stream:
         stream.write(json.dumps(body).encode())
         stream.flush()
-        if settle:
+        if durable:
             os.fsync(stream.fileno())
     part.replace(path)
-    if settle:
-        _settle(path.parent)
+    if durable:
+        _sync_folder(path.parent)
 
 
-def _settle(folder: Path) -> None:
-    """The folder's entries on durable storage, where the system can do that."""
+def _sync_folder(folder: Path) -> None:
+    """Put the folder's entries on durable storage, where the system can do that."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

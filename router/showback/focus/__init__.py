@@ -1,4 +1,4 @@
-"""FOCUS, the FinOps Open Cost and Usage Specification: a charge as a value, its columns by version, files of charges.
+"""Model FOCUS, the FinOps Open Cost and Usage Specification: charges, columns by version, and files of charges.
 
-Files are opened by ``feed``, ``reading`` and ``writing`` alone.
+Only ``feed``, ``read`` and ``write`` open files.
 """

@@ -1,4 +1,4 @@
-"""What a bill's file holds, as batches of text by column, and the most of it that is read. Pure."""
+"""Define batches of a bill's file, as text by column, and the limits on what is read of it. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from pricing.problems import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """The most that is read of one file. ``ratio``: unpacked bytes for each packed one, once ``ratio_from`` are
-    unpacked."""
+class FeedLimits:
+    """The most that is read of one file.
+
+    ``ratio`` is unpacked bytes for each packed one, checked once ``ratio_from`` bytes are unpacked.
+    """
 
     rows: int = 200_000_000
     bytes: int = 1 << 38
@@ -26,13 +28,16 @@ class Limits:
     batch_bytes: int = 1 << 25
 
 
-LIMITS = Limits()
+LIMITS = FeedLimits()
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows one after the other. ``first``: the number of the first in the file, from 1. ``lines``: where each ends in a
-    text file; None in Parquet. ``columns``: text by name as delivered; an empty cell is null."""
+    """Consecutive rows of a file.
+
+    ``first`` is the number of the first row in the file, from 1. ``lines`` are the lines where each ends in a text
+    file; None in Parquet. ``columns`` is text by name as delivered; an empty cell is null.
+    """
 
     first: int
     lines: Sequence[int] | None
@@ -40,13 +45,13 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """How many."""
+        """The number of rows."""
         return len(next(iter(self.columns.values()))) if self.columns else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """A file that was opened: its columns in its order, what kind it is, and its rows, to be gone through once."""
+    """An opened file: its columns in its order, its form, and its rows, which can be read once."""
 
     name: str
     form: str
@@ -56,12 +61,12 @@ class Feed:
     floats: frozenset[str] = field(default_factory=frozenset)
 
 
-def checked_header(names: Sequence[str], path: PurePath, limits: Limits) -> tuple[str, ...]:
-    """The names, if they can be a header. InvalidInputError otherwise."""
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(names) <= limits.columns else []
+def check_header(names: Sequence[str], path: PurePath, limits: FeedLimits) -> tuple[str, ...]:
+    """Return the names, if they can be a header; InvalidInputError otherwise."""
+    repeated = sorted({name for name in names if names.count(name) > 1}) if len(names) <= limits.columns else []
     if len(names) > limits.columns:
         raise InvalidInputError.single(f"has {len(names)} columns, {limits.columns} at most", where=f"{path}:1")
-    if twice or "" in names:
-        what = f"names the column {twice[0]!r} twice" if twice and twice[0] else "has a column without a name"
+    if repeated or "" in names:
+        what = f"names the column {repeated[0]!r} twice" if repeated and repeated[0] else "has a column without a name"
         raise InvalidInputError.single(what, where=f"{path}:1", remedy="a bill has one header, each column once")
     return tuple(names)

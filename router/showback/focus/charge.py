@@ -1,4 +1,4 @@
-"""A charge: one row of FOCUS 1.4 Cost and Usage, with our own columns, as a value. Pure."""
+"""Define a charge: one row of FOCUS 1.4 Cost and Usage, with our own columns, as a value. Pure."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
 
-from router.showback.focus.columns import Column, Kind
+from router.showback.focus.columns import FocusColumn, FocusColumnKind
 from router.showback.focus.texts import Json
 from router.showback.focus.versions import NEWEST, written_columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What something cost in a period, as ``columns.py`` describes each field (``BilledCost`` is ``billed_cost``).
+    """The cost of something in a period, as ``columns.py`` describes each field (``BilledCost`` is ``billed_cost``).
 
-    What must not be null in 1.4 must be given. Costs are in the billing currency, moments in UTC, periods without
-    their end; JSON columns are mappings of JSON values with Decimal in the place of floats. None is null, and "" is
-    refused, for a file cannot tell them apart. ValueError for a field that no file could hold; whether the amounts
-    agree is the business of ``check``.
+    Fields that must not be null in 1.4 must be given. Costs are in the billing currency, moments in UTC, periods
+    without their end; JSON columns are mappings of JSON values with Decimal in the place of floats. None is null, and
+    "" is refused, for a file cannot tell them apart. ValueError for a field that no file could hold; ``check`` tests
+    whether the amounts agree.
     """
 
     billing_account_id: str
@@ -104,9 +104,9 @@ class Charge:
     x_split_origin_cost: Decimal | None = None
 
     def __post_init__(self) -> None:
-        # Most are null, and may be.
+        # Most fields are null, and may be.
         for column, value in zip(_COLUMNS, _VALUES(self), strict=True):
-            if (value is not None or not column.nullable) and (why := _wrong(column, value)) is not None:
+            if (value is not None or not column.nullable) and (why := _fault(column, value)) is not None:
                 raise ValueError(f"{column.name} {why}")
 
 
@@ -114,14 +114,14 @@ _COLUMNS = written_columns(NEWEST)
 _VALUES = attrgetter(*(column.field for column in _COLUMNS))
 
 
-def _wrong(column: Column, value: object) -> str | None:
-    if column.kind is Kind.DECIMAL:
-        right = isinstance(value, Decimal) and value.is_finite()
-        return None if right else f"is not a finite Decimal: {value!r}"
-    if column.kind is Kind.MOMENT:
-        right = isinstance(value, datetime) and value.utcoffset() == timedelta(0)
-        return None if right else f"is not a moment in UTC: {value!r}"
-    if column.kind is Kind.JSON:
+def _fault(column: FocusColumn, value: object) -> str | None:
+    if column.kind is FocusColumnKind.DECIMAL:
+        valid = isinstance(value, Decimal) and value.is_finite()
+        return None if valid else f"is not a finite Decimal: {value!r}"
+    if column.kind is FocusColumnKind.MOMENT:
+        valid = isinstance(value, datetime) and value.utcoffset() == timedelta(0)
+        return None if valid else f"is not a moment in UTC: {value!r}"
+    if column.kind is FocusColumnKind.JSON:
         return None if isinstance(value, Mapping) else f"is not a mapping: {value!r}"
     if not isinstance(value, str):
         return f"is not text: {value!r}"

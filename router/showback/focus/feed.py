@@ -1,7 +1,7 @@
-"""A bill's file opened, whatever kind it is. Nothing in it is trusted.
+"""Open a bill's file, whatever its form. Nothing in it is trusted.
 
-Bills come as CSV, CSV in gzip, and Parquet. All become text here, so that one set of rules reads them; what could
-fill the memory or never end is refused with its place.
+Bills come as CSV, CSV in gzip, and Parquet. All become text here, so that one set of rules reads them. A file that
+could fill the memory or never end is refused with its place.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from pathlib import Path
 from typing import IO
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import LIMITS, Feed, Limits
-from router.showback.focus.csvfeed import csv_feed
-from router.showback.focus.parquetfeed import parquet_feed
+from router.showback.focus.batches import LIMITS, Feed, FeedLimits
+from router.showback.focus.csv_feed import csv_feed
+from router.showback.focus.parquet_feed import parquet_feed
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @contextmanager
-def open_feed(path: Path, limits: Limits = LIMITS) -> Iterator[Feed]:
-    """InvalidInputError, also while the batches are gone through: no such file, no regular file, of no kind that is
-    read, damaged, cut off, not UTF-8, rows with more or fewer cells than the header, names given twice, more than
-    ``limits``."""
-    with _opened(path) as stream:
+def open_feed(path: Path, limits: FeedLimits = LIMITS) -> Iterator[Feed]:
+    """Open a file as a feed.
+
+    InvalidInputError, also while the batches are read: no such file, no regular file, a form that is not read, damaged,
+    cut off, not UTF-8, rows with more or fewer cells than the header, names given twice, more than ``limits``.
+    """
+    with _open_stream(path) as stream:
         start = stream.read(4)
         stream.seek(0)
         if start == _PARQUET:
@@ -42,7 +44,7 @@ def open_feed(path: Path, limits: Limits = LIMITS) -> Iterator[Feed]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_stream(path: Path) -> Iterator[IO[bytes]]:
     try:
         # A pipe or a device would block, or never end.
         if not stat.S_ISREG(path.stat().st_mode):

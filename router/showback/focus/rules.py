@@ -1,4 +1,4 @@
-"""The rules that a file of charges must keep: id, what is wrong where one is broken, and why it is a rule. Pure."""
+"""Define the rules of a file of charges: id, the fault where one is broken, and the reason for it. Pure."""
 
 from __future__ import annotations
 
@@ -9,63 +9,69 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """``what`` is said of a cell, with ``{value}`` for what stands there; ``why`` is where the rule comes from."""
+class FocusRule:
+    """``what`` describes the fault of a cell, with ``{value}`` for its text; ``why`` is the reason for the rule."""
 
     what: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Rows of a batch that break a rule, by their index in it, in one column as the file names it."""
+class RuleViolation:
+    """Rows of a batch that break a rule in one column, as the file names it, by their index in the batch."""
 
     rule: str
     column: str
     rows: NDArray[np.intp]
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, FocusRule] = {
     # Of the file.
-    "missing-column": Rule("is not in the file", "mandatory in that version of FOCUS"),
-    "absent-column": Rule("is not in the file", "FOCUS has it where what it is about exists"),
-    "unknown-column": Rule("is no FOCUS column", "FOCUS: a column of one's own begins with x_"),
-    "binary-fraction": Rule("is kept as binary fractions", "amounts are decimal: sums of binary ones drift"),
+    "missing-column": FocusRule("is not in the file", "mandatory in that version of FOCUS"),
+    "absent-column": FocusRule("is not in the file", "FOCUS has it where what it is about exists"),
+    "unknown-column": FocusRule("is no FOCUS column", "FOCUS: a column of one's own begins with x_"),
+    "binary-fraction": FocusRule("is kept as binary fractions", "amounts are decimal: sums of binary ones drift"),
     # Of a cell.
-    "null": Rule("is empty", "must not be null in FOCUS"),
-    "null-word": Rule("says {value} in the place of nothing", "null is an empty cell"),
-    "missing-word": Rule("says {value} for something unknown", "what is unknown is null"),
-    "number": Rule("{value} is not a number as FOCUS writes it", "digits, a point, E; no plus sign"),
-    "unreadable": Rule("{value} cannot be read", "neither a number nor a time is guessed"),
-    "rounded": Rule("{value} has more decimals than are kept", "24 for money, 18 for quantities; half to even"),
-    "negative-price": Rule("{value} is below zero", "a unit price is not negative; the quantity is"),
-    "time": Rule("{value} is not a time as FOCUS writes it", "UTC, and saying so: 2026-11-01T00:00:00Z"),
-    "currency": Rule("{value} is no currency", "ISO 4217, three capitals"),
-    "word": Rule("{value} is not one of its words", "FOCUS lists them; spot is Dynamic"),
-    "unit": Rule("{value} is no unit", "a word such as Hours or GB, without blanks around it"),
-    "json": Rule("{value} is not a JSON object", "as FOCUS wants it there; a key stands there once"),
-    "json-key": Rule("has keys of its own without x_: {value}", "FOCUS: a key of one's own begins with x_"),
+    "null": FocusRule("is empty", "must not be null in FOCUS"),
+    "null-word": FocusRule("says {value} in the place of nothing", "null is an empty cell"),
+    "missing-word": FocusRule("says {value} for something unknown", "what is unknown is null"),
+    "number": FocusRule("{value} is not a number as FOCUS writes it", "digits, a point, E; no plus sign"),
+    "unreadable": FocusRule("{value} cannot be read", "neither a number nor a time is guessed"),
+    "rounded": FocusRule("{value} has more decimals than are kept", "24 for money, 18 for quantities; half to even"),
+    "negative-price": FocusRule("{value} is below zero", "a unit price is not negative; the quantity is"),
+    "time": FocusRule("{value} is not a time as FOCUS writes it", "UTC, and saying so: 2026-11-01T00:00:00Z"),
+    "currency": FocusRule("{value} is no currency", "ISO 4217, three capitals"),
+    "word": FocusRule("{value} is not one of its words", "FOCUS lists them; spot is Dynamic"),
+    "unit": FocusRule("{value} is no unit", "a word such as Hours or GB, without blanks around it"),
+    "json": FocusRule("{value} is not a JSON object", "as FOCUS wants it there; a key stands there once"),
+    "json-key": FocusRule("has keys of its own without x_: {value}", "FOCUS: a key of one's own begins with x_"),
     # Of a row.
-    "list-cost": Rule("{value} is not ListUnitPrice x PricingQuantity", "FOCUS, to one part in a billion"),
-    "contracted-cost": Rule("{value} is not ContractedUnitPrice x PricingQuantity", "FOCUS, to one part in a billion"),
-    "price-missing": Rule("is empty beside a SkuPriceId", "who names a price says it"),
-    "unit-alone": Rule("{value} without a quantity", "a unit is null when its quantity is"),
-    "quantity-alone": Rule("{value} without a unit", "a quantity has a unit"),
-    "sku-details": Rule("says details without a SkuPriceId", "null when SkuPriceId is null"),
-    "sku-meter": Rule("{value} without a SkuId", "null when SkuId is null"),
-    "subcategory": Rule("{value} belongs to another ServiceCategory", "FOCUS gives each one parent"),
-    "tax-price": Rule("{value} on a tax", "a tax has neither price nor SKU"),
-    "costs-differ": Rule("{value} differs from BilledCost", "a credit or adjustment has four equal costs, a tax two"),
-    "purchase-frequency": Rule("{value} on a purchase", "a purchase is One-Time or Recurring"),
-    "status-alone": Rule("{value} without what it is the status of", "null when the id is null"),
-    "charge-period": Rule("{value} is not after ChargePeriodStart", "an end is exclusive, and after the start"),
-    "billing-period": Rule("{value} is not after BillingPeriodStart", "an end is exclusive, and after the start"),
-    "outside-period": Rule("{value} is outside the billing period", "usage is billed in the period of its use"),
-    "open-correction": Rule("{value} in a period that is still open", "only what is closed is corrected"),
+    "list-cost": FocusRule("{value} is not ListUnitPrice x PricingQuantity", "FOCUS, to one part in a billion"),
+    "contracted-cost": FocusRule(
+        "{value} is not ContractedUnitPrice x PricingQuantity", "FOCUS, to one part in a billion"
+    ),
+    "price-missing": FocusRule("is empty beside a SkuPriceId", "who names a price says it"),
+    "unit-alone": FocusRule("{value} without a quantity", "a unit is null when its quantity is"),
+    "quantity-alone": FocusRule("{value} without a unit", "a quantity has a unit"),
+    "sku-details": FocusRule("says details without a SkuPriceId", "null when SkuPriceId is null"),
+    "sku-meter": FocusRule("{value} without a SkuId", "null when SkuId is null"),
+    "subcategory": FocusRule("{value} belongs to another ServiceCategory", "FOCUS gives each one parent"),
+    "tax-price": FocusRule("{value} on a tax", "a tax has neither price nor SKU"),
+    "costs-differ": FocusRule(
+        "{value} differs from BilledCost", "a credit or adjustment has four equal costs, a tax two"
+    ),
+    "purchase-frequency": FocusRule("{value} on a purchase", "a purchase is One-Time or Recurring"),
+    "status-alone": FocusRule("{value} without what it is the status of", "null when the id is null"),
+    "charge-period": FocusRule("{value} is not after ChargePeriodStart", "an end is exclusive, and after the start"),
+    "billing-period": FocusRule("{value} is not after BillingPeriodStart", "an end is exclusive, and after the start"),
+    "outside-period": FocusRule("{value} is outside the billing period", "usage is billed in the period of its use"),
+    "open-correction": FocusRule("{value} in a period that is still open", "only what is closed is corrected"),
     # Of several rows.
-    "overlap": Rule("overlaps {value}", "metered once at any moment, for each meter and price"),
-    "split-ratio": Rule("ratios of {value} do not sum to 1", "the parts of a split charge are the whole"),
-    "split-sum": Rule("parts of {value} do not add up to the origin", "splitting neither makes nor loses cost"),
-    "split-part": Rule("is empty on a part of a split charge", "a part says method, receiver and ratio"),
-    "split-tags": Rule("lacks tags of the charge that was split", "AllocatedTags hold all keys and values of Tags"),
+    "overlap": FocusRule("overlaps {value}", "metered once at any moment, for each meter and price"),
+    "split-ratio": FocusRule("ratios of {value} do not sum to 1", "the parts of a split charge are the whole"),
+    "split-sum": FocusRule("parts of {value} do not add up to the origin", "splitting neither makes nor loses cost"),
+    "split-part": FocusRule("is empty on a part of a split charge", "a part says method, receiver and ratio"),
+    "split-tags": FocusRule(
+        "lacks tags of the charge that was split", "AllocatedTags hold all keys and values of Tags"
+    ),
 }

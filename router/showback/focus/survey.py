@@ -1,4 +1,4 @@
-"""Going through a file once: typed batches for whoever keeps them, and everything that is wrong in a tally. Pure."""
+"""Survey a file in one pass: typed batches for the caller, and every fault in a tally. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime
 
 from pricing.problems import InvalidInputError
 from router.showback.focus.batches import Batch, Feed
-from router.showback.focus.columns import BY_NAME, Kind, Level
-from router.showback.focus.filerules import Overlaps, Splits
-from router.showback.focus.rowrules import row_marks
-from router.showback.focus.tally import Finding, Tally
-from router.showback.focus.typed import Typed, typed
-from router.showback.focus.versions import columns_of, detect, sources
+from router.showback.focus.columns import BY_NAME, ColumnRequirement, FocusColumnKind
+from router.showback.focus.counts import FindingTally, FocusFinding
+from router.showback.focus.file_rules import OverlapCheck, SplitCheck
+from router.showback.focus.row_rules import find_row_violations
+from router.showback.focus.typed_rows import TypedBatch, convert_batch
+from router.showback.focus.versions import columns_of, detect_version, match_columns
 
-# Columns of other FOCUS data sets, to say what a file is that is no Cost and Usage.
+# Columns of other FOCUS data sets, to name the one of a file that is no Cost and Usage.
 _OTHER_SETS = {
     "ContractCommitmentId": "Contract Commitment",
     "BillingPeriodStatus": "Billing Period",
@@ -24,37 +24,39 @@ _OTHER_SETS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A file that is Cost and Usage: its version and which of its columns fills which of the newest version."""
+class FocusLayout:
+    """A file that is Cost and Usage: its version, and which of its columns fills which of the newest version."""
 
     version: str
     sources: dict[str, str]
     unknown: tuple[str, ...]
 
 
-def recognised(feed: Feed, path: str) -> Opened:
-    """InvalidInputError for a file that is none."""
-    version = detect(feed.header)
+def recognise_layout(feed: Feed, path: str) -> FocusLayout:
+    """Return the layout of the file. InvalidInputError for a file that is no Cost and Usage."""
+    version = detect_version(feed.header)
     if version is None:
-        other = next((name for column, name in _OTHER_SETS.items() if column in feed.header), None)
-        what = f"is FOCUS {other}, not Cost and Usage" if other else "has no FOCUS Cost and Usage columns"
+        other_set = next((name for column, name in _OTHER_SETS.items() if column in feed.header), None)
+        what = f"is FOCUS {other_set}, not Cost and Usage" if other_set else "has no FOCUS Cost and Usage columns"
         remedy = "BilledCost, EffectiveCost, ChargePeriodStart, ChargePeriodEnd and ChargeCategory tell it"
         raise InvalidInputError.single(what, where=f"{path}:1", remedy=remedy)
     unknown = tuple(name for name in feed.header if name not in BY_NAME)
-    return Opened(version, sources(feed.header), unknown)
+    return FocusLayout(version, match_columns(feed.header), unknown)
 
 
-def survey(
-    feed: Feed, opened: Opened, tally: Tally, closed_until: datetime | None = None, *, absent: bool = False
-) -> Iterator[tuple[Batch, Typed]]:
-    """Each batch with its typed columns; when all are through, ``tally`` has everything. ``absent``: also counts the
-    columns that a file of its version may leave out."""
-    for finding in _of_the_header(feed, opened, absent=absent):
+def survey_feed(
+    feed: Feed, opened: FocusLayout, tally: FindingTally, closed_until: datetime | None = None, *, absent: bool = False
+) -> Iterator[tuple[Batch, TypedBatch]]:
+    """Yield each batch with its typed columns; when all are read, ``tally`` is complete.
+
+    ``absent``: also count the columns that a file of its version may leave out.
+    """
+    for finding in _header_findings(feed, opened, absent=absent):
         tally.add(finding)
-    overlaps, splits = Overlaps(), Splits()
+    overlaps, splits = OverlapCheck(), SplitCheck()
     for batch in feed.batches:
-        rows = typed(batch, opened.sources)
-        for mark in (*rows.marks, *row_marks(rows, closed_until)):
+        rows = convert_batch(batch, opened.sources)
+        for mark in (*rows.marks, *find_row_violations(rows, closed_until)):
             tally.add_mark(mark, batch, opened.sources)
         overlaps.add(batch, rows)
         splits.add(batch, rows)
@@ -63,19 +65,19 @@ def survey(
         tally.add(finding)
 
 
-def _of_the_header(feed: Feed, opened: Opened, *, absent: bool) -> Iterator[Finding]:
-    there = frozenset(feed.header)
+def _header_findings(feed: Feed, opened: FocusLayout, *, absent: bool) -> Iterator[FocusFinding]:
+    present = frozenset(feed.header)
     replaced = {source for target, source in opened.sources.items() if target != source}
     for column in columns_of(opened.version):
-        if column.name in there or (column.removed is not None and not replaced and opened.version == "1.3"):
+        if column.name in present or (column.removed is not None and not replaced and opened.version == "1.3"):
             continue
-        if column.level is Level.MANDATORY:
-            yield Finding("missing-column", column.name)
+        if column.level is ColumnRequirement.MANDATORY:
+            yield FocusFinding("missing-column", column.name)
         elif absent:
-            yield Finding("absent-column", column.name)
+            yield FocusFinding("absent-column", column.name)
     for name in opened.unknown:
         if not name.startswith("x_"):
-            yield Finding("unknown-column", name)
+            yield FocusFinding("unknown-column", name)
     for name in sorted(feed.floats):
-        if name in BY_NAME and BY_NAME[name].kind is Kind.DECIMAL:
-            yield Finding("binary-fraction", name)
+        if name in BY_NAME and BY_NAME[name].kind is FocusColumnKind.DECIMAL:
+            yield FocusFinding("binary-fraction", name)

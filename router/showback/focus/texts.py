@@ -1,6 +1,6 @@
-"""Amounts, moments and JSON objects as FOCUS writes them in text, and back. Pure; each value has one text.
+"""Write amounts, moments and JSON objects as FOCUS does in text, and read them back. Pure; each value has one text.
 
-Every reader raises ValueError with what is wrong, and takes nothing that the specification does not allow.
+Every reader raises ValueError with the fault, and accepts nothing that the specification does not allow.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Json = Mapping[str, Any]
 NUMBER = r"-?\d+(\.\d+)?(E-?\d+)?"
 # FOCUS DateTimeFormat: UTC, and saying so.
 MOMENT = r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z"
-# An exponent beyond it is not money, and would take gigabytes to write out.
+# A number with a greater exponent is not money, and would take gigabytes to write out.
 _MOST_DIGITS = 60
 
 
 def decimal_text(value: Decimal) -> str:
-    """Without exponent and without zeros at the end: 1E+2 is ``100``, 0.50 is ``0.5``, minus zero is ``0``."""
+    """Return the text without exponent or zeros at the end: 1E+2 is ``100``, 0.50 ``0.5``, minus zero ``0``."""
     if value == 0:
         return "0"
     text = format(value, "f")
@@ -31,7 +31,7 @@ def decimal_text(value: Decimal) -> str:
 
 
 def read_decimal(text: str) -> Decimal:
-    """Of a number as FOCUS writes it."""
+    """Read a number as FOCUS writes it."""
     if not re.fullmatch(NUMBER, text, re.ASCII):
         raise ValueError(f"{text[:40]!r} is not a number as FOCUS writes it")
     value = Decimal(text)
@@ -41,20 +41,23 @@ def read_decimal(text: str) -> Decimal:
 
 
 def moment_text(value: datetime) -> str:
-    """``2026-11-01T00:00:00Z``; a fraction of a second only where there is one."""
+    """Return ``2026-11-01T00:00:00Z``; a fraction of a second only where there is one."""
     text = value.astimezone(UTC).replace(tzinfo=None).isoformat()
     return f"{text.rstrip('0') if value.microsecond else text}Z"
 
 
 def read_moment(text: str) -> datetime:
-    """Of a moment as FOCUS writes it, in UTC; beyond the microsecond it is cut off."""
+    """Read a moment as FOCUS writes it, in UTC; beyond the microsecond it is cut off."""
     if not re.fullmatch(MOMENT, text, re.ASCII):
         raise ValueError(f"{text[:40]!r} is not a time such as 2026-11-01T00:00:00Z")
     return datetime.fromisoformat(text)
 
 
 def json_text(value: Json) -> str:
-    """One line, keys sorted, amounts as exact numbers. ValueError for what JSON has no word for, floats among it."""
+    """Return one line, keys sorted, amounts as exact numbers.
+
+    ValueError for a value that JSON has no word for, floats among them.
+    """
     return _json(value)
 
 
@@ -72,24 +75,24 @@ def _json(value: Any) -> str:
 
 
 def read_json(text: str) -> dict[str, Any]:
-    """Of one JSON object without a key given twice; numbers with a point are Decimal."""
+    """Read one JSON object without a key given twice; numbers with a point are Decimal."""
     try:
-        found = json.loads(text, parse_float=Decimal, parse_constant=_no_number, object_pairs_hook=_once)
+        content = json.loads(text, parse_float=Decimal, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys)
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ValueError("is JSON, but not an object")
-    return found
+    return content
 
 
-def _no_number(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return fields

@@ -1,7 +1,7 @@
-"""Which columns each version of FOCUS has, which version a header is of, and what became of renamed columns. Pure.
+"""Define which columns each version of FOCUS has, how a header tells its version, and which columns were renamed. Pure.
 
 1.3 named who sells and whose hardware it is (ServiceProviderName, HostProviderName) where ProviderName and
-PublisherName had stood; 1.4 took the old names out. Nothing else was renamed: going up adds empty columns, going down
+PublisherName had stood; 1.4 removed the old names. Nothing else was renamed: going up adds empty columns, going down
 drops columns.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cache
 
-from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, Column
+from router.showback.focus.columns import FOCUS_COLUMNS, OWN_COLUMNS, FocusColumn
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4")
 NEWEST = "1.4"
-# What is written: the newest, and the one that most tools and the official validator read.
-WRITTEN = ("1.2", NEWEST)
-RENAMED = {"ProviderName": "ServiceProviderName", "PublisherName": "HostProviderName"}
+# Versions that are written: the newest, and the one that most tools and the official validator read.
+WRITTEN_VERSIONS = ("1.2", NEWEST)
+RENAMED_COLUMNS = {"ProviderName": "ServiceProviderName", "PublisherName": "HostProviderName"}
 
 # Without these a file is not Cost and Usage; no other FOCUS data set has them.
-_TELLING = frozenset({"BilledCost", "EffectiveCost", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"})
+_REQUIRED = frozenset({"BilledCost", "EffectiveCost", "ChargePeriodStart", "ChargePeriodEnd", "ChargeCategory"})
 
 
 def _number(version: str) -> tuple[int, ...]:
@@ -27,8 +27,8 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 @cache
-def columns_of(version: str) -> tuple[Column, ...]:
-    """The columns of FOCUS ``version`` in the order in which they are written; KeyError for a version unknown here."""
+def columns_of(version: str) -> tuple[FocusColumn, ...]:
+    """Return the columns of FOCUS ``version`` in their written order; KeyError for an unknown version."""
     if version not in VERSIONS:
         raise KeyError(version)
     at = _number(version)
@@ -40,30 +40,30 @@ def columns_of(version: str) -> tuple[Column, ...]:
 
 
 @cache
-def written_columns(version: str) -> tuple[Column, ...]:
-    """What a file of ours of that version holds: all columns of FOCUS, then ours."""
+def written_columns(version: str) -> tuple[FocusColumn, ...]:
+    """Return the columns of a file of ours of that version: all columns of FOCUS, then ours."""
     return (*columns_of(version), *OWN_COLUMNS)
 
 
-def detect(header: Collection[str]) -> str | None:
-    """The oldest version that knows the newest FOCUS column of a header; None where it is no Cost and Usage file.
+def detect_version(header: Collection[str]) -> str | None:
+    """Return the oldest version that has the newest FOCUS column of a header; None for no Cost and Usage file.
 
     A header without ProviderName and PublisherName that has what replaced them is 1.4, even with no column that is new
     in 1.4: in 1.3 the old names were still mandatory.
     """
     names = frozenset(header)
-    if _TELLING - names:
+    if _REQUIRED - names:
         return None
     known = [column for column in FOCUS_COLUMNS if column.name in names and column.removed is None]
     version = max((column.since for column in known), key=_number)
-    return NEWEST if version == "1.3" and not names & RENAMED.keys() else version
+    return NEWEST if version == "1.3" and not names & RENAMED_COLUMNS.keys() else version
 
 
-def sources(header: Collection[str]) -> dict[str, str]:
-    """For each column of the newest version, and ours, that a header can fill: which column of the header does."""
+def match_columns(header: Collection[str]) -> dict[str, str]:
+    """Map each column of the newest version, and ours, that a header can fill to the column of the header."""
     names = frozenset(header)
-    found = {column.name: column.name for column in written_columns(NEWEST) if column.name in names}
-    for old, new in RENAMED.items():
+    filled = {column.name: column.name for column in written_columns(NEWEST) if column.name in names}
+    for old, new in RENAMED_COLUMNS.items():
         if old in names:
-            found.setdefault(new, old)
-    return found
+            filled.setdefault(new, old)
+    return filled

@@ -1,4 +1,4 @@
-"""The words that FOCUS allows in its columns, and ours. Sources: FOCUS 1.4, ISO 4217 (codes in use)."""
+"""List the words that FOCUS allows in its columns, and ours. Sources: FOCUS 1.4, ISO 4217 (codes in use)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ PRICING_CATEGORIES = frozenset({"Standard", "Dynamic", "Committed", "Other"})
 COMMITMENT_CATEGORIES = frozenset({"Spend", "Usage"})
 STATUSES = frozenset({"Used", "Unused"})
 
-# How sure an amount is: metered by us, on a bill that may still be restated, invoiced.
+# The finality of an amount: metered by us, on a bill that may still be restated, invoiced.
 RECORD_STATES = frozenset({"Estimated", "Provisional", "Invoiced"})
 WASTE_KINDS = frozenset(
     {
-        "restart_lost_work", "checkpoint_overhead", "startup", "idle_allocated", "commitment_unused",
-        "reservation_unused", "failed_launch", "overrun",
+        "restart_lost_work",
+        "checkpoint_overhead",
+        "startup",
+        "idle_allocated",
+        "commitment_unused",
+        "reservation_unused",
+        "failed_launch",
+        "overrun",
     }
-)  # fmt: skip
+)
 
 # Each subcategory of a service belongs to one category.
 _SUBCATEGORIES: dict[str, tuple[str, ...]] = {
@@ -70,13 +76,24 @@ SERVICE_CATEGORIES = frozenset(_SUBCATEGORIES)
 CATEGORY_OF: dict[str, str] = {name: category for category, names in _SUBCATEGORIES.items() for name in names}
 SUBCATEGORIES = frozenset(CATEGORY_OF)
 
-# What SkuPriceDetails may say without x_ before the name.
+# Keys that SkuPriceDetails may have without x_ before the name.
 SKU_DETAILS = frozenset(
     {
-        "CoreCount", "DiskMaxIops", "DiskSpace", "DiskType", "GpuCount", "InstanceType", "InstanceSeries", "MemorySize",
-        "NetworkMaxIops", "NetworkMaxThroughput", "OperatingSystem", "Redundancy", "StorageClass",
+        "CoreCount",
+        "DiskMaxIops",
+        "DiskSpace",
+        "DiskType",
+        "GpuCount",
+        "InstanceType",
+        "InstanceSeries",
+        "MemorySize",
+        "NetworkMaxIops",
+        "NetworkMaxThroughput",
+        "OperatingSystem",
+        "Redundancy",
+        "StorageClass",
     }
-)  # fmt: skip
+)
 ALLOCATION_DETAILS = frozenset({"AllocatedRatio", "UsageUnit", "UsageQuantity"})
 
 _CURRENCIES = """

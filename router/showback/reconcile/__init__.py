@@ -1,4 +1,4 @@
-"""Bills laid beside what was metered and planned: matched, differences split into reasons, nothing dropped.
+"""Reconcile bills with what was metered and planned: match rows, split differences into reasons, drop nothing.
 
 Pure over facts in a DuckDB connection that the caller opens: no file is read or written here.
 """

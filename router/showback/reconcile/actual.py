@@ -1,4 +1,4 @@
-"""What counts: rows of bills with the words of what they are about, metered time on no bill, what people added."""
+"""Assemble the actual facts: rows of bills with the words of their subjects, unbilled metered time, added entries."""
 
 from __future__ import annotations
 
@@ -6,29 +6,36 @@ from typing import TYPE_CHECKING, Final
 
 from router.showback.facts import COLUMNS
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
-from router.showback.reconcile.spreading import AMOUNTS
+from router.showback.reconcile.spread import AMOUNTS
 
 if TYPE_CHECKING:
     import duckdb
 
-# Of time, and divided with it: how each becomes whole numbers, and back.
-_OF_TIME: Final = {
-    "billed": "money", "effective": "money", "list": "money", "on_demand": "money",
-    "quantity": "amount", "hours": "amount", "gpu_hours": "amount", "useful": "amount", "lost": "amount",
-}  # fmt: skip
+# Amounts that belong to time, and are divided with it: how each becomes whole numbers, and back.
+_TIME_AMOUNTS: Final = {
+    "billed": "money",
+    "effective": "money",
+    "list": "money",
+    "on_demand": "money",
+    "quantity": "amount",
+    "hours": "amount",
+    "gpu_hours": "amount",
+    "useful": "amount",
+    "lost": "amount",
+}
 _MEASURES: Final = ("hours", "gpu_hours", "useful", "lost")
-_WHOSE: Final = ("team", "project", "cost_center", "job", "job_digest", "plan", "gang", "attempt")
+_OWNER_COLUMNS: Final = ("team", "project", "cost_center", "job", "job_digest", "plan", "gang", "attempt")
 _OF_MACHINE: Final = ("instance_type", "market", "accelerator")
 
-# Whose a resource, an attempt or a job is, where all that we know of it say the same.
+# The owner of a resource, an attempt or a job, where all that is known of it agrees.
 _OWNERS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_owner AS
-SELECT k, {", ".join(f"CASE WHEN count(DISTINCT {w}) = 1 THEN any_value({w}) END AS {w}" for w in _WHOSE)}
+SELECT k, {", ".join(f"CASE WHEN count(DISTINCT {w}) = 1 THEN any_value({w}) END AS {w}" for w in _OWNER_COLUMNS)}
 FROM (
-    SELECT unnest(['attempt ' || attempt, 'job ' || job]) AS k, {", ".join(_WHOSE)}
+    SELECT unnest(['attempt ' || attempt, 'job ' || job]) AS k, {", ".join(_OWNER_COLUMNS)}
     FROM {{facts}} WHERE source IN ('metered', 'planned')
     UNION ALL
-    SELECT 'machine ' || k.m, {", ".join(f"f.{w}" for w in _WHOSE)}
+    SELECT 'machine ' || k.m, {", ".join(f"f.{w}" for w in _OWNER_COLUMNS)}
     FROM (SELECT DISTINCT m FROM rc_known) k
     JOIN rc_stretch own ON own.m = k.m JOIN rc_stretch t ON t.resource = own.resource
     JOIN {{facts}} f ON f.source = 'metered' AND f.origin = t.origin AND f."row" = t."row")
@@ -37,51 +44,57 @@ WHERE k IS NOT NULL GROUP BY k
 
 
 def _part_of_row(name: str) -> str:
-    """An amount of the bill's row: its part, or all of it where it lies on one stretch."""
+    """Return the SQL of an amount of the bill's row: its part, or all of it where it lies on one stretch."""
     whole = f'r."{name}"::{MONEY_SQL if AMOUNTS[name] == "money" else AMOUNT_SQL}'
-    back = f"rc_{AMOUNTS[name]}(part.{name})"
-    return f"CASE WHEN part.b IS NULL THEN {whole} ELSE {back} END"
+    part = f"rc_{AMOUNTS[name]}(part.{name})"
+    return f"CASE WHEN part.b IS NULL THEN {whole} ELSE {part} END"
 
 
 def _part_of_time(name: str, begin: str, end: str) -> str:
-    """An amount of the stretch between two moments."""
-    kind = _OF_TIME[name]
+    """Return the SQL of an amount of the stretch between two moments."""
+    kind = _TIME_AMOUNTS[name]
     cut = f'rc_{kind}(rc_between(rc_{kind}_units(t."{name}"), {begin}, {end}, x.s, x.e))'
     whole = f't."{name}"::{MONEY_SQL if kind == "money" else AMOUNT_SQL}'
     return f"CASE WHEN {begin} = x.s AND {end} = x.e THEN {whole} ELSE {cut} END"
 
 
-def _on_stretch() -> dict[str, str]:
-    """A piece of a row (r) of a bill on a stretch (t), by column."""
-    said = {name: f'r."{name}"' for name in COLUMNS.names}
-    said |= {name: f"coalesce(t.{name}, r.{name})" for name in (*_WHOSE, "rank", "cloud", "region", "zone")}
-    said |= {n: f"CASE WHEN r.what = t.what THEN coalesce(t.{n}, r.{n}) ELSE r.{n} END" for n in _OF_MACHINE}
-    said |= {name: f"coalesce(r.{name}, t.{name})" for name in ("account", "resource", "sku")}
-    said |= {"key": "t.key", "start": "make_timestamptz(p.os)", "end": "make_timestamptz(p.oe)"}
-    said["use"] = 'CASE WHEN p.covers THEN coalesce(t."use", r."use") ELSE r."use" END'
-    said |= {name: _part_of_row(name) for name in AMOUNTS}
+def _piece_on_stretch() -> dict[str, str]:
+    """Return the SQL of a piece of a bill's row (r) on a stretch (t), by column."""
+    expressions = {name: f'r."{name}"' for name in COLUMNS.names}
+    expressions |= {
+        name: f"coalesce(t.{name}, r.{name})" for name in (*_OWNER_COLUMNS, "rank", "cloud", "region", "zone")
+    }
+    expressions |= {n: f"CASE WHEN r.what = t.what THEN coalesce(t.{n}, r.{n}) ELSE r.{n} END" for n in _OF_MACHINE}
+    expressions |= {name: f"coalesce(r.{name}, t.{name})" for name in ("account", "resource", "sku")}
+    expressions |= {"key": "t.key", "start": "make_timestamptz(p.os)", "end": "make_timestamptz(p.oe)"}
+    expressions["use"] = 'CASE WHEN p.covers THEN coalesce(t."use", r."use") ELSE r."use" END'
+    expressions |= {name: _part_of_row(name) for name in AMOUNTS}
     # Time counts with the first row that covers it, never twice.
-    said |= {n: f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time(n, 'p.fs', 'p.fe')} END" for n in _MEASURES}
-    fresh = f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time('on_demand', 'p.fs', 'p.fe')} END"
-    said["on_demand"] = f'CASE WHEN r."on_demand" IS NULL THEN {fresh} ELSE {said["on_demand"]} END'
-    said["useful_unit"] = "CASE WHEN p.fs IS NOT NULL THEN t.useful_unit END"
-    return said
+    expressions |= {n: f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time(n, 'p.fs', 'p.fe')} END" for n in _MEASURES}
+    metered_price = f"CASE WHEN p.fs IS NOT NULL THEN {_part_of_time('on_demand', 'p.fs', 'p.fe')} END"
+    expressions["on_demand"] = (
+        f'CASE WHEN r."on_demand" IS NULL THEN {metered_price} ELSE {expressions["on_demand"]} END'
+    )
+    expressions["useful_unit"] = "CASE WHEN p.fs IS NOT NULL THEN t.useful_unit END"
+    return expressions
 
 
-def _alone() -> dict[str, str]:
-    """A row of a bill (r) that lies on no stretch, with whose (o) it is as far as we know."""
-    return {name: f'r."{name}"' for name in COLUMNS.names} | {name: f"coalesce(r.{name}, o.{name})" for name in _WHOSE}
+def _unmatched_row() -> dict[str, str]:
+    """Return the SQL of a bill's row (r) on no stretch, with its owner (o) as far as known."""
+    return {name: f'r."{name}"' for name in COLUMNS.names} | {
+        name: f"coalesce(r.{name}, o.{name})" for name in _OWNER_COLUMNS
+    }
 
 
-def _left() -> dict[str, str]:
-    """A piece of a stretch (t) that no row covers."""
-    said = {name: f't."{name}"' for name in COLUMNS.names}
-    said |= {"start": "make_timestamptz(p.s)", "end": "make_timestamptz(p.e)"}
-    return said | {name: _part_of_time(name, "p.s", "p.e") for name in _OF_TIME}
+def _uncovered_piece() -> dict[str, str]:
+    """Return the SQL of a piece of a stretch (t) that no row covers."""
+    expressions = {name: f't."{name}"' for name in COLUMNS.names}
+    expressions |= {"start": "make_timestamptz(p.s)", "end": "make_timestamptz(p.e)"}
+    return expressions | {name: _part_of_time(name, "p.s", "p.e") for name in _TIME_AMOUNTS}
 
 
-def _columns(said: dict[str, str]) -> str:
-    return ", ".join(f'({said[field.name]})::{_sql(field.type)} AS "{field.name}"' for field in COLUMNS)
+def _columns(expressions: dict[str, str]) -> str:
+    return ", ".join(f'({expressions[field.name]})::{_sql(field.type)} AS "{field.name}"' for field in COLUMNS)
 
 
 def _sql(kind: object) -> str:
@@ -94,19 +107,19 @@ def _sql(kind: object) -> str:
 
 _ACTUAL: Final = f"""
 CREATE OR REPLACE TEMP TABLE {{into}} AS
-SELECT {_columns(_on_stretch())}
+SELECT {_columns(_piece_on_stretch())}
 FROM rc_pair p JOIN rc_row i ON i.b = p.b JOIN rc_stretch x ON x.m = p.m
 LEFT JOIN rc_part part ON part.b = p.b AND part.m = p.m AND part.os = p.os
 JOIN {{facts}} r ON r.source = 'billed' AND r.origin = i.origin AND r."row" = i."row"
 JOIN (SELECT * FROM {{facts}} WHERE source = 'metered') t ON t.origin = x.origin AND t."row" = x."row"
 UNION ALL
-SELECT {_columns(_alone())}
+SELECT {_columns(_unmatched_row())}
 FROM rc_row i ANTI JOIN rc_pair p ON p.b = i.b
 LEFT JOIN rc_known k ON k.b = i.b LEFT JOIN rc_tag g ON g.b = i.b
 LEFT JOIN rc_owner o ON o.k = coalesce('machine ' || k.m, g.k)
 JOIN {{facts}} r ON r.source = 'billed' AND r.origin = i.origin AND r."row" = i."row"
 UNION ALL
-SELECT {_columns(_left())}
+SELECT {_columns(_uncovered_piece())}
 FROM rc_free p JOIN rc_stretch x ON x.m = p.m
 JOIN {{facts}} t ON t.source = 'metered' AND t.origin = x.origin AND t."row" = x."row"
 UNION ALL
@@ -115,7 +128,7 @@ WHERE r.source = 'added' OR (r.source = 'metered' AND r."end" <= r."start")
 """
 
 
-def assemble(connection: duckdb.DuckDBPyConnection, facts: str, into: str) -> None:
-    """The table ``into``: facts (:data:`router.showback.facts.COLUMNS`) of what counts as spent."""
+def assemble_actual(connection: duckdb.DuckDBPyConnection, facts: str, into: str) -> None:
+    """Create the table ``into``: facts (:data:`router.showback.facts.COLUMNS`) of what counts as spent."""
     connection.execute(_OWNERS.format(facts=facts))
     connection.execute(_ACTUAL.format(facts=facts, into=into))

@@ -1,4 +1,4 @@
-"""Amounts in another currency, at a rate that somebody named. Pure.
+"""Convert amounts into another currency, at a rate that somebody named. Pure.
 
 Without a rate a currency stands apart: two are never added up.
 """
@@ -11,15 +11,18 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
-from router.showback.reconcile.digits import rounded
-from router.showback.reconcile.grains import Grain
+from router.showback.reconcile.aggregates import FactAggregate
+from router.showback.reconcile.rounding import round_fraction
 
 _PLACES = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """One unit of a currency is ``rate`` of ``into``, as of a day and a source that reports have to name."""
+class ExchangeRate:
+    """A rate of exchange: one unit of a currency is ``rate`` of ``into``.
+
+    Reports have to name its day and its source.
+    """
 
     into: str
     rate: Decimal
@@ -27,14 +30,17 @@ class Rate:
     source: str
 
 
-def converted(grains: Iterable[Grain], rates: Mapping[str, Rate]) -> tuple[Grain, ...]:
-    """The grains of the currencies that ``rates`` has, in those they convert into, rounded at the 24th digit; the
-    others as they are."""
-    return tuple(_converted(grain, rates.get(grain.currency)) for grain in grains)
+def convert_currencies(
+    aggregates: Iterable[FactAggregate], rates: Mapping[str, ExchangeRate]
+) -> tuple[FactAggregate, ...]:
+    """Convert the aggregates of the currencies that ``rates`` has, rounded at the 24th digit; the others stay."""
+    return tuple(_convert(aggregate, rates.get(aggregate.currency)) for aggregate in aggregates)
 
 
-def _converted(grain: Grain, rate: Rate | None) -> Grain:
+def _convert(aggregate: FactAggregate, rate: ExchangeRate | None) -> FactAggregate:
     if rate is None:
-        return grain
-    money = None if grain.money is None else rounded(Fraction(grain.money) * Fraction(rate.rate), _PLACES)
-    return replace(grain, currency=rate.into, money=money)
+        return aggregate
+    money = (
+        None if aggregate.money is None else round_fraction(Fraction(aggregate.money) * Fraction(rate.rate), _PLACES)
+    )
+    return replace(aggregate, currency=rate.into, money=money)

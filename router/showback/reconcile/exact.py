@@ -1,4 +1,4 @@
-"""Exact arithmetic of decimals in DuckDB: whole numbers of the last digit, parts by time, parts by weight. Pure.
+"""Compute exact decimals in DuckDB: whole numbers of the last digit, parts by time, parts by weight. Pure.
 
 DuckDB multiplies two decimals of 38 digits into doubles or an error. So an amount becomes a whole number of its last
 digit (HUGEINT), is divided there, and becomes a decimal again.
@@ -38,12 +38,12 @@ CREATE OR REPLACE TEMP MACRO rc_between(v, a, b, s, e) AS
 """
 
 
-def define(connection: duckdb.DuckDBPyConnection) -> None:
-    """The macros, in the connection:
+def define_macros(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the macros in the connection.
 
     ``rc_money_units(x)``, ``rc_amount_units(x)``: whole numbers of the 24th, of the 18th digit; ``rc_money(u)``,
     ``rc_amount(u)`` back. ``rc_until(v, ticks, whole)``: v x ticks / whole, cut toward zero, with no product of more
-    than 38 digits while ``whole`` is below 2^63; ``rc_between(v, a, b, s, e)``: of a value that is spread evenly from s
+    than 38 digits while ``whole`` is below 2^63. ``rc_between(v, a, b, s, e)``: of a value that is spread evenly from s
     to e the part between a and b. Parts between the same edges add up to the value, whatever was cut.
     """
     connection.execute(_MACROS)

@@ -1,4 +1,4 @@
-"""What somebody should look at: differences over a tolerance, and what has no counterpart. Pure."""
+"""Find what somebody should look at: differences over a tolerance, and items without a counterpart. Pure."""
 
 from __future__ import annotations
 
@@ -10,48 +10,51 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
-from router.showback.reconcile.outcome import Alone, Outcome
-from router.showback.reconcile.variance import Bucket, Variance
-from router.showback.splitting import exact_sum
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
 
 _MONEY_ALONE: Final = frozenset({"Credit", "Tax", "Adjustment"})
 
 
-class Kind(StrEnum):
-    """What is odd."""
+class FindingKind(StrEnum):
+    """The kind of a finding."""
 
     PLAN = "plan"
-    """More or less was spent than planned; of what was neither planned nor metered, other findings tell."""
+    """More or less was spent than planned; other findings report what was neither planned nor metered."""
     PRICE = "bill-price"
-    """Bills charge another price for metered time than the meter reckons with."""
+    """Bills charge another price for metered time than the meter computes with."""
     CURRENCY = "currency"
-    """Bills are in another currency than the prices that were reckoned with."""
+    """Bills are in another currency than the prices of the meter."""
     UNMATCHED = "unmatched"
     """Rows of bills that nothing metered explains."""
     UNBILLED = "unbilled"
     """Metered, not on the bill, though the bill reaches beyond it."""
     UNPRICED = "unpriced"
-    """Rows whose price nobody knows: they are in no sum."""
+    """Rows whose price is unknown: they are in no sum."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
-    """A difference is fine below ``share`` of what was expected, and fine below ``amount`` (in its currency)."""
+class ReconcileTolerance:
+    """The limits of a finding: ``share`` of what was expected, and ``amount`` in its currency."""
 
     share: Fraction = Fraction(1, 100)
     amount: Decimal = Decimal(5)
 
     def exceeded(self, difference: Decimal, expected: Decimal) -> bool:
-        """Whether it is both."""
+        """Return whether the difference reaches both limits."""
         size = abs(Fraction(difference))
         return size >= Fraction(self.amount) and size >= self.share * abs(Fraction(expected))
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """``where``: the group, the cloud and account; ``difference`` in ``currency``, None where it is no amount."""
+class ReconcileFinding:
+    """One finding.
 
-    kind: Kind
+    ``where`` is the group, or the cloud and account; ``difference`` is in ``currency``, None where it is no amount.
+    """
+
+    kind: FindingKind
     where: str
     currency: str
     difference: Decimal | None
@@ -59,66 +62,78 @@ class Finding:
     why: str
 
 
-def findings(variances: Iterable[Variance], found: Outcome, tolerance: Tolerance) -> tuple[Finding, ...]:
-    """All, by kind, the largest first."""
-    due = [each for each in found.unbilled if each.due]
+def collect_findings(
+    variances: Iterable[VarianceBridge], outcome: MatchOutcome, tolerance: ReconcileTolerance
+) -> tuple[ReconcileFinding, ...]:
+    """Return all findings, by kind, the largest first."""
+    overdue = [each for each in outcome.unbilled if each.due]
     # Credits and taxes are in a bucket of their own, and would hide what was charged behind them.
-    charged = [each for each in found.unmatched if each.category not in _MONEY_ALONE]
-    every = [
-        *_of_plans(variances, tolerance),
-        *_of_prices(found, tolerance),
-        *_of_alone(Kind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"),
-        *_of_alone(Kind.UNBILLED, due, tolerance, "metered, and on no bill of that time"),
+    charged = [each for each in outcome.unmatched if each.category not in _MONEY_ALONE]
+    all_findings = [
+        *_plan_findings(variances, tolerance),
+        *_price_findings(outcome, tolerance),
+        *_alone_findings(
+            FindingKind.UNMATCHED, charged, tolerance, "on a bill, and nothing that was metered explains it"
+        ),
+        *_alone_findings(FindingKind.UNBILLED, overdue, tolerance, "metered, and on no bill of that time"),
     ]
-    order = list(Kind)
+    order = list(FindingKind)
     return tuple(
-        sorted(every, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where))
+        sorted(
+            all_findings, key=lambda f: (order.index(f.kind), f.currency, -abs(Fraction(f.difference or 0)), f.where)
+        )
     )
 
 
-def _of_plans(variances: Iterable[Variance], tolerance: Tolerance) -> Iterator[Finding]:
+def _plan_findings(variances: Iterable[VarianceBridge], tolerance: ReconcileTolerance) -> Iterator[ReconcileFinding]:
     for each in variances:
         difference = exact_sum([each.actual, each.planned.copy_negate()])
         if (each.planned or each.metered) and tolerance.exceeded(difference, each.planned):
-            yield Finding(Kind.PLAN, _named(each.group), each.currency, difference, each.planned, _largest(each))
+            yield ReconcileFinding(
+                FindingKind.PLAN, _joined_words(each.group), each.currency, difference, each.planned, _largest(each)
+            )
         if each.unpriced:
             why = f"{each.unpriced} without a known price, in no sum"
-            yield Finding(Kind.UNPRICED, _named(each.group), each.currency, None, None, why)
+            yield ReconcileFinding(FindingKind.UNPRICED, _joined_words(each.group), each.currency, None, None, why)
 
 
-def _largest(variance: Variance) -> str:
-    """The bucket that says most, and the kind of it that does."""
-    amounts = {bucket: each for bucket, each in variance.buckets.items() if bucket is not Bucket.TIMING and each}
+def _largest(variance: VarianceBridge) -> str:
+    """Return the largest bucket, and the largest kind in it."""
+    amounts = {
+        bucket: each for bucket, each in variance.buckets.items() if bucket is not VarianceBucket.TIMING and each
+    }
     if not amounts:
         return ""
     bucket = max(amounts, key=lambda name: (abs(Fraction(amounts[name])), name))
-    kinds = {kind: abs(Fraction(amount)) for (of, kind), amount in variance.kinds.items() if of is bucket}
+    kinds = {kind: abs(Fraction(amount)) for (owner, kind), amount in variance.kinds.items() if owner is bucket}
     most = max(kinds, key=lambda name: (kinds[name], name), default="")
     return f"mostly {bucket.value}{f' ({most})' if most else ''}"
 
 
-def _of_prices(found: Outcome, tolerance: Tolerance) -> Iterator[Finding]:
-    for each in found.compared:
-        where = _named((each.team, each.job))
+def _price_findings(outcome: MatchOutcome, tolerance: ReconcileTolerance) -> Iterator[ReconcileFinding]:
+    for each in outcome.compared:
+        where = _joined_words((each.team, each.job))
         if each.currency != each.metered_currency:
             why = f"billed in {each.currency}, reckoned in {each.metered_currency}; name a rate to compare"
-            yield Finding(Kind.CURRENCY, where, each.currency, None, None, why)
+            yield ReconcileFinding(FindingKind.CURRENCY, where, each.currency, None, None, why)
             continue
         difference = exact_sum([each.invoiced, each.metered.copy_negate()])
         if tolerance.exceeded(difference, each.metered):
             why = "bills differ from the meter's price of the same time"
-            yield Finding(Kind.PRICE, where, each.currency, difference, each.metered, why)
+            yield ReconcileFinding(FindingKind.PRICE, where, each.currency, difference, each.metered, why)
 
 
-def _of_alone(kind: Kind, alone: Sequence[Alone], tolerance: Tolerance, why: str) -> Iterator[Finding]:
-    groups: defaultdict[tuple[str, str], list[Alone]] = defaultdict(list)
-    for each in alone:
-        groups[_named((each.cloud, each.account, each.what)), each.currency].append(each)
-    for (where, currency), of_it in groups.items():
-        amount = exact_sum(each.amount for each in of_it if each.amount is not None)
+def _alone_findings(
+    kind: FindingKind, items: Sequence[UnmatchedItem], tolerance: ReconcileTolerance, why: str
+) -> Iterator[ReconcileFinding]:
+    groups: defaultdict[tuple[str, str], list[UnmatchedItem]] = defaultdict(list)
+    for each in items:
+        groups[_joined_words((each.cloud, each.account, each.what)), each.currency].append(each)
+    for (where, currency), group in groups.items():
+        amount = exact_sum(each.amount for each in group if each.amount is not None)
         if tolerance.exceeded(amount, Decimal(0)):
-            yield Finding(kind, where, currency, amount, None, f"{len(of_it)} {why}")
+            yield ReconcileFinding(kind, where, currency, amount, None, f"{len(group)} {why}")
 
 
-def _named(words: Sequence[str | None]) -> str:
+def _joined_words(words: Sequence[str | None]) -> str:
     return " ".join(word if word is not None else "-" for word in words) or "all"

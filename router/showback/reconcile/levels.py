@@ -1,4 +1,4 @@
-"""How a bill's row finds the metered time that it is about: by resource and hour, by tags, by kind of machine and day.
+"""Match rows of bills with metered time by level: resource and hour, tags, kind of machine and day.
 
 A level looks at the rows that no level before it has matched, and, but for the first, at the time that none has
 covered. All rows of a level see the same time, so that their order does not matter; several may cover the same time (an
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import duckdb
 
 
-class Level(StrEnum):
-    """How a row was matched, the surest first."""
+class MatchLevel(StrEnum):
+    """The level at which a row was matched, the surest first."""
 
     RESOURCE = "resource"
     """The provider's id of the resource, and hours that overlap."""
@@ -24,12 +24,12 @@ class Level(StrEnum):
     DAY = "sku_day"
     """Account, region, kind of machine or SKU, and the day."""
     NONE = "none"
-    """Not at all: it stands as the bill has it."""
+    """Unmatched: the row stands as the bill has it."""
 
 
 _DAY_US: Final = 24 * 3600 * 10**6
 
-# ARNs and paths end in the id that others write alone; of a store (s3://BUCKET/PREFIX, abfs://NAME@ACCOUNT.HOST/PREFIX)
+# ARNs and paths end in the id that others write alone. Of a store (s3://BUCKET/PREFIX, abfs://NAME@ACCOUNT.HOST/PREFIX)
 # bills name the bucket or the account.
 _KEYS: Final = """
 CREATE OR REPLACE TEMP TABLE {table}_key AS
@@ -44,7 +44,7 @@ FROM {table} WHERE {store}
 """
 _STORE: Final = "(contains(resource, '://') AND NOT starts_with(resource, 'http'))"
 
-# What is used of a bucket is not about the copies that were read from it; what is used of a machine is about its job.
+# Usage of a bucket is not about the copies that were read from it; usage of a machine is about its job.
 _IS_ABOUT: Final = "(r.what = t.what OR t.what = 'machine' OR NOT r.is_usage)"
 
 
@@ -58,7 +58,7 @@ WHERE {_IS_ABOUT}
 QUALIFY r.what = t.what OR NOT bool_or(r.what = t.what) OVER (PARTITION BY r.b)
 """
 
-# A machine that we know is never another one: what is billed of it outside its metered hours stays unmatched.
+# A known machine is never another one: what is billed of it outside its metered hours stays unmatched.
 _KNOWN: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_known AS
 SELECT rk.b, min(tk.m) AS m FROM rc_row_key rk JOIN rc_stretch_key tk ON rk.k = tk.k AND (rk.whole OR tk.whole)
@@ -94,7 +94,7 @@ WHERE r.b NOT IN (SELECT b FROM rc_known) AND r.is_usage AND r.what = f.what AND
       AND coalesce(r.instance_type = f.instance_type, true) AND NOT (f.sure AND r.resource IS NOT NULL)
 """
 
-# Rows of a day have that day's machines; rows of hours those of their hours, and where none ran then those of the day.
+# Rows of a day have that day's machines; rows of hours those of their hours, and where none ran those of the day.
 _BY_DAY: Final = """
 CREATE OR REPLACE TEMP TABLE rc_found AS
 WITH rows AS (
@@ -129,7 +129,7 @@ _THAT_DAY: Final = {
 }
 
 # Row b lies on stretch m from os until oe; of that, fs until fe is time that no row before it in order has covered.
-_KEEP: Final = """
+_INSERT_PAIRS: Final = """
 INSERT INTO rc_pair
 SELECT '{level}', b, m, os, oe, covers,
        CASE WHEN covers AND oe > coalesce(reached, os) THEN greatest(os, coalesce(reached, os)) END,
@@ -138,7 +138,7 @@ FROM (SELECT *, max(oe) OVER (PARTITION BY f, covers ORDER BY os, oe DESC, b
                               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached FROM rc_found)
 """
 
-_LEFT: Final = """
+_UNCOVERED: Final = """
 CREATE OR REPLACE TEMP TABLE rc_free AS
 WITH covered AS (
     SELECT f, os, oe, max(oe) OVER (PARTITION BY f ORDER BY os, oe DESC, b
@@ -158,8 +158,8 @@ SELECT row_number() OVER (ORDER BY m, s) AS f, m, s, e FROM gaps
 _LEVELS: Final = f"""
 CREATE OR REPLACE TEMP TABLE rc_level AS
 SELECT r.b, CASE WHEN p.level IS NOT NULL THEN p.level
-                 WHEN g.b IS NOT NULL AND NOT (r.is_usage AND r.what = 'machine') THEN '{Level.TAGS}'
-                 ELSE '{Level.NONE}' END AS level
+                 WHEN g.b IS NOT NULL AND NOT (r.is_usage AND r.what = 'machine') THEN '{MatchLevel.TAGS}'
+                 ELSE '{MatchLevel.NONE}' END AS level
 FROM rc_row r LEFT JOIN (SELECT b, any_value(level) AS level FROM rc_pair GROUP BY b) p ON p.b = r.b
 LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
                SELECT 'attempt ' || attempt AS k FROM rc_stretch UNION SELECT 'job ' || job FROM rc_stretch) USING (k)
@@ -167,9 +167,12 @@ LEFT JOIN (SELECT DISTINCT g.b FROM rc_tag g JOIN (
 """
 
 
-def match(connection: duckdb.DuckDBPyConnection) -> None:
-    """From ``rc_stretch`` and ``rc_row``: ``rc_pair`` (what lies on what, and which time it is the first to cover),
-    ``rc_free`` (metered time that no row covers) and ``rc_level`` (how each row was matched)."""
+def match_rows(connection: duckdb.DuckDBPyConnection) -> None:
+    """Match ``rc_row`` with ``rc_stretch``.
+
+    Creates ``rc_pair`` (which row lies on which stretch, and which time it is the first to cover), ``rc_free`` (metered
+    time that no row covers) and ``rc_level`` (how each row was matched).
+    """
     connection.execute(
         "CREATE OR REPLACE TEMP TABLE rc_pair "
         "(level VARCHAR, b BIGINT, m BIGINT, os BIGINT, oe BIGINT, covers BOOLEAN, fs BIGINT, fe BIGINT)"
@@ -180,19 +183,19 @@ def match(connection: duckdb.DuckDBPyConnection) -> None:
     )
     connection.execute(_KEYS.format(table="rc_row", id="b", store=_STORE))
     connection.execute(_KEYS.format(table="rc_stretch", id="m", store=_STORE))
-    _level(connection, Level.RESOURCE, _BY_RESOURCE)
+    _apply_level(connection, MatchLevel.RESOURCE, _BY_RESOURCE)
     connection.execute(_KNOWN)
     connection.execute(_SURE)
     connection.execute(_TAGS)
-    _level(connection, Level.TAGS, _BY_TAGS)
-    _level(connection, Level.DAY, _BY_DAY.format(**_AT_THE_TIME))
-    _level(connection, Level.DAY, _BY_DAY.format(**_THAT_DAY))
+    _apply_level(connection, MatchLevel.TAGS, _BY_TAGS)
+    _apply_level(connection, MatchLevel.DAY, _BY_DAY.format(**_AT_THE_TIME))
+    _apply_level(connection, MatchLevel.DAY, _BY_DAY.format(**_THAT_DAY))
     connection.execute(_LEVELS)
     for table in ("rc_row_key", "rc_stretch_key", "rc_cloud", "rc_found", "rc_sure"):
         connection.execute(f"DROP TABLE {table}")
 
 
-def _level(connection: duckdb.DuckDBPyConnection, level: Level, finding: str) -> None:
+def _apply_level(connection: duckdb.DuckDBPyConnection, level: MatchLevel, finding: str) -> None:
     connection.execute(finding)
-    connection.execute(_KEEP.format(level=level.value))
-    connection.execute(_LEFT)
+    connection.execute(_INSERT_PAIRS.format(level=level.value))
+    connection.execute(_UNCOVERED)

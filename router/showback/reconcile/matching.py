@@ -1,33 +1,34 @@
-"""Bills matched with what was metered, and what counts as spent after that."""
+"""Match bills with what was metered, and assemble what counts as spent after that."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from router.showback.reconcile import actual, exact, intake, levels, spreading
+from router.showback.reconcile import actual, exact, levels, match_inputs, spread
 
 if TYPE_CHECKING:
     import duckdb
 
 
 def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "actual") -> None:
-    """Makes the table ``into`` from the relation ``facts`` (any sources; :data:`router.showback.facts.COLUMNS`): facts
-    of what counts as spent, each metered second once.
+    """Create the table ``into`` from the relation ``facts``: facts of what counts as spent, each metered second once.
+
+    ``facts`` are of any sources (:data:`router.showback.facts.COLUMNS`). The table holds:
 
     - Rows of bills (source ``billed``, the state that they had), a piece for each metered stretch that they lie on,
-      with its team, job, attempt and use; rows that lie on none, with whose their resource or tags say they are.
+      with its team, job, attempt and use; rows that lie on none, with the owner that their resource or tags name.
       By origin and row the pieces add up to the row, and so to the bill, in every amount, to the last digit.
     - Metered time that no row covers (``metered``, Estimated), cut where a row begins or ends.
     - What people added, as it is. Planned facts are not money spent, and are not in it.
 
     Hours, accelerator hours, useful and lost work are the meter's and divided by time; the price of the hours is the
     bill's. The same facts in any order give the same table but for the order of its rows; ``rc_...`` are tables of the
-    connection that :mod:`router.showback.reconcile.findings` reads. ValueError where two facts of one source have one
+    connection that :mod:`router.showback.reconcile.outcome` reads. ValueError where two facts of one source have one
     origin and row.
     """
     connection.execute("SET TimeZone = 'UTC'")
-    exact.define(connection)
-    intake.take_in(connection, facts)
-    levels.match(connection)
-    spreading.spread(connection, facts)
-    actual.assemble(connection, facts, into)
+    exact.define_macros(connection)
+    match_inputs.load_match_inputs(connection, facts)
+    levels.match_rows(connection)
+    spread.spread_rows(connection, facts)
+    actual.assemble_actual(connection, facts, into)

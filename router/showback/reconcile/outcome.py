@@ -1,4 +1,4 @@
-"""What matching came to, as values: sums by level, what stands alone on either side, how far bills reach."""
+"""Read the outcome of matching as values: sums by level, unmatched items on either side, and how far bills reach."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from router.ledger.entry import Use
-from router.showback.reconcile.grains import Basis, rows_of
-from router.showback.reconcile.levels import Level
-from router.showback.splitting import exact_sum
+from router.ledger.entry import MachineUse
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.aggregates import ReconcileBasis, rows_of
+from router.showback.reconcile.levels import MatchLevel
 
 if TYPE_CHECKING:
     import duckdb
 
 
 @dataclass(frozen=True, slots=True)
-class LevelSum:
+class MatchLevelSum:
     """Rows of bills that were matched at a level. ``unknown`` of them have no such amount."""
 
-    level: Level
+    level: MatchLevel
     currency: str
     rows: int
     amount: Decimal
@@ -29,11 +29,13 @@ class LevelSum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
-    """What has no counterpart. Of a bill: a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or
-    commitment is none, its use says what it is. Of the meter (``origin`` is the ledger): all
-    that is left of a machine's attempt or of a disk; ``due``: bills of its account reach beyond its end, so that they
-    should have it."""
+class UnmatchedItem:
+    """An item without a counterpart.
+
+    Of a bill it is a row (``origin``, ``row``), of FOCUS' ``category``; an unused reservation or commitment is none,
+    its use says what it is. Of the meter (``origin`` is the ledger) it is the rest of a machine's attempt or of a disk;
+    ``due``: bills of its account reach beyond its end, so that they should have it.
+    """
 
     origin: str
     row: int
@@ -56,8 +58,8 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Until when the bills of an account have usage (``through``); of rows in the books of the month."""
+class BillReach:
+    """Until when the bills of an account have usage (``through``), by rows in the books of the month."""
 
     cloud: str | None
     account: str | None
@@ -66,9 +68,11 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What bills charge for metered time (in ``currency``), and what the meter says of the same time, at our prices
-    (in ``metered_currency``)."""
+class PriceComparison:
+    """The billed and the metered money of the same time.
+
+    ``invoiced`` is in ``currency``; ``metered`` is at our prices, in ``metered_currency``.
+    """
 
     team: str | None
     job: str | None
@@ -79,21 +83,23 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Of a month (None: of all). ``estimated``: which part of what was spent is on no bill, by currency; None where
-    nothing was spent."""
+class MatchOutcome:
+    """The outcome for a month (None: for all).
+
+    ``estimated`` is the part of what was spent that is on no bill, by currency; None where nothing was spent.
+    """
 
     month: str | None
-    levels: tuple[LevelSum, ...]
-    unmatched: tuple[Alone, ...]
-    unbilled: tuple[Alone, ...]
-    reaches: tuple[Reach, ...]
-    compared: tuple[Compared, ...]
+    levels: tuple[MatchLevelSum, ...]
+    unmatched: tuple[UnmatchedItem, ...]
+    unbilled: tuple[UnmatchedItem, ...]
+    reaches: tuple[BillReach, ...]
+    compared: tuple[PriceComparison, ...]
     estimated: dict[str, Fraction | None]
 
 
 _ALONE: Final = "what, cloud, account, region, instance_type, resource, sku, team, job, attempt, category, currency"
-_UNUSED: Final = f"'{Use.COMMITMENT_UNUSED}', '{Use.RESERVATION_UNUSED}'"
+_UNUSED: Final = f"'{MachineUse.COMMITMENT_UNUSED}', '{MachineUse.RESERVATION_UNUSED}'"
 _DAY_US: Final = 24 * 3600 * 10**6
 _IN: Final = "($month IS NULL OR {0}month = $month)"
 
@@ -109,7 +115,7 @@ SELECT a.origin, a."row", a."start", a."end", {", ".join(f"a.{name.strip()}" for
        a.{{basis}} AS amount, false AS due
 FROM rc_level l JOIN rc_row r USING (b)
 JOIN {{actual}} a ON a.source = 'billed' AND a.origin = r.origin AND a."row" = r."row"
-WHERE l.level = '{Level.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
+WHERE l.level = '{MatchLevel.NONE}' AND coalesce(a.use NOT IN ({_UNUSED}), true) AND {_IN.format("a.")}
 ORDER BY abs(amount) DESC NULLS FIRST, a.origin, a."row"
 """
 # A bill that names no account may be any account's, and so may metering that names none.
@@ -122,7 +128,7 @@ FROM {{actual}} a WHERE source = 'metered' AND {_IN.format("")}
 GROUP BY origin, {_ALONE}, attempt, rank, {{basis}} IS NULL
 ORDER BY abs(amount) DESC NULLS FIRST, origin, "row"
 """
-# The clouds of bills in the words of what they were matched with. A row for a month says nothing of how far it reaches.
+# Clouds of bills are in the words of what they were matched with. A row for a month does not tell how far it reaches.
 _REACH: Final = f"""
 SELECT coalesce(t.cloud, r.cloud) AS cloud, r.account,
        make_timestamptz(coalesce(max(r.e) FILTER (r.e - r.s <= {_DAY_US}), max(r.e))) AS through, count(*) AS rows
@@ -151,24 +157,31 @@ GROUP BY 1 ORDER BY 1
 """
 
 
-def outcome(
-    connection: duckdb.DuckDBPyConnection, basis: Basis, month: str | None = None, *, facts: str = "facts",
+def read_outcome(
+    connection: duckdb.DuckDBPyConnection,
+    basis: ReconcileBasis,
+    month: str | None = None,
+    *,
+    facts: str = "facts",
     actual: str = "actual",
-) -> Outcome:  # fmt: skip
-    """After :func:`router.showback.reconcile.matching.reconcile`, in its connection: of the books of ``month``."""
+) -> MatchOutcome:
+    """Return the outcome for the books of ``month``.
 
-    def asked(query: str) -> list[dict[str, Any]]:
-        words = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
-        return rows_of(connection, query.format(**words), {"month": month})
+    Call it after :func:`router.showback.reconcile.matching.reconcile`, with the same connection.
+    """
 
-    return Outcome(
+    def query_rows(query: str) -> list[dict[str, Any]]:
+        relations = {"basis": basis, "facts": facts, "actual": actual, "reach": _REACH}
+        return rows_of(connection, query.format(**relations), {"month": month})
+
+    return MatchOutcome(
         month=month,
-        levels=tuple(LevelSum(**{**row, "level": Level(row["level"])}) for row in asked(_LEVEL_SUMS)),
-        unmatched=tuple(Alone(**row) for row in asked(_UNMATCHED)),
-        unbilled=tuple(Alone(**{**row, "due": bool(row["due"])}) for row in asked(_UNBILLED)),
-        reaches=tuple(Reach(**row) for row in asked(f"{_REACH} ORDER BY ALL")),
-        compared=tuple(Compared(**row) for row in asked(_COMPARED)),
-        estimated={row["currency"]: _share(row["part"], row["whole"]) for row in asked(_ESTIMATED)},
+        levels=tuple(MatchLevelSum(**{**row, "level": MatchLevel(row["level"])}) for row in query_rows(_LEVEL_SUMS)),
+        unmatched=tuple(UnmatchedItem(**row) for row in query_rows(_UNMATCHED)),
+        unbilled=tuple(UnmatchedItem(**{**row, "due": bool(row["due"])}) for row in query_rows(_UNBILLED)),
+        reaches=tuple(BillReach(**row) for row in query_rows(f"{_REACH} ORDER BY ALL")),
+        compared=tuple(PriceComparison(**row) for row in query_rows(_COMPARED)),
+        estimated={row["currency"]: _share(row["part"], row["whole"]) for row in query_rows(_ESTIMATED)},
     )
 
 
@@ -176,6 +189,6 @@ def _share(part: Decimal | None, whole: Decimal | None) -> Fraction | None:
     return Fraction(part or 0) / Fraction(whole) if whole else None
 
 
-def total(found: tuple[Alone, ...], currency: str) -> Decimal:
-    """Of those whose price is known."""
-    return exact_sum(each.amount for each in found if each.currency == currency and each.amount is not None)
+def sum_items(items: tuple[UnmatchedItem, ...], currency: str) -> Decimal:
+    """Return the sum of the items whose price is known."""
+    return exact_sum(each.amount for each in items if each.currency == currency and each.amount is not None)

@@ -1,1 +1,1 @@
-"""What a month of showback says, as a value; files and pages are written from it."""
+"""Build the showback report of a month as a value; files and pages are written from it."""

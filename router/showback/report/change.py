@@ -1,7 +1,8 @@
-"""Why a month cost more or less than the one before: volume, price, mix, and what has no quantity. Without remainder.
+"""Explain why a month cost more or less than the one before: volume, price, mix and other, without remainder.
 
-Of what has a quantity (machine hours, gigabytes moved, ...), each apart, with c the costs, q the quantities and Q their
-sum in the month before (0) and this one (1), and for each kind g of thing (cloud, region, machine type, market):
+Things with a quantity (machine hours, gigabytes moved, ...) are explained each apart, with c the costs, q the
+quantities and Q their sum in the month before (0) and this one (1), and for each kind g of thing (cloud, region,
+machine type, market):
 
     volume = (Q1 - Q0) x C0 / Q0                 as much more of everything, at last month's mean price
     price  = sum over g in both of (c1/q1 - c0/q0) x q1
@@ -18,14 +19,14 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from router.showback.report.setting import Setting
-from router.showback.report.values import Cell, Column, Kind, Section, added, section
+from router.showback.report.context import ReportContext
+from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section, sum_known
 
 BUCKETS = ("volume", "price", "mix", "other")
 COLUMNS = (
-    Column("currency", "Currency", rank=0),
-    Column("bucket", "Because of", rank=0),
-    Column("amount", "Change", Kind.MONEY, 0),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("bucket", "Because of", rank=0),
+    ReportColumn("amount", "Change", CellKind.MONEY, 0),
 )
 _PLACES = 9
 _WIDE = Context(prec=100)
@@ -38,8 +39,8 @@ _WHAT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
-    """What one kind of thing cost in a month; ``quantity`` None: it has none."""
+class ThingCost:
+    """The cost of one kind of thing in a month; ``quantity`` None: it has none."""
 
     kind: tuple[str | None, ...]
     unit: str | None
@@ -47,58 +48,58 @@ class Thing:
     quantity: Decimal | None
 
 
-def change(setting: Setting) -> Section:
-    """A row for each currency and bucket; none where the month before has nothing."""
-    by_month: dict[str, dict[str, list[Thing]]] = {}
-    rows = setting.cubes.ask(
+def build_change(context: ReportContext) -> ReportSection:
+    """Return a row for each currency and bucket; none where the month before has nothing."""
+    by_month: dict[str, dict[str, list[ThingCost]]] = {}
+    rows = context.cubes.ask(
         f"SELECT month, currency, what, cloud, region, instance_type, market, unit, correction OR category <> 'Usage' "
-        f"AS apart, sum({setting.cost}) AS cost, sum(quantity) AS quantity, sum(hours) AS hours "
+        f"AS apart, sum({context.cost}) AS cost, sum(quantity) AS quantity, sum(hours) AS hours "
         f"FROM sums WHERE source <> 'planned' GROUP BY ALL"
     )
     for row in rows:
         kind = tuple(row[name] for name in ("what", "cloud", "region", "instance_type", "market"))
         quantity = row["hours"] if row["what"] == "machine" else row["quantity"]
-        known = None if row["apart"] or row["unit"] is None else quantity
-        thing = Thing(kind, f"{row['what']} {row['unit']}", row["cost"] or Decimal(0), known or None)
+        countable = None if row["apart"] or row["unit"] is None else quantity
+        thing = ThingCost(kind, f"{row['what']} {row['unit']}", row["cost"] or Decimal(0), countable or None)
         by_month.setdefault(row["month"], {}).setdefault(row["currency"], []).append(thing)
-    before, now = by_month.get(setting.before, {}), by_month.get(setting.month, {})
-    made: list[dict[str, Cell]] = [
+    before, now = by_month.get(context.before, {}), by_month.get(context.month, {})
+    table: list[dict[str, CellValue]] = [
         {"currency": currency, "bucket": bucket, "amount": amount}
         for currency in sorted(before.keys() | now.keys())
         if before
-        for bucket, amount in explained(before.get(currency, ()), now.get(currency, ())).items()
+        for bucket, amount in explain_change(before.get(currency, ()), now.get(currency, ())).items()
     ]
-    notes = [f"{name}: {text}." for name, text in _WHAT.items()] if made else ["There is no month before it."]
-    return section("change", "Change on last month", COLUMNS, made, *notes)
+    notes = [f"{name}: {text}." for name, text in _WHAT.items()] if table else ["There is no month before it."]
+    return build_section("change", "Change on last month", COLUMNS, table, *notes)
 
 
-def explained(before: Iterable[Thing], now: Iterable[Thing]) -> dict[str, Decimal]:
-    """The amount of each bucket; together they are what changed, to the last digit."""
-    found = dict.fromkeys(BUCKETS, Decimal(0))
-    units: dict[str | None, tuple[list[Thing], list[Thing]]] = defaultdict(lambda: ([], []))
+def explain_change(before: Iterable[ThingCost], now: Iterable[ThingCost]) -> dict[str, Decimal]:
+    """Return the amount of each bucket; together they are the change, to the last digit."""
+    amounts = dict.fromkeys(BUCKETS, Decimal(0))
+    units: dict[str | None, tuple[list[ThingCost], list[ThingCost]]] = defaultdict(lambda: ([], []))
     for place, things in enumerate((before, now)):
         for thing in things:
             units[thing.unit if thing.quantity is not None else None][place].append(thing)
     for unit, (old, new) in units.items():
-        rest = _WIDE.subtract(_sum(new), _sum(old))
+        difference = _WIDE.subtract(_sum(new), _sum(old))
         if unit is None:
-            found["other"] = _plus(found["other"], rest)
+            amounts["other"] = _add(amounts["other"], difference)
             continue
         volume, price = _volume(old, new), _price(old, new)
-        found["volume"] = _plus(found["volume"], volume)
-        found["price"] = _plus(found["price"], price)
-        found["mix"] = _plus(found["mix"], _WIDE.subtract(_WIDE.subtract(rest, volume), price))
-    return found
+        amounts["volume"] = _add(amounts["volume"], volume)
+        amounts["price"] = _add(amounts["price"], price)
+        amounts["mix"] = _add(amounts["mix"], _WIDE.subtract(_WIDE.subtract(difference, volume), price))
+    return amounts
 
 
-def _volume(old: list[Thing], new: list[Thing]) -> Decimal:
+def _volume(old: list[ThingCost], new: list[ThingCost]) -> Decimal:
     if not old or not new:
         return _WIDE.subtract(_sum(new), _sum(old))
     before, after = _quantity(old), _quantity(new)
     return _rounded((after - before) * Fraction(_sum(old)) / before) if before else Decimal(0)
 
 
-def _price(old: list[Thing], new: list[Thing]) -> Decimal:
+def _price(old: list[ThingCost], new: list[ThingCost]) -> Decimal:
     first, second = _by_kind(old), _by_kind(new)
     if not old or not new:
         return Decimal(0)
@@ -110,23 +111,23 @@ def _price(old: list[Thing], new: list[Thing]) -> Decimal:
     return _rounded(total)
 
 
-def _by_kind(things: list[Thing]) -> dict[tuple[str | None, ...], tuple[Fraction, Fraction]]:
-    found: dict[tuple[str | None, ...], tuple[Fraction, Fraction]] = {}
+def _by_kind(things: list[ThingCost]) -> dict[tuple[str | None, ...], tuple[Fraction, Fraction]]:
+    totals: dict[tuple[str | None, ...], tuple[Fraction, Fraction]] = {}
     for thing in things:
-        cost, quantity = found.get(thing.kind, (Fraction(0), Fraction(0)))
-        found[thing.kind] = (cost + Fraction(thing.cost), quantity + Fraction(thing.quantity or 0))
-    return found
+        cost, quantity = totals.get(thing.kind, (Fraction(0), Fraction(0)))
+        totals[thing.kind] = (cost + Fraction(thing.cost), quantity + Fraction(thing.quantity or 0))
+    return totals
 
 
-def _sum(things: list[Thing]) -> Decimal:
-    return added(thing.cost for thing in things) or Decimal(0)
+def _sum(things: list[ThingCost]) -> Decimal:
+    return sum_known(thing.cost for thing in things) or Decimal(0)
 
 
-def _quantity(things: list[Thing]) -> Fraction:
+def _quantity(things: list[ThingCost]) -> Fraction:
     return sum((Fraction(thing.quantity or 0) for thing in things), Fraction(0))
 
 
-def _plus(one: Decimal, other: Decimal) -> Decimal:
+def _add(one: Decimal, other: Decimal) -> Decimal:
     return _WIDE.add(one, other)
 
 

@@ -1,4 +1,4 @@
-"""Costs by whatever is asked, and what nobody owns: on lines of its own, or shared."""
+"""Sum costs by the groups of a query, with unallocated costs on lines of their own, or shared."""
 
 from __future__ import annotations
 
@@ -6,185 +6,234 @@ from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
 
-from router.ledger.entry import Use
+from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
-from router.showback.report.asked import OWNERS
-from router.showback.report.cubes import Found, zero
-from router.showback.report.setting import WASTE, Setting, words
-from router.showback.report.values import HIDDEN, Cell, Column, Kind, Section, added, less, ratio, section
-from router.showback.sharing import Group, Method, Row, Shared, share
+from router.showback.report.context import WASTE, ReportContext, sql_list
+from router.showback.report.query import OWNERS
+from router.showback.report.rollup_tables import RollupRow, zero_if_unknown
+from router.showback.report.values import (
+    HIDDEN,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    divide_known,
+    subtract_known,
+    sum_known,
+)
+from router.showback.shared_costs import Group, GroupCost, SharedCosts, SharingMethod, share_costs
 
-_IDLE = words((Use.IDLE_ALLOCATED.value, Use.COMMITMENT_UNUSED.value, Use.RESERVATION_UNUSED.value))
-# Nobody's costs, by kind. What a team is named for is that team's, idle or not.
+_IDLE = sql_list(
+    (MachineUse.IDLE_ALLOCATED.value, MachineUse.COMMITMENT_UNUSED.value, MachineUse.RESERVATION_UNUSED.value)
+)
+# Unallocated costs, by kind. What names a team is that team's, idle or not.
 _POT = (
     f"CASE WHEN team IS NOT NULL THEN NULL WHEN use IN {_IDLE} AND job IS NULL THEN 'idle' "
     "WHEN category = 'Usage' THEN 'usage' WHEN category = 'Purchase' THEN 'fees' ELSE lower(category) END"
 )
 TITLES = {
-    "team": "Team", "project": "Project", "cost_center": "Cost center", "job": "Job", "plan": "Plan",
-    "attempt": "Attempt", "cloud": "Cloud", "account": "Account", "region": "Region", "instance_type": "Machine type",
-    "market": "Market", "accelerator": "Accelerator", "what": "What", "use": "Use", "category": "Category",
+    "team": "Team",
+    "project": "Project",
+    "cost_center": "Cost center",
+    "job": "Job",
+    "plan": "Plan",
+    "attempt": "Attempt",
+    "cloud": "Cloud",
+    "account": "Account",
+    "region": "Region",
+    "instance_type": "Machine type",
+    "market": "Market",
+    "accelerator": "Accelerator",
+    "what": "What",
+    "use": "Use",
+    "category": "Category",
     "state": "State",
-}  # fmt: skip
+}
 AMOUNTS = (
-    Column("currency", "Currency", rank=0),
-    Column("pot", "Pot", rank=3),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 0),
-    Column("share_of_total", "Share", Kind.SHARE, 1),
-    Column("planned", "Planned", Kind.MONEY, 3),
-    Column("waste", "Waste", Kind.MONEY, 2),
-    Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 2),
-    Column("per_accelerator_hour", "Per acc. hour", Kind.RATE, 3),
-    Column("shared", "Shared", Kind.MONEY, 4),
-    Column("after", "After sharing", Kind.MONEY, 4),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("pot", "Pot", rank=3),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
+    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
+    ReportColumn("planned", "Planned", CellKind.MONEY, 3),
+    ReportColumn("waste", "Waste", CellKind.MONEY, 2),
+    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 2),
+    ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 3),
+    ReportColumn("shared", "Shared", CellKind.MONEY, 4),
+    ReportColumn("after", "After sharing", CellKind.MONEY, 4),
 )
 SHARED = (
-    Column("currency", "Currency", rank=0),
-    Column("pot", "Shared cost", rank=0),
-    Column("pot_amount", "All of it", Kind.MONEY, 2),
-    Column("group", "Goes to", rank=0),
-    Column("method", "By", rank=1),
-    Column("ratio", "Ratio", Kind.SHARE, 2),
-    Column("amount", "Amount", Kind.MONEY, 0),
-    Column("before", "Before", Kind.MONEY, 1),
-    Column("after", "After", Kind.MONEY, 1),
-    Column("why", "Remark", rank=3),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("pot", "Shared cost", rank=0),
+    ReportColumn("pot_amount", "All of it", CellKind.MONEY, 2),
+    ReportColumn("group", "Goes to", rank=0),
+    ReportColumn("method", "By", rank=1),
+    ReportColumn("ratio", "Ratio", CellKind.SHARE, 2),
+    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
+    ReportColumn("before", "Before", CellKind.MONEY, 1),
+    ReportColumn("after", "After", CellKind.MONEY, 1),
+    ReportColumn("why", "Remark", rank=3),
 )
 
 
-def groups(setting: Setting) -> tuple[Section, Section]:
-    """The groups, and what was shared between them. In both, the parts of a currency add up to its total."""
-    asked = setting.asked
-    rows = _asked(setting)
-    planned = _planned(setting)
-    total = {c: _whole(rows, setting.cost, c) for c in sorted({row["currency"] for row in rows})}
-    made: list[dict[str, Cell]] = []
-    handed: list[dict[str, Cell]] = []
+def build_groups(context: ReportContext) -> tuple[ReportSection, ReportSection]:
+    """Return the groups, and what was shared between them. In both, the parts of a currency add up to its total."""
+    query = context.asked
+    rows = _group_sums(context)
+    planned = _planned_by_group(context)
+    total = {c: _total_of(rows, context.cost, c) for c in sorted({row["currency"] for row in rows})}
+    table: list[dict[str, CellValue]] = []
+    shares: list[dict[str, CellValue]] = []
     for currency, whole in total.items():
-        some = [row for row in rows if row["currency"] == currency]
-        shared = _shared(setting, some, whole)
+        currency_rows = [row for row in rows if row["currency"] == currency]
+        shared = _share_pots(context, currency_rows, whole)
         after = {row.group: row for row in shared.rows}
-        kept = {each.pot: each.amount for each in shared.kept}
-        for row in some:
-            group = _group(setting, row)
+        own_lines = {each.pot: each.amount for each in shared.kept}
+        for row in currency_rows:
+            group = _group_of(context, row)
             if row["pot"] is None:
-                got = after[group].shared
+                received = after[group].shared
             else:
-                got = less(kept.get(row["pot"], Decimal(0)), zero(row[setting.cost])) or Decimal(0)
-            made.append(_line(setting, row, whole, got, planned))
-        made += _only_shared(setting, some, shared, currency)
-        handed += _handings(shared, currency)
+                received = subtract_known(
+                    own_lines.get(row["pot"], Decimal(0)), zero_if_unknown(row[context.cost])
+                ) or Decimal(0)
+            table.append(_row_of_group(context, row, whole, received, planned))
+        table += _rows_of_shares(context, currency_rows, shared, currency)
+        shares += _shared_rows(shared, currency)
     # Where costs are shared everybody has to see it, however narrow the page.
-    amounts = tuple(_ranked(column, hidden=asked.share is Method.NONE) for column in AMOUNTS)
-    columns = (*(Column(name, TITLES[name], rank=0) for name in asked.by), *amounts)
-    method = f"Shared, {asked.share.value}: " if asked.share is not Method.NONE else "Not shared: "
+    amounts = tuple(_rank_column(column, hidden=query.share is SharingMethod.NONE) for column in AMOUNTS)
+    columns = (*(ReportColumn(name, TITLES[name], rank=0) for name in query.by), *amounts)
+    method = f"Shared, {query.share.value}: " if query.share is not SharingMethod.NONE else "Not shared: "
     note = f"{method}idle machines, and what nobody owns, by kind; with a team it is that team's."
     return (
-        section("groups", f"By {', '.join(TITLES[name].lower() for name in asked.by)}", columns, made),
-        section("shared", "Shared costs", SHARED, handed, note),
+        build_section("groups", f"By {', '.join(TITLES[name].lower() for name in query.by)}", columns, table),
+        build_section("shared", "Shared costs", SHARED, shares, note),
     )
 
 
-def _ranked(column: Column, *, hidden: bool) -> Column:
+def _rank_column(column: ReportColumn, *, hidden: bool) -> ReportColumn:
     if column.name in ("pot", "shared", "after"):
         return replace(column, rank=HIDDEN if hidden else 0)
     return column if hidden or column.name == "currency" else replace(column, rank=max(column.rank, 1))
 
 
-def _asked(setting: Setting) -> list[Found]:
-    """Sums by group; where costs are shared those of nobody by pot, outside all groups."""
-    pot = "NULL" if setting.asked.share is Method.NONE else _POT
-    names = ", ".join(_named(name) for name in setting.asked.by)
-    cost, waste = setting.cost, words(WASTE)
-    return setting.cubes.ask(
-        f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {setting.spent}) "
+def _group_sums(context: ReportContext) -> list[RollupRow]:
+    """Return sums by group; where costs are shared, unallocated ones by pot, outside all groups."""
+    pot = "NULL" if context.asked.share is SharingMethod.NONE else _POT
+    names = ", ".join(_group_column(name) for name in context.asked.by)
+    cost, waste = context.cost, sql_list(WASTE)
+    return context.cubes.ask(
+        f"WITH spent AS (SELECT *, ({pot})::VARCHAR AS pot FROM sums WHERE {context.spent}) "
         f"SELECT {names}, currency, pot, sum(billed) AS billed, sum(effective) AS effective, "
         f"sum({cost}) FILTER (use IN {waste}) AS waste, sum(gpu_hours) AS gpu_hours, "
         f"sum({cost}) FILTER (what = 'machine' AND gpu_hours > 0) AS machines, "
         f"sum(gpu_hours) FILTER (what = 'machine' AND {cost} IS NOT NULL) AS priced_hours "
-        f"FROM spent GROUP BY ALL ORDER BY currency, sum({cost}) DESC NULLS LAST, {', '.join(setting.asked.by)}, pot"
+        f"FROM spent GROUP BY ALL ORDER BY currency, sum({cost}) DESC NULLS LAST, {', '.join(context.asked.by)}, pot"
     )
 
 
-def _named(name: str) -> str:
-    known = f"coalesce({name}, '{UNALLOCATED}')" if name in OWNERS else name
+def _group_column(name: str) -> str:
+    owner = f"coalesce({name}, '{UNALLOCATED}')" if name in OWNERS else name
     if name in OWNERS:
-        return f"CASE WHEN pot IS NULL THEN {known} ELSE '{UNALLOCATED}' END AS {name}"
+        return f"CASE WHEN pot IS NULL THEN {owner} ELSE '{UNALLOCATED}' END AS {name}"
     return f"CASE WHEN pot IS NULL THEN {name} END AS {name}"
 
 
-def _planned(setting: Setting) -> Mapping[tuple[Group, str], Decimal]:
+def _planned_by_group(context: ReportContext) -> Mapping[tuple[Group, str], Decimal]:
     names = ", ".join(
-        f"coalesce({name}, '{UNALLOCATED}') AS {name}" if name in OWNERS else name for name in setting.asked.by
+        f"coalesce({name}, '{UNALLOCATED}') AS {name}" if name in OWNERS else name for name in context.asked.by
     )
-    rows = setting.cubes.ask(
-        f"SELECT {names}, currency, sum({setting.cost}) AS planned FROM sums WHERE {setting.planned} GROUP BY ALL"
+    rows = context.cubes.ask(
+        f"SELECT {names}, currency, sum({context.cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
     )
-    return {(_group(setting, row), row["currency"]): row["planned"] for row in rows if row["planned"] is not None}
+    return {(_group_of(context, row), row["currency"]): row["planned"] for row in rows if row["planned"] is not None}
 
 
-def _group(setting: Setting, row: Found) -> Group:
-    return tuple("" if row[name] is None else str(row[name]) for name in setting.asked.by)
+def _group_of(context: ReportContext, row: RollupRow) -> Group:
+    return tuple("" if row[name] is None else str(row[name]) for name in context.asked.by)
 
 
-def _whole(rows: list[Found], cost: str, currency: str) -> Decimal:
-    return added(row[cost] for row in rows if row["currency"] == currency) or Decimal(0)
+def _total_of(rows: list[RollupRow], cost: str, currency: str) -> Decimal:
+    return sum_known(row[cost] for row in rows if row["currency"] == currency) or Decimal(0)
 
 
-def _shared(setting: Setting, rows: list[Found], whole: Decimal) -> Shared:
-    asked = setting.asked
-    amounts = {_group(setting, row): zero(row[setting.cost]) for row in rows if row["pot"] is None}
-    pots = {row["pot"]: zero(row[setting.cost]) for row in rows if row["pot"] is not None}
+def _share_pots(context: ReportContext, rows: list[RollupRow], whole: Decimal) -> SharedCosts:
+    query = context.asked
+    amounts = {_group_of(context, row): zero_if_unknown(row[context.cost]) for row in rows if row["pot"] is None}
+    pots = {row["pot"]: zero_if_unknown(row[context.cost]) for row in rows if row["pot"] is not None}
     nobody = frozenset(group for group in amounts if UNALLOCATED in group)
-    return share(amounts, pots, asked.share, total=whole, fixed=asked.fixed, without=nobody)
+    return share_costs(amounts, pots, query.share, total=whole, fixed=query.fixed, without=nobody)
 
 
-def _line(
-    setting: Setting, row: Found, whole: Decimal, got: Decimal, planned: Mapping[tuple[Group, str], Decimal]
-) -> dict[str, Cell]:
-    cost = row[setting.cost]
-    group = (_group(setting, row), row["currency"])
+def _row_of_group(
+    context: ReportContext,
+    row: RollupRow,
+    whole: Decimal,
+    received: Decimal,
+    planned: Mapping[tuple[Group, str], Decimal],
+) -> dict[str, CellValue]:
+    cost = row[context.cost]
+    group = (_group_of(context, row), row["currency"])
     return {
-        **{name: row[name] for name in (*setting.asked.by, "currency", "pot", "billed", "effective", "waste")},
-        "share_of_total": ratio(cost, whole),
+        **{name: row[name] for name in (*context.asked.by, "currency", "pot", "billed", "effective", "waste")},
+        "share_of_total": divide_known(cost, whole),
         "planned": planned.get(group) if row["pot"] is None else None,
         "accelerator_hours": row["gpu_hours"],
-        "per_accelerator_hour": ratio(row["machines"], row["priced_hours"]),
-        "shared": got,
-        "after": added((zero(cost), got)),
+        "per_accelerator_hour": divide_known(row["machines"], row["priced_hours"]),
+        "shared": received,
+        "after": sum_known((zero_if_unknown(cost), received)),
     }
 
 
-def _only_shared(setting: Setting, rows: list[Found], shared: Shared, currency: str) -> list[dict[str, Cell]]:
-    """Groups that cost nothing by themselves and got a fixed share."""
-    there = {_group(setting, row) for row in rows}
+def _rows_of_shares(
+    context: ReportContext, rows: list[RollupRow], shared: SharedCosts, currency: str
+) -> list[dict[str, CellValue]]:
+    """Return groups that cost nothing by themselves and got a fixed share."""
+    present = {_group_of(context, row) for row in rows}
     return [
-        {**dict(zip(setting.asked.by, row.group, strict=True)), "currency": currency, "shared": row.shared,
-         "after": row.after}
-        for row in shared.rows
-        if row.group not in there
-    ]  # fmt: skip
-
-
-def _handings(shared: Shared, currency: str) -> list[dict[str, Cell]]:
-    found: list[dict[str, Cell]] = [
         {
-            "currency": currency, "pot": got.pot, "pot_amount": shared.pots[got.pot], "group": _called(row),
-            "method": got.method.value,
-            "ratio": ratio(Decimal(got.ratio.numerator), got.ratio.denominator), "amount": got.amount,
-            "before": row.before, "after": row.after, "why": got.why or None,
+            **dict(zip(context.asked.by, row.group, strict=True)),
+            "currency": currency,
+            "shared": row.shared,
+            "after": row.after,
         }
         for row in shared.rows
-        for got in row.received
-    ]  # fmt: skip
-    found += [
-        {"currency": currency, "pot": each.pot, "pot_amount": shared.pots[each.pot], "group": UNALLOCATED,
-         "method": Method.NONE.value, "amount": each.amount, "why": each.why}
+        if row.group not in present
+    ]
+
+
+def _shared_rows(shared: SharedCosts, currency: str) -> list[dict[str, CellValue]]:
+    table: list[dict[str, CellValue]] = [
+        {
+            "currency": currency,
+            "pot": portion.pot,
+            "pot_amount": shared.pots[portion.pot],
+            "group": _title_of(row),
+            "method": portion.method.value,
+            "ratio": divide_known(Decimal(portion.ratio.numerator), portion.ratio.denominator),
+            "amount": portion.amount,
+            "before": row.before,
+            "after": row.after,
+            "why": portion.why or None,
+        }
+        for row in shared.rows
+        for portion in row.received
+    ]
+    table += [
+        {
+            "currency": currency,
+            "pot": each.pot,
+            "pot_amount": shared.pots[each.pot],
+            "group": UNALLOCATED,
+            "method": SharingMethod.NONE.value,
+            "amount": each.amount,
+            "why": each.why,
+        }
         for each in shared.kept
-    ]  # fmt: skip
-    return found
+    ]
+    return table
 
 
-def _called(row: Row) -> str:
+def _title_of(row: GroupCost) -> str:
     return " / ".join(part or "not known" for part in row.group)

@@ -1,62 +1,74 @@
-"""Jobs: what each was planned to cost, cost, and came to; what an hour and a thousand steps cost; what spot saved."""
+"""Build the sections of jobs: planned and actual cost of each, unit costs, and what spot saved."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
-from router.showback.report.cubes import Found
-from router.showback.report.setting import RESTART, STARTUP, WASTE, Setting, words
-from router.showback.report.values import Cell, Column, Kind, Section, less, ratio, section
+from router.showback.report.context import RESTART, STARTUP, WASTE, ReportContext, sql_list
+from router.showback.report.rollup_tables import RollupRow
+from router.showback.report.values import (
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    divide_known,
+    subtract_known,
+)
 
 _UNITS = (
-    Column("per_accelerator_hour", "Per acc. hour", Kind.RATE, 1),
-    Column("per_1000_steps", "Per 1000 steps", Kind.RATE, 1),
-    Column("per_1000_samples", "Per 1000 samples", Kind.RATE, 4),
-    Column("per_1m_tokens", "Per 1M tokens", Kind.RATE, 2),
+    ReportColumn("per_accelerator_hour", "Per acc. hour", CellKind.RATE, 1),
+    ReportColumn("per_1000_steps", "Per 1000 steps", CellKind.RATE, 1),
+    ReportColumn("per_1000_samples", "Per 1000 samples", CellKind.RATE, 4),
+    ReportColumn("per_1m_tokens", "Per 1M tokens", CellKind.RATE, 2),
 )
 _SAVINGS = (
-    Column("on_demand", "On demand", Kind.MONEY, 3),
-    Column("saved", "Saved", Kind.MONEY, 3),
-    Column("restart_on_demand", "Of restarts", Kind.MONEY, 4),
-    Column("saved_net", "Saved, net", Kind.MONEY, 2),
+    ReportColumn("on_demand", "On demand", CellKind.MONEY, 3),
+    ReportColumn("saved", "Saved", CellKind.MONEY, 3),
+    ReportColumn("restart_on_demand", "Of restarts", CellKind.MONEY, 4),
+    ReportColumn("saved_net", "Saved, net", CellKind.MONEY, 2),
 )
 JOBS = (
-    Column("job", "Job", rank=0),
-    Column("team", "Team", rank=2),
-    Column("currency", "Currency", rank=0),
-    Column("planned", "Planned", Kind.MONEY, 1),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 0),
-    Column("off_plan", "Off plan", Kind.MONEY, 2),
-    Column("machines", "Machines", Kind.MONEY, 4),
-    Column("waste", "Waste", Kind.MONEY, 1),
-    Column("attempts", "Attempts", Kind.COUNT, 2),
-    Column("hours", "Hours", Kind.AMOUNT, 4),
-    Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 2),
-    Column("useful", "Done", Kind.AMOUNT, 3),
-    Column("useful_unit", "Of", rank=3),
-    Column("lost", "Lost", Kind.AMOUNT, 4),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("team", "Team", rank=2),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("planned", "Planned", CellKind.MONEY, 1),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
+    ReportColumn("off_plan", "Off plan", CellKind.MONEY, 2),
+    ReportColumn("machines", "Machines", CellKind.MONEY, 4),
+    ReportColumn("waste", "Waste", CellKind.MONEY, 1),
+    ReportColumn("attempts", "Attempts", CellKind.COUNT, 2),
+    ReportColumn("hours", "Hours", CellKind.AMOUNT, 4),
+    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 2),
+    ReportColumn("useful", "Done", CellKind.AMOUNT, 3),
+    ReportColumn("useful_unit", "Of", rank=3),
+    ReportColumn("lost", "Lost", CellKind.AMOUNT, 4),
     *_UNITS,
     *_SAVINGS,
-    Column("deadline", "Deadline", Kind.MOMENT, 3),
-    Column("done_at", "Done at", Kind.MOMENT, 4),
-    Column("deadline_met", "On time", Kind.FLAG, 1),
-    Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
+    ReportColumn("deadline", "Deadline", CellKind.MOMENT, 3),
+    ReportColumn("done_at", "Done at", CellKind.MOMENT, 4),
+    ReportColumn("deadline_met", "On time", CellKind.FLAG, 1),
+    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
 )
 BY_MARKET = (
-    Column("job", "Job", rank=0),
-    Column("market", "Market", rank=0),
-    Column("currency", "Currency", rank=0),
-    Column("cost", "Cost", Kind.MONEY, 0),
-    Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 1),
-    Column("useful", "Done", Kind.AMOUNT, 2),
-    Column("useful_unit", "Of", rank=2),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("market", "Market", rank=0),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
+    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
+    ReportColumn("useful", "Done", CellKind.AMOUNT, 2),
+    ReportColumn("useful_unit", "Of", rank=2),
     *_UNITS,
     *_SAVINGS,
 )
-BY_CURRENCY = (Column("currency", "Currency", rank=0), Column("market", "Market", rank=0),
-                Column("cost", "Cost", Kind.MONEY, 0), *_SAVINGS)  # fmt: skip
+BY_CURRENCY = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("market", "Market", rank=0),
+    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
+    *_SAVINGS,
+)
 _PER = {
     "Steps": ("per_1000_steps", 1000),
     "Samples": ("per_1000_samples", 1000),
@@ -64,55 +76,57 @@ _PER = {
 }
 
 
-def jobs(setting: Setting) -> Section:
-    """A row for each job and currency; what no job is named for is in no row."""
-    cost = setting.cost
+def build_jobs(context: ReportContext) -> ReportSection:
+    """Return a row for each job and currency; costs without a job are in no row."""
+    cost = context.cost
     owner = "CASE WHEN count(DISTINCT team) = 1 THEN max(team) END AS team"
-    sums = _summed(setting, ("job",), "job IS NOT NULL")
-    rest = setting.cubes.ask(
+    sums = _query_sums(context, ("job",), "job IS NOT NULL")
+    rows = context.cubes.ask(
         f"SELECT job, currency, {owner}, sum(billed) AS billed, sum(effective) AS effective, "
-        f"sum({cost}) FILTER (use IN {words(WASTE)}) AS waste, "
+        f"sum({cost}) FILTER (use IN {sql_list(WASTE)}) AS waste, "
         f"count(DISTINCT attempt) FILTER (what = 'machine') AS attempts, sum(lost) AS lost, "
         f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced "
-        f"FROM sums WHERE {setting.spent} AND job IS NOT NULL GROUP BY ALL "
+        f"FROM sums WHERE {context.spent} AND job IS NOT NULL GROUP BY ALL "
         f"ORDER BY currency, sum({cost}) DESC NULLS LAST, job"
     )
     planned = {
         (row["job"], row["currency"]): row["planned"]
-        for row in setting.cubes.ask(
-            f"SELECT job, currency, sum({cost}) AS planned FROM sums WHERE {setting.planned} GROUP BY ALL"
+        for row in context.cubes.ask(
+            f"SELECT job, currency, sum({cost}) AS planned FROM sums WHERE {context.planned} GROUP BY ALL"
         )
     }
     by_key = {(row["job"], row["currency"]): row for row in sums}
-    made = [_job(setting, row, by_key.get((row["job"], row["currency"])), planned) for row in rest]
-    spent = {(row["job"], row["currency"]) for row in rest}
-    made += [
+    table = [_job_row(context, row, by_key.get((row["job"], row["currency"])), planned) for row in rows]
+    spent = {(row["job"], row["currency"]) for row in rows}
+    table += [
         {"job": job, "currency": currency, "planned": amount}
         for (job, currency), amount in sorted(planned.items(), key=lambda item: tuple(map(str, item[0])))
         if (job, currency) not in spent and job is not None
     ]
-    return section("jobs", "Jobs", JOBS, made, *_NOTES)
+    return build_section("jobs", "Jobs", JOBS, table, *_NOTES)
 
 
-def by_market(setting: Setting) -> Section:
-    """A row for each job and way of buying."""
-    rows = _summed(setting, ("job", "market"), "(what = 'machine' OR useful > 0)")
-    made = []
+def build_unit_costs(context: ReportContext) -> ReportSection:
+    """Return a row for each job and way of buying."""
+    rows = _query_sums(context, ("job", "market"), "(what = 'machine' OR useful > 0)")
+    table = []
     for row in rows:
         job = UNALLOCATED if row["job"] is None else row["job"]
-        made.append({"job": job, "market": row["market"], "cost": row["of_units"], **_units(row), **_saved(row)})
-    ordered = sorted(made, key=lambda row: (str(row["currency"]), str(row["job"]), str(row["market"])))
-    return section("unit_costs", "What an hour and a thousand steps cost", BY_MARKET, ordered, *_NOTES[:1])
+        table.append(
+            {"job": job, "market": row["market"], "cost": row["of_units"], **_unit_costs(row), **_savings_of(row)}
+        )
+    ordered = sorted(table, key=lambda row: (str(row["currency"]), str(row["job"]), str(row["market"])))
+    return build_section("unit_costs", "What an hour and a thousand steps cost", BY_MARKET, ordered, *_NOTES[:1])
 
 
-def savings(setting: Setting) -> Section:
-    """A row for each currency and way of buying, of those machines whose on-demand price is known."""
-    rows = _summed(setting, ("market",), "on_demand IS NOT NULL")
-    made = [
-        {"market": row["market"], "currency": row["currency"], "cost": row["compared"], **_saved(row)}
+def build_savings(context: ReportContext) -> ReportSection:
+    """Return a row for each currency and way of buying, of those machines whose on-demand price is known."""
+    rows = _query_sums(context, ("market",), "on_demand IS NOT NULL")
+    table = [
+        {"market": row["market"], "currency": row["currency"], "cost": row["compared"], **_savings_of(row)}
         for row in sorted(rows, key=lambda row: (row["currency"], str(row["market"])))
     ]
-    return section("savings", "Savings against on demand", BY_CURRENCY, made, *_NOTES[1:])
+    return build_section("savings", "Savings against on demand", BY_CURRENCY, table, *_NOTES[1:])
 
 
 _NOTES = (
@@ -124,13 +138,15 @@ _NOTES = (
 )
 
 
-def _summed(setting: Setting, keys: tuple[str, ...], only: str) -> list[Found]:
-    """Sums of machines, and of what has a useful unit, with the base of savings. An attempt whose start-up came first
-    would have been there without interruptions; the others' start-ups would not."""
-    cost, names = setting.cost, ", ".join(f"s.{key}" for key in (*keys, "currency"))
-    restart = f"(use IN {words(RESTART)} OR (use = '{STARTUP}' AND coalesce(s.attempt <> f.attempt, false)))"
+def _query_sums(context: ReportContext, keys: tuple[str, ...], only: str) -> list[RollupRow]:
+    """Return sums of machines, and of what has a useful unit, with the base of savings.
+
+    An attempt whose start-up came first would have been there without interruptions; the others' start-ups would not.
+    """
+    cost, names = context.cost, ", ".join(f"s.{key}" for key in (*keys, "currency"))
+    restart = f"(use IN {sql_list(RESTART)} OR (use = '{STARTUP}' AND coalesce(s.attempt <> f.attempt, false)))"
     units = "(what = 'machine' OR useful > 0)"
-    return setting.cubes.ask(
+    return context.cubes.ask(
         f"WITH first AS (SELECT job, arg_min(attempt, first_start) AS attempt FROM sums "
         f"WHERE use = '{STARTUP}' AND source <> 'planned' GROUP BY job) "
         f"SELECT {names}, sum({cost}) FILTER ({units}) AS of_units, sum(hours) AS hours, sum(gpu_hours) AS gpu_hours, "
@@ -141,53 +157,53 @@ def _summed(setting: Setting, keys: tuple[str, ...], only: str) -> list[Found]:
         f"sum(on_demand) AS on_demand, sum({cost}_compared) AS compared, "
         f"sum(on_demand) FILTER ({restart}) AS restarts "
         f"FROM sums s LEFT JOIN first f ON s.job = f.job "
-        f"WHERE {setting.spent} AND NOT correction AND {only.replace('job ', 's.job ')} GROUP BY ALL"
+        f"WHERE {context.spent} AND NOT correction AND {only.replace('job ', 's.job ')} GROUP BY ALL"
     )
 
 
-def _job(
-    setting: Setting, row: Found, sums: Found | None, planned: dict[tuple[str, str], Decimal | None]
-) -> dict[str, Cell]:
-    due = setting.beside.dues.get(row["job"])
+def _job_row(
+    context: ReportContext, row: RollupRow, sums: RollupRow | None, planned: dict[tuple[str, str], Decimal | None]
+) -> dict[str, CellValue]:
+    deadline = context.beside.dues.get(row["job"])
     plan = planned.get((row["job"], row["currency"]))
     names = ("job", "currency", "team", "billed", "effective", "waste", "attempts", "lost", "unpriced")
     return {
         **{name: row[name] for name in names},
         "planned": plan,
-        "off_plan": less(row[setting.cost], plan),
+        "off_plan": subtract_known(row[context.cost], plan),
         **(
             {}
             if sums is None
-            else {**_units(sums), **_saved(sums), "machines": sums["machines"], "hours": sums["hours"]}
+            else {**_unit_costs(sums), **_savings_of(sums), "machines": sums["machines"], "hours": sums["hours"]}
         ),
-        "deadline": None if due is None else due.deadline,
-        "done_at": None if due is None else due.done_at,
-        "deadline_met": None if due is None else due.met,
+        "deadline": None if deadline is None else deadline.deadline,
+        "done_at": None if deadline is None else deadline.done_at,
+        "deadline_met": None if deadline is None else deadline.met,
     }
 
 
-def _units(row: Found) -> dict[str, Cell]:
+def _unit_costs(row: RollupRow) -> dict[str, CellValue]:
     units = row["units"] or []
     unit = units[0] if len(units) == 1 else None
-    found: dict[str, Cell] = {
+    costs: dict[str, CellValue] = {
         "currency": row["currency"],
         "accelerator_hours": row["gpu_hours"],
         "useful": row["useful"] if unit is not None else None,
         "useful_unit": unit,
-        "per_accelerator_hour": ratio(row["of_hours"], row["priced_hours"]),
+        "per_accelerator_hour": divide_known(row["of_hours"], row["priced_hours"]),
     }
     if unit in _PER:
         name, times = _PER[unit]
-        found[name] = ratio(row["of_units"], row["useful"], times)
-    return found
+        costs[name] = divide_known(row["of_units"], row["useful"], times)
+    return costs
 
 
-def _saved(row: Found) -> dict[str, Cell]:
-    saved = less(row["on_demand"], row["compared"])
+def _savings_of(row: RollupRow) -> dict[str, CellValue]:
+    saved = subtract_known(row["on_demand"], row["compared"])
     restarts = None if row["on_demand"] is None else row["restarts"] or Decimal(0)
     return {
         "on_demand": row["on_demand"],
         "saved": saved,
         "restart_on_demand": restarts,
-        "saved_net": less(saved, restarts),
+        "saved_net": subtract_known(saved, restarts),
     }

@@ -1,4 +1,4 @@
-"""What was promised and planned, beside what came of it: budgets, quotes, plans, and the reconciliation's variance."""
+"""Build the sections of promises and plans beside their outcomes: budgets, quotes, plans and variance."""
 
 from __future__ import annotations
 
@@ -6,57 +6,64 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
-from router.showback.report.asked import Variance
-from router.showback.report.setting import Setting, words
-from router.showback.report.text import short
-from router.showback.report.values import Cell, Column, Kind, Section, less, section
+from router.showback.report.context import ReportContext, sql_list
+from router.showback.report.query import JobVariance
+from router.showback.report.text import short_text
+from router.showback.report.values import (
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    subtract_known,
+)
 
 BUDGETS = (
-    Column("scope", "Budget of", rank=0),
-    Column("currency", "Currency", rank=0),
-    Column("budget", "Budget", Kind.MONEY, 0),
-    Column("spent", "Spent", Kind.MONEY, 0),
-    Column("running", "Running", Kind.MONEY, 2),
-    Column("used", "Used", Kind.SHARE, 0),
-    Column("forecast", "Forecast", Kind.MONEY, 1),
-    Column("hard", "Hard", Kind.FLAG, 1),
-    Column("mark", "Mark", rank=0),
+    ReportColumn("scope", "Budget of", rank=0),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("budget", "Budget", CellKind.MONEY, 0),
+    ReportColumn("spent", "Spent", CellKind.MONEY, 0),
+    ReportColumn("running", "Running", CellKind.MONEY, 2),
+    ReportColumn("used", "Used", CellKind.SHARE, 0),
+    ReportColumn("forecast", "Forecast", CellKind.MONEY, 1),
+    ReportColumn("hard", "Hard", CellKind.FLAG, 1),
+    ReportColumn("mark", "Mark", rank=0),
 )
 QUOTES = (
-    Column("job", "Job", rank=0),
-    Column("quote", "Quote", rank=2),
-    Column("cost", "Cost", Kind.MONEY, 0),
-    Column("p50", "Half below", Kind.MONEY, 0),
-    Column("p90", "9 of 10 below", Kind.MONEY, 0),
-    Column("within_p90", "Kept", Kind.FLAG, 0),
-    Column("promised", "Promised on time", Kind.SHARE, 1),
-    Column("deadline", "Deadline", Kind.MOMENT, 1),
-    Column("done_at", "Done at", Kind.MOMENT, 1),
-    Column("p50_at", "Half by", Kind.MOMENT, 3),
-    Column("p90_at", "9 of 10 by", Kind.MOMENT, 3),
-    Column("on_time", "On time", Kind.FLAG, 0),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("quote", "Quote", rank=2),
+    ReportColumn("cost", "Cost", CellKind.MONEY, 0),
+    ReportColumn("p50", "Half below", CellKind.MONEY, 0),
+    ReportColumn("p90", "9 of 10 below", CellKind.MONEY, 0),
+    ReportColumn("within_p90", "Kept", CellKind.FLAG, 0),
+    ReportColumn("promised", "Promised on time", CellKind.SHARE, 1),
+    ReportColumn("deadline", "Deadline", CellKind.MOMENT, 1),
+    ReportColumn("done_at", "Done at", CellKind.MOMENT, 1),
+    ReportColumn("p50_at", "Half by", CellKind.MOMENT, 3),
+    ReportColumn("p90_at", "9 of 10 by", CellKind.MOMENT, 3),
+    ReportColumn("on_time", "On time", CellKind.FLAG, 0),
 )
 PLANS = (
-    Column("job", "Job", rank=0),
-    Column("plan", "Plan", rank=0),
-    Column("currency", "Currency", rank=0),
-    Column("planned", "Planned", Kind.MONEY, 0),
-    Column("actual", "Actual", Kind.MONEY, 0),
-    Column("difference", "Difference", Kind.MONEY, 0),
-    Column("planned_hours", "Hours planned", Kind.AMOUNT, 1),
-    Column("actual_hours", "Hours", Kind.AMOUNT, 1),
-    Column("planned_steps", "Steps planned", Kind.AMOUNT, 2),
-    Column("actual_steps", "Steps", Kind.AMOUNT, 2),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("plan", "Plan", rank=0),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("planned", "Planned", CellKind.MONEY, 0),
+    ReportColumn("actual", "Actual", CellKind.MONEY, 0),
+    ReportColumn("difference", "Difference", CellKind.MONEY, 0),
+    ReportColumn("planned_hours", "Hours planned", CellKind.AMOUNT, 1),
+    ReportColumn("actual_hours", "Hours", CellKind.AMOUNT, 1),
+    ReportColumn("planned_steps", "Steps planned", CellKind.AMOUNT, 2),
+    ReportColumn("actual_steps", "Steps", CellKind.AMOUNT, 2),
 )
 VARIANCE = (
-    Column("job", "Job", rank=0),
-    Column("currency", "Currency", rank=0),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("currency", "Currency", rank=0),
     *(
-        Column(name, name.capitalize(), Kind.MONEY, rank)
+        ReportColumn(name, name.capitalize(), CellKind.MONEY, rank)
         for name, rank in (("planned", 0), ("metered", 2), ("invoiced", 0))
     ),
     *(
-        Column(f"by_{name}", name.capitalize(), Kind.MONEY, 1)
+        ReportColumn(f"by_{name}", name.capitalize(), CellKind.MONEY, 1)
         for name in ("price", "quantity", "mix", "waste", "unplanned", "credit", "timing")
     ),
 )
@@ -64,80 +71,87 @@ _SOFT = (Decimal("0.5"), Decimal("0.8"), Decimal(1))
 _PLAN_DIGITS = 12
 
 
-def budgets(setting: Setting) -> Section:
-    """A row for each budget of the month. ``mark``: the last of 50, 80 and 100 % that is passed, or that the forecast
-    is above all of it."""
-    made: list[dict[str, Cell]] = []
-    for each in setting.beside.budgets or ():
+def build_budgets(context: ReportContext) -> ReportSection:
+    """Return a row for each budget of the month.
+
+    ``mark`` is the last of 50, 80 and 100 % that is passed, or that the forecast is above all of it.
+    """
+    table: list[dict[str, CellValue]] = []
+    for each in context.beside.budgets or ():
         used = each.used
-        passed = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
+        threshold = max((mark for mark in _SOFT if used is not None and used >= mark), default=None)
         over = each.forecast is not None and each.forecast > each.budget
-        mark = "over" if passed == 1 else "forecast over" if over else None if passed is None else f"{passed:.0%}"
+        mark = (
+            "over" if threshold == 1 else "forecast over" if over else None if threshold is None else f"{threshold:.0%}"
+        )
         fields = ("scope", "currency", "budget", "spent", "running", "forecast", "hard")
-        made.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
-    if setting.beside.budgets is None:
-        return section("budgets", "Budgets", BUDGETS, made, "Budgets were not looked at.")
-    return section("budgets", "Budgets", BUDGETS, made, *_budget_notes(setting))
+        table.append({**{name: getattr(each, name) for name in fields}, "used": used, "mark": mark})
+    if context.beside.budgets is None:
+        return build_section("budgets", "Budgets", BUDGETS, table, "Budgets were not looked at.")
+    return build_section("budgets", "Budgets", BUDGETS, table, *_budget_notes(context))
 
 
-def _budget_notes(setting: Setting) -> Iterator[str]:
-    """Which money counts towards a budget, and which does not."""
-    currencies = {each.currency for each in setting.beside.budgets or ()}
+def _budget_notes(context: ReportContext) -> Iterator[str]:
+    """Yield notes on which money counts towards a budget, and which does not."""
+    currencies = {each.currency for each in context.beside.budgets or ()}
     if not currencies:
         return
-    yield f"Spent: the {setting.cost} cost of this report. Used: that, and what machines cost that still run."
-    others = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
-        f"AND currency NOT IN {words(tuple(sorted(currencies)))} "
+    yield f"Spent: the {context.cost} cost of this report. Used: that, and what machines cost that still run."
+    others = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} "
+        f"AND currency NOT IN {sql_list(tuple(sorted(currencies)))} "
         "GROUP BY ALL HAVING cost <> 0 ORDER BY currency"
     )
     for row in others:
-        yield f"In no budget, for it is in another currency: {short(row['cost'], Kind.MONEY)} {row['currency']}."
+        amount = short_text(row["cost"], CellKind.MONEY)
+        yield f"In no budget, for it is in another currency: {amount} {row['currency']}."
 
 
-def quotes(setting: Setting) -> Section:
-    """A row for each accepted quote whose job is over; money in dollars."""
-    made: list[dict[str, Cell]] = [
+def build_quotes(context: ReportContext) -> ReportSection:
+    """Return a row for each accepted quote whose job is over; money in dollars."""
+    table: list[dict[str, CellValue]] = [
         {
             **asdict(each),
             "within_p90": None if each.p90 is None else each.cost <= each.p90,
             "on_time": each.done_at is not None and each.done_at <= each.deadline,
         }
-        for each in setting.beside.quotes or ()
+        for each in context.beside.quotes or ()
     ]
-    notes = ["Dollars of machines alone, of all months of the job."] if made else []
-    if setting.beside.quotes is None:
+    notes = ["Dollars of machines alone, of all months of the job."] if table else []
+    if context.beside.quotes is None:
         notes = ["Quotes were not looked at."]
-    return section("quotes", "Quotes and what came of them", QUOTES, made, *notes)
+    return build_section("quotes", "Quotes and what came of them", QUOTES, table, *notes)
 
 
-def plans(setting: Setting) -> Section:
-    """A row for each plan and currency, those first that came to most else than was planned; what no plan is named for
-    is in no row."""
-    rows = setting.cubes.ask(
+def build_plans(context: ReportContext) -> ReportSection:
+    """Return a row for each plan and currency, those first that differ most from what was planned.
+
+    Costs without a plan are in no row.
+    """
+    rows = context.cubes.ask(
         f"SELECT CASE WHEN count(DISTINCT job) > 1 THEN count(DISTINCT job) || ' jobs' ELSE max(job) END AS job, "
         f"left(plan, {_PLAN_DIGITS}) AS plan, currency, "
-        f"sum({setting.cost}) FILTER (source = 'planned') AS planned, "
-        f"sum({setting.cost}) FILTER (source <> 'planned') AS actual, "
+        f"sum({context.cost}) FILTER (source = 'planned') AS planned, "
+        f"sum({context.cost}) FILTER (source <> 'planned') AS actual, "
         f"sum(hours) FILTER (source = 'planned') AS planned_hours, "
         f"sum(hours) FILTER (source <> 'planned') AS actual_hours, "
         f"sum(useful) FILTER (source = 'planned' AND useful_unit = 'Steps') AS planned_steps, "
         f"sum(useful) FILTER (source <> 'planned' AND useful_unit = 'Steps') AS actual_steps "
-        f"FROM sums WHERE month = '{setting.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
+        f"FROM sums WHERE month = '{context.month}' AND plan IS NOT NULL GROUP BY ALL ORDER BY plan, currency"
     )
-    made = [{**row, "difference": less(row["actual"], row["planned"])} for row in rows]
-    made.sort(key=lambda row: -abs(row["difference"] or 0))
+    table = [{**row, "difference": subtract_known(row["actual"], row["planned"])} for row in rows]
+    table.sort(key=lambda row: -abs(row["difference"] or 0))
     note = "What was planned, and what it came to, stand in the months of their time; what is to come is left out."
-    return section("plans", "Plans and what came of them", PLANS, made, note)
+    return build_section("plans", "Plans and what came of them", PLANS, table, note)
 
 
-def variance(setting: Setting) -> Section:
-    """A row for each job that reconciliation looked at; its buckets add up to invoiced less planned."""
-    made = [_bridge(each) for each in setting.beside.variance or ()]
-    notes = () if setting.beside.variance is not None else ("No bill was reconciled.",)
-    return section("variance", "Planned, metered, invoiced", VARIANCE, made, *notes)
+def build_variance(context: ReportContext) -> ReportSection:
+    """Return a row for each reconciled job; its buckets add up to invoiced less planned."""
+    table = [_variance_row(each) for each in context.beside.variance or ()]
+    notes = () if context.beside.variance is not None else ("No bill was reconciled.",)
+    return build_section("variance", "Planned, metered, invoiced", VARIANCE, table, *notes)
 
 
-def _bridge(each: Variance) -> dict[str, Cell]:
-    said = ("job", "currency", "planned", "metered", "invoiced")
-    return {name if name in said else f"by_{name}": amount for name, amount in asdict(each).items()}
+def _variance_row(each: JobVariance) -> dict[str, CellValue]:
+    plain_columns = ("job", "currency", "planned", "metered", "invoiced")
+    return {name if name in plain_columns else f"by_{name}": amount for name, amount in asdict(each).items()}

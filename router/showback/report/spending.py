@@ -1,134 +1,145 @@
-"""Waste by kind, data that was moved or kept, how much is owned, and corrections of closed months."""
+"""Build the sections of waste by kind, data movement, allocation coverage, and corrections of closed months."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.cubes import zero
-from router.showback.report.setting import WASTE, Setting, words
-from router.showback.report.values import Cell, Column, Kind, Section, added, less, ratio, section
-
-WASTED = (
-    Column("currency", "Currency", rank=0),
-    Column("use", "Waste", rank=0),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 0),
-    Column("share_of_total", "Share", Kind.SHARE, 1),
-    Column("hours", "Hours", Kind.AMOUNT, 2),
-    Column("accelerator_hours", "Acc. hours", Kind.AMOUNT, 1),
-    Column("lost", "Steps lost", Kind.AMOUNT, 2),
+from router.showback.report.context import WASTE, ReportContext, sql_list
+from router.showback.report.rollup_tables import zero_if_unknown
+from router.showback.report.values import (
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    divide_known,
+    subtract_known,
+    sum_known,
 )
-MOVED = (
-    Column("currency", "Currency", rank=0),
-    Column("what", "What", rank=0),
-    Column("cloud", "Cloud", rank=1),
-    Column("region", "Region", rank=1),
-    Column("route", "Route", rank=3),
-    Column("quantity", "Quantity", Kind.AMOUNT, 0),
-    Column("unit", "Unit", rank=0),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 1),
-    Column("share_of_total", "Share", Kind.SHARE, 2),
-    Column("unpriced", "Unpriced rows", Kind.COUNT, 2),
+
+WASTE_COLUMNS = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("use", "Waste", rank=0),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
+    ReportColumn("share_of_total", "Share", CellKind.SHARE, 1),
+    ReportColumn("hours", "Hours", CellKind.AMOUNT, 2),
+    ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
+    ReportColumn("lost", "Steps lost", CellKind.AMOUNT, 2),
+)
+MOVEMENT_COLUMNS = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("what", "What", rank=0),
+    ReportColumn("cloud", "Cloud", rank=1),
+    ReportColumn("region", "Region", rank=1),
+    ReportColumn("route", "Route", rank=3),
+    ReportColumn("quantity", "Quantity", CellKind.AMOUNT, 0),
+    ReportColumn("unit", "Unit", rank=0),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 1),
+    ReportColumn("share_of_total", "Share", CellKind.SHARE, 2),
+    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 2),
 )
 COVERAGE = (
-    Column("currency", "Currency", rank=0),
-    Column("what", "Has a", rank=0),
-    Column("allocated", "With", Kind.MONEY, 0),
-    Column("unallocated", "Without", Kind.MONEY, 0),
-    Column("share", "Covered", Kind.SHARE, 0),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("what", "Has a", rank=0),
+    ReportColumn("allocated", "With", CellKind.MONEY, 0),
+    ReportColumn("unallocated", "Without", CellKind.MONEY, 0),
+    ReportColumn("share", "Covered", CellKind.SHARE, 0),
 )
 CORRECTIONS = (
-    Column("corrects", "Corrects", rank=1),
-    Column("start", "From", Kind.MOMENT, 1),
-    Column("end", "Until", Kind.MOMENT, 3),
-    Column("team", "Team", rank=1),
-    Column("project", "Project", rank=4),
-    Column("job", "Job", rank=0),
-    Column("cloud", "Cloud", rank=2),
-    Column("what", "What", rank=2),
-    Column("category", "Category", rank=3),
-    Column("currency", "Currency", rank=0),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 1),
-    Column("reason", "Why", rank=2),
-    Column("who", "Who", rank=3),
-    Column("reference", "Document", rank=4),
-    Column("recorded_at", "Recorded", Kind.MOMENT, 4),
-    Column("origin", "From", rank=4),
-    Column("row", "Row", Kind.COUNT, 4),
+    ReportColumn("corrects", "Corrects", rank=1),
+    ReportColumn("start", "From", CellKind.MOMENT, 1),
+    ReportColumn("end", "Until", CellKind.MOMENT, 3),
+    ReportColumn("team", "Team", rank=1),
+    ReportColumn("project", "Project", rank=4),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("cloud", "Cloud", rank=2),
+    ReportColumn("what", "What", rank=2),
+    ReportColumn("category", "Category", rank=3),
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 1),
+    ReportColumn("reason", "Why", rank=2),
+    ReportColumn("who", "Who", rank=3),
+    ReportColumn("reference", "Document", rank=4),
+    ReportColumn("recorded_at", "Recorded", CellKind.MOMENT, 4),
+    ReportColumn("origin", "From", rank=4),
+    ReportColumn("row", "Row", CellKind.COUNT, 4),
 )
 
 
-def _wholes(setting: Setting) -> dict[str, Decimal | None]:
-    rows = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} GROUP BY ALL"
+def _totals_by_currency(context: ReportContext) -> dict[str, Decimal | None]:
+    rows = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} GROUP BY ALL"
     )
     return {row["currency"]: row["cost"] for row in rows}
 
 
-def waste(setting: Setting) -> Section:
-    """A row for each currency and kind of waste that there was, the dearest first."""
-    wholes = _wholes(setting)
-    rows = setting.cubes.ask(
+def build_waste(context: ReportContext) -> ReportSection:
+    """Return a row for each currency and kind of waste that there was, the dearest first."""
+    wholes = _totals_by_currency(context)
+    rows = context.cubes.ask(
         f"SELECT currency, use, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours, "
         f"sum(gpu_hours) AS accelerator_hours, sum(lost) AS lost FROM sums "
-        f"WHERE {setting.spent} AND use IN {words(WASTE)} GROUP BY ALL "
-        f"ORDER BY currency, sum({setting.cost}) DESC NULLS LAST, use"
+        f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL "
+        f"ORDER BY currency, sum({context.cost}) DESC NULLS LAST, use"
     )
-    made = [{**row, "share_of_total": ratio(row[setting.cost], wholes[row["currency"]])} for row in rows]
-    unknown = setting.cubes.ask(
-        f"SELECT currency, sum(hours) AS hours FROM sums WHERE {setting.spent} AND what = 'machine' "
+    table = [{**row, "share_of_total": divide_known(row[context.cost], wholes[row["currency"]])} for row in rows]
+    unknown_use = context.cubes.ask(
+        f"SELECT currency, sum(hours) AS hours FROM sums WHERE {context.spent} AND what = 'machine' "
         f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
     )
     notes = ["How busy accelerators were inside their work is not measured."]
-    notes += [f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
-              for row in unknown]  # fmt: skip
-    return section("waste", "Waste", WASTED, made, *notes)
+    notes += [
+        f"Of {row['hours'].normalize():f} hours of machines ({row['currency']}) the use is not known."
+        for row in unknown_use
+    ]
+    return build_section("waste", "Waste", WASTE_COLUMNS, table, *notes)
 
 
-def movement(setting: Setting) -> Section:
-    """A row for each currency, kind of storage or transfer, and place; transfers by route."""
-    wholes = _wholes(setting)
-    rows = setting.cubes.ask(
+def build_movement(context: ReportContext) -> ReportSection:
+    """Return a row for each currency, kind of storage or transfer, and place; transfers by route."""
+    wholes = _totals_by_currency(context)
+    rows = context.cubes.ask(
         f"SELECT currency, what, cloud, region, route, unit, sum(quantity) AS quantity, sum(billed) AS billed, "
         f"sum(effective) AS effective, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums "
-        f"WHERE {setting.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
-        f"ORDER BY currency, what, sum({setting.cost}) DESC NULLS LAST, cloud, region, route, unit"
+        f"WHERE {context.spent} AND what IN ('egress', 'storage', 'disk') GROUP BY ALL "
+        f"ORDER BY currency, what, sum({context.cost}) DESC NULLS LAST, cloud, region, route, unit"
     )
-    made = [{**row, "share_of_total": ratio(row[setting.cost], wholes[row["currency"]])} for row in rows]
+    table = [{**row, "share_of_total": divide_known(row[context.cost], wholes[row["currency"]])} for row in rows]
     note = "What trainings read and write themselves is on bills alone."
-    return section("movement", "Data moved and kept", MOVED, made, note)
+    return build_section("movement", "Data moved and kept", MOVEMENT_COLUMNS, table, note)
 
 
-def coverage(setting: Setting) -> Section:
-    """How much of a currency has an owner, of four kinds; what has none is on lines of its own everywhere."""
+def build_coverage(context: ReportContext) -> ReportSection:
+    """Return how much of a currency has an owner, of four kinds; the rest is on lines of its own everywhere."""
     owners = {"team": "team", "project": "project", "cost_center": "cost center", "job": "job"}
-    made: list[dict[str, Cell]] = []
-    sums = ", ".join(f"sum({setting.cost}) FILTER ({name} IS NOT NULL) AS {name}" for name in owners)
-    rows = setting.cubes.ask(
-        f"SELECT currency, sum({setting.cost}) AS whole, {sums} FROM sums WHERE {setting.spent} "
+    table: list[dict[str, CellValue]] = []
+    sums = ", ".join(f"sum({context.cost}) FILTER ({name} IS NOT NULL) AS {name}" for name in owners)
+    rows = context.cubes.ask(
+        f"SELECT currency, sum({context.cost}) AS whole, {sums} FROM sums WHERE {context.spent} "
         "GROUP BY ALL ORDER BY currency"
     )
     for row in rows:
         for name, title in owners.items():
-            known, whole = zero(row[name]), zero(row["whole"])
-            made.append(
+            allocated, whole = zero_if_unknown(row[name]), zero_if_unknown(row["whole"])
+            table.append(
                 {
                     "currency": row["currency"],
                     "what": title,
-                    "allocated": known,
-                    "unallocated": less(whole, known),
-                    "share": ratio(known, whole),
+                    "allocated": allocated,
+                    "unallocated": subtract_known(whole, allocated),
+                    "share": divide_known(allocated, whole),
                 }
             )
-    return section("coverage", "Who owns it", COVERAGE, made)
+    return build_section("coverage", "Who owns it", COVERAGE, table)
 
 
-def corrections(setting: Setting) -> Section:
-    """A row for each, with the row of the books that it is."""
-    rows = setting.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
-    made = [{**row, "corrects": row["corrects"] or None} for row in rows]
-    sums = {row["currency"]: added(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
+def build_corrections(context: ReportContext) -> ReportSection:
+    """Return a row for each correction, with its row in the books."""
+    rows = context.cubes.ask("SELECT * FROM corrections ORDER BY start, origin, row")
+    table = [{**row, "corrects": row["corrects"] or None} for row in rows]
+    sums = {row["currency"]: sum_known(r["billed"] for r in rows if r["currency"] == row["currency"]) for row in rows}
     notes = [f"Together {amount.normalize():f} {currency}, billed." for currency, amount in sums.items() if amount]
-    return section("corrections", "Corrections of closed months", CORRECTIONS, made, *notes)
+    return build_section("corrections", "Corrections of closed months", CORRECTIONS, table, *notes)

@@ -1,21 +1,21 @@
-"""Cells as text: exact for programs, short for people, and harmless in a spreadsheet. Pure."""
+"""Write cells as text: exact for programs, short for people, and harmless in a spreadsheet. Pure."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
 from decimal import Context, Decimal
 
-from router.showback.report.values import Cell, Kind
+from router.showback.report.values import CellKind, CellValue
 
 UNKNOWN = "-"
-# What a spreadsheet takes for the beginning of a formula, in its full-width forms too (OWASP ASVS 1.2.10).
+# Characters that begin a formula in a spreadsheet, in their full-width forms too (OWASP ASVS 1.2.10).
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _WIDE = Context(prec=100)
 _CENT = Decimal("0.01")
 
 
-def exact(cell: Cell) -> str:
-    """All digits; moments as ``2026-11-01T00:00:00Z``; empty for what is not known."""
+def exact_text(cell: CellValue) -> str:
+    """Return all digits; moments as ``2026-11-01T00:00:00Z``; empty for an unknown value."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -28,13 +28,13 @@ def exact(cell: Cell) -> str:
     return cell.isoformat() if isinstance(cell, date) else str(cell)
 
 
-def harmless(text: str) -> str:
-    """For files that people open in a spreadsheet: nothing in it is a formula."""
+def escape_formula(text: str) -> str:
+    """Return the text such that a spreadsheet does not take it for a formula."""
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def short(cell: Cell, kind: Kind) -> str:
-    """For people: money to the cent, but never 0.00 for what is not nothing; what is not known is ``-``."""
+def short_text(cell: CellValue, kind: CellKind) -> str:
+    """Return text for people: money to the cent, but never 0.00 for a nonzero amount; unknown is ``-``."""
     if cell is None:
         return UNKNOWN
     if isinstance(cell, bool):
@@ -45,20 +45,20 @@ def short(cell: Cell, kind: Kind) -> str:
         return f"{cell:,}"
     if isinstance(cell, datetime):
         return f"{cell:%Y-%m-%d %H:%M}"
-    return cell.isoformat() if isinstance(cell, date) else printable(cell)
+    return cell.isoformat() if isinstance(cell, date) else replace_unprintable(cell)
 
 
-def printable(text: str) -> str:
-    """With nothing in it that a terminal would obey."""
+def replace_unprintable(text: str) -> str:
+    """Return the text with nothing in it that a terminal would obey."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
 
 
-def _number(value: Decimal, kind: Kind) -> str:
-    if kind is Kind.SHARE:
+def _number(value: Decimal, kind: CellKind) -> str:
+    if kind is CellKind.SHARE:
         return f"{_WIDE.multiply(value, Decimal(100)).quantize(Decimal('0.1'), context=_WIDE)}%"
-    if kind is Kind.AMOUNT and value == value.to_integral_value(context=_WIDE):
+    if kind is CellKind.AMOUNT and value == value.to_integral_value(context=_WIDE):
         return f"{value:,.0f}"
     if value and abs(value) < _CENT:
         return f"{value:.2g}" if abs(value) >= Decimal("0.0001") else f"{value:.1e}"

@@ -1,114 +1,124 @@
-"""The head of a report, and its sums."""
+"""Build the head of a report, and its totals."""
 
 from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.asked import Basis
-from router.showback.report.forecast import Forecast, forecasts
-from router.showback.report.setting import Setting
-from router.showback.report.values import SCHEMA_VERSION, Cell, Column, Kind, Section, added, less, ratio, section
-
-HEAD = (Column("name", "What", rank=0), Column("value", "", rank=0))
-TOTALS = (
-    Column("currency", "Currency", rank=0),
-    Column("billed", "Billed", Kind.MONEY, 0),
-    Column("effective", "Effective", Kind.MONEY, 0),
-    Column("list", "At list price", Kind.MONEY, 4),
-    Column("estimated_share", "Estimated", Kind.SHARE, 1),
-    Column("running", "Running", Kind.MONEY, 4),
-    Column("budget", "Budget", Kind.MONEY, 2),
-    Column("budget_used", "Used", Kind.SHARE, 2),
-    Column("last_month", "Last month", Kind.MONEY, 1),
-    Column("change", "Change", Kind.MONEY, 1),
-    Column("forecast_low", "Forecast from", Kind.MONEY, 3),
-    Column("forecast", "Forecast", Kind.MONEY, 3),
-    Column("forecast_high", "Forecast to", Kind.MONEY, 3),
-    Column("facts", "Rows", Kind.COUNT, 4),
-    Column("unpriced", "Unpriced rows", Kind.COUNT, 4),
+from router.showback.report.context import ReportContext
+from router.showback.report.forecast import CostForecast, forecast_currencies
+from router.showback.report.query import CostBasis
+from router.showback.report.values import (
+    SCHEMA_VERSION,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    divide_known,
+    subtract_known,
+    sum_known,
 )
-# Everything that says what a month came to means this.
+
+HEAD = (ReportColumn("name", "What", rank=0), ReportColumn("value", "", rank=0))
+TOTALS = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("billed", "Billed", CellKind.MONEY, 0),
+    ReportColumn("effective", "Effective", CellKind.MONEY, 0),
+    ReportColumn("list", "At list price", CellKind.MONEY, 4),
+    ReportColumn("estimated_share", "Estimated", CellKind.SHARE, 1),
+    ReportColumn("running", "Running", CellKind.MONEY, 4),
+    ReportColumn("budget", "Budget", CellKind.MONEY, 2),
+    ReportColumn("budget_used", "Used", CellKind.SHARE, 2),
+    ReportColumn("last_month", "Last month", CellKind.MONEY, 1),
+    ReportColumn("change", "Change", CellKind.MONEY, 1),
+    ReportColumn("forecast_low", "Forecast from", CellKind.MONEY, 3),
+    ReportColumn("forecast", "Forecast", CellKind.MONEY, 3),
+    ReportColumn("forecast_high", "Forecast to", CellKind.MONEY, 3),
+    ReportColumn("facts", "Rows", CellKind.COUNT, 4),
+    ReportColumn("unpriced", "Unpriced rows", CellKind.COUNT, 4),
+)
+# Every page that names the cost of a month means this.
 COUNTED = "invoiced where a bill stands, metered elsewhere; what people added"
-_BASES = {Basis.BILLED: "billed (cash)", Basis.EFFECTIVE: "effective (accrual)"}
+_BASES = {CostBasis.BILLED: "billed (cash)", CostBasis.EFFECTIVE: "effective (accrual)"}
 
 
-def head(setting: Setting) -> Section:
-    """What the report is about, what it was made from, and how far that reaches."""
-    asked, beside = setting.asked, setting.beside
-    found = setting.cubes.ask(
+def build_head(context: ReportContext) -> ReportSection:
+    """Return the subject of the report, what it was made from, and how far that reaches."""
+    query, inputs = context.asked, context.beside
+    summary = context.cubes.ask(
         f"SELECT max(last_end) FILTER (category = 'Usage') AS through, max(recorded_at) AS recorded, "
         f"list(DISTINCT currency ORDER BY currency) AS currencies, sum(facts)::BIGINT AS facts, "
-        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {setting.spent}"
+        f"coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced FROM sums WHERE {context.spent}"
     )[0]
-    through, recorded = found["through"], found["recorded"]
-    closed = {True: "closed", False: "open", None: "not known"}[beside.closed]
-    said: list[tuple[str, Cell]] = [
+    through, recorded = summary["through"], summary["recorded"]
+    closed = {True: "closed", False: "open", None: "not known"}[inputs.closed]
+    rows: list[tuple[str, CellValue]] = [
         ("schema_version", str(SCHEMA_VERSION)),
-        ("month", setting.month),
+        ("month", context.month),
         ("books", closed),
-        ("by", ", ".join(asked.by)),
-        ("basis", _BASES[asked.basis]),
+        ("by", ", ".join(query.by)),
+        ("basis", _BASES[query.basis]),
         ("counted", COUNTED),
-        ("sharing", asked.share.value),
-        ("currencies", ", ".join(found["currencies"] or ()) or "none"),
-        ("made_from", beside.origin),
-        ("input_hash", beside.input_hash),
-        ("made_at", _moment(asked.now)),
-        ("as_of", "all that is recorded" if asked.as_of is None else _moment(asked.as_of)),
+        ("sharing", query.share.value),
+        ("currencies", ", ".join(summary["currencies"] or ()) or "none"),
+        ("made_from", inputs.origin),
+        ("input_hash", inputs.input_hash),
+        ("made_at", _moment(query.now)),
+        ("as_of", "all that is recorded" if query.as_of is None else _moment(query.as_of)),
         ("usage_through", "none" if through is None else _moment(through)),
         ("recorded_through", "not known" if recorded is None else _moment(recorded)),
-        ("bills_through", "no bill" if beside.bills_through is None else _moment(beside.bills_through)),
-        ("rows", f"{found['facts'] or 0}"),
-        ("unpriced_rows", f"{found['unpriced'] or 0}"),
+        ("bills_through", "no bill" if inputs.bills_through is None else _moment(inputs.bills_through)),
+        ("rows", f"{summary['facts'] or 0}"),
+        ("unpriced_rows", f"{summary['unpriced'] or 0}"),
         ("utilisation", "not measured"),
     ]
-    return section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in said), *beside.warnings)
+    return build_section("head", "Showback", HEAD, ({"name": n, "value": v} for n, v in rows), *inputs.warnings)
 
 
-def totals(setting: Setting) -> Section:
-    """A row for each currency of the month."""
-    cost = setting.cost
-    rows = setting.cubes.ask(
+def build_totals(context: ReportContext) -> ReportSection:
+    """Return a row for each currency of the month."""
+    cost = context.cost
+    rows = context.cubes.ask(
         f"SELECT month, currency, sum(billed) AS billed, sum(effective) AS effective, sum(list) AS list, "
         f"sum(facts)::BIGINT AS facts, coalesce(sum(facts) FILTER (unpriced), 0)::BIGINT AS unpriced, "
         f"sum({cost}) FILTER (state = 'Estimated' AND source <> 'added') AS estimated "
         f"FROM sums WHERE source <> 'planned' GROUP BY ALL ORDER BY currency"
     )
-    before = {row["currency"]: row[cost] for row in rows if row["month"] == setting.before}
-    budgets = {each.currency: each for each in setting.beside.budgets or () if each.scope == "all"}
+    before = {row["currency"]: row[cost] for row in rows if row["month"] == context.before}
+    budgets = {each.currency: each for each in context.beside.budgets or () if each.scope == "all"}
     running = {currency: each.running for currency, each in budgets.items()}
     booked = {
-        row["currency"]: added((row[cost], running.get(row["currency"])))
+        row["currency"]: sum_known((row[cost], running.get(row["currency"])))
         for row in rows
-        if row["month"] == setting.month
+        if row["month"] == context.month
     }
-    ahead, why = forecasts(setting, booked)
-    made = []
+    forecast_of, forecast_note = forecast_currencies(context, booked)
+    table = []
     for row in rows:
-        if row["month"] != setting.month:
+        if row["month"] != context.month:
             continue
         currency = row["currency"]
-        likely, budget = ahead.get(currency, Forecast(None, None, None)), budgets.get(currency)
-        made.append(
+        forecast, budget = forecast_of.get(currency, CostForecast(None, None, None)), budgets.get(currency)
+        table.append(
             {
                 **{name: row[name] for name in ("currency", "billed", "effective", "list", "facts", "unpriced")},
-                "estimated_share": ratio(row["estimated"] or Decimal(0), row[cost]),
+                "estimated_share": divide_known(row["estimated"] or Decimal(0), row[cost]),
                 "running": running.get(currency),
                 "budget": None if budget is None else budget.budget,
-                "budget_used": None if budget is None else ratio(booked[currency], budget.budget),
+                "budget_used": None if budget is None else divide_known(booked[currency], budget.budget),
                 "last_month": before.get(currency),
-                "change": less(row[cost], before.get(currency)),
-                "forecast_low": likely.low,
-                "forecast": likely.middle,
-                "forecast_high": likely.high,
+                "change": subtract_known(row[cost], before.get(currency)),
+                "forecast_low": forecast.low,
+                "forecast": forecast.middle,
+                "forecast_high": forecast.high,
             }
         )
     notes = (
-        [why, "Sums leave out unpriced rows: what they cost is not known."]
-        if any(row["unpriced"] for row in made)
-        else [why]
+        [forecast_note, "Sums leave out unpriced rows: what they cost is not known."]
+        if any(row["unpriced"] for row in table)
+        else [forecast_note]
     )
-    return section("totals", "Totals", TOTALS, made, *notes)
+    return build_section("totals", "Totals", TOTALS, table, *notes)
 
 
 def _moment(moment: object) -> str:

@@ -1,4 +1,7 @@
-"""A report as a value: sections of rows, each cell of a kind, money exact. Every format is written from it. Pure."""
+"""Define a report as a value: sections of rows, each cell of a kind, money exact. Pure.
+
+Every format is written from it.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +11,18 @@ from datetime import date, datetime
 from decimal import Context, Decimal
 from enum import StrEnum
 
-Cell = str | Decimal | int | bool | date | datetime | None
+CellValue = str | Decimal | int | bool | date | datetime | None
 
 SCHEMA_VERSION = 1
-# Of what is divided: unit costs, shares. Sums are never rounded.
+# Places of quotients: unit costs, shares. Sums are never rounded.
 PLACES = 9
 # The rank of a column that is for programs alone.
 HIDDEN = 9
 _WIDE = Context(prec=100)
 
 
-class Kind(StrEnum):
-    """What a column holds. Of every kind None is "not known", never zero."""
+class CellKind(StrEnum):
+    """The kind of value in a column. None of any kind is "not known", never zero."""
 
     TEXT = "text"
     MONEY = "money"  # Decimal, in the currency of the row
@@ -32,66 +35,72 @@ class Kind(StrEnum):
     MOMENT = "moment"  # UTC
 
 
-NUMBERS = frozenset({Kind.MONEY, Kind.RATE, Kind.AMOUNT, Kind.SHARE, Kind.COUNT})
+NUMBERS = frozenset({CellKind.MONEY, CellKind.RATE, CellKind.AMOUNT, CellKind.SHARE, CellKind.COUNT})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """``name`` for machines, ``title`` for people. ``rank``: what does not fit a narrow page goes by it, 0 last."""
+class ReportColumn:
+    """A column: ``name`` for machines, ``title`` for people.
+
+    ``rank`` orders what is dropped from a narrow page; 0 is dropped last.
+    """
 
     name: str
     title: str
-    kind: Kind = Kind.TEXT
+    kind: CellKind = CellKind.TEXT
     rank: int = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
-    """``notes`` say what is to be known of the rows: how they were found, what is not known."""
+class ReportSection:
+    """A section of rows; ``notes`` tell how the rows were found, and what is not known."""
 
     name: str
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    columns: tuple[ReportColumn, ...]
+    rows: tuple[tuple[CellValue, ...], ...]
     notes: tuple[str, ...] = ()
 
-    def records(self) -> Iterator[dict[str, Cell]]:
-        """Each row by the names of the columns."""
+    def records(self) -> Iterator[dict[str, CellValue]]:
+        """Yield each row by the names of the columns."""
         names = [column.name for column in self.columns]
         return (dict(zip(names, row, strict=True)) for row in self.rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ShowbackReport:
     """The sections in their order, all there, also those without rows; names are unique."""
 
     title: str
-    sections: tuple[Section, ...]
+    sections: tuple[ReportSection, ...]
 
-    def section(self, name: str) -> Section:
-        """KeyError for one that there is not."""
+    def section(self, name: str) -> ReportSection:
+        """Return the section of that name; KeyError for none."""
         for section in self.sections:
             if section.name == name:
                 return section
         raise KeyError(name)
 
 
-def section(
-    name: str, title: str, columns: tuple[Column, ...], rows: Iterable[dict[str, Cell]], *notes: str
-) -> Section:
-    """Of rows by name; what a row does not say is None. KeyError for a name that is no column."""
+def build_section(
+    name: str, title: str, columns: tuple[ReportColumn, ...], rows: Iterable[dict[str, CellValue]], *notes: str
+) -> ReportSection:
+    """Return a section of rows by name; a cell that a row lacks is None. KeyError for a name that is no column."""
     names = [column.name for column in columns]
-    made = []
+    table = []
     for row in rows:
         unknown = row.keys() - set(names)
         if unknown:
             raise KeyError(f"{name} has no column {', '.join(sorted(unknown))}")
-        made.append(tuple(row.get(column) for column in names))
-    return Section(name, title, columns, tuple(made), notes)
+        table.append(tuple(row.get(column) for column in names))
+    return ReportSection(name, title, columns, tuple(table), notes)
 
 
-def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
-    """``times`` x part / whole to nine places, half to even; None where one of them is not known, or the whole is 0."""
+def divide_known(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> Decimal | None:
+    """Return ``times`` x part / whole to nine places, half to even.
+
+    None where one of them is unknown, or the whole is 0.
+    """
     if part is None or not whole:
         return None
     return _WIDE.divide(_WIDE.multiply(part, Decimal(times)), Decimal(whole)).quantize(
@@ -99,8 +108,8 @@ def ratio(part: Decimal | None, whole: Decimal | int | None, times: int = 1) -> 
     )
 
 
-def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of those that are known, of all digits; None where none is."""
+def sum_known(amounts: Iterable[Decimal | None]) -> Decimal | None:
+    """Return the sum of the known amounts, with all digits; None where none is known."""
     total: Decimal | None = None
     for amount in amounts:
         if amount is not None:
@@ -108,15 +117,15 @@ def added(amounts: Iterable[Decimal | None]) -> Decimal | None:
     return total
 
 
-def less(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
-    """The difference, of all digits; None where one of them is not known."""
+def subtract_known(whole: Decimal | None, part: Decimal | None) -> Decimal | None:
+    """Return the difference, with all digits; None where one of them is unknown."""
     return None if whole is None or part is None else _WIDE.subtract(whole, part)
 
 
-def plain(value: Decimal) -> Decimal:
-    """The same amount without zeros at its end: two facts with other scales give one text."""
+def strip_zeros(value: Decimal) -> Decimal:
+    """Return the same amount without zeros at its end: two facts with other scales give one text."""
     if not value:
         return Decimal(0)
     value = value.normalize(_WIDE)
-    # A power of ten is all that the text can have a plus for; the exponent itself takes five times as long.
+    # Only a power of ten has a plus in its text; reading the exponent itself takes five times as long.
     return value.quantize(Decimal(1), context=_WIDE) if "+" in str(value) else value

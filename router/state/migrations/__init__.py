@@ -1,1 +1,1 @@
-"""How a database of an earlier version becomes one of this version: alembic runs env.py and the steps in versions/."""
+"""Upgrades of databases of earlier versions: alembic runs env.py and the steps in versions/."""

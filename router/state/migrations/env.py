@@ -1,4 +1,4 @@
-"""What alembic runs for every command: on the connection, and in the transaction, that the caller hands over."""
+"""The environment that alembic runs for every command, on the caller's connection and in its transaction."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file a step, each frozen once it was released."""
+"""The migrations, one file per step, each frozen once it was released."""

@@ -20,7 +20,7 @@ _GOES_ON = "goes on after its last row"
 
 
 def upgrade() -> None:
-    """Makes everything."""
+    """Create all tables and triggers."""
     _make_small_tables()
     _make_attempts()
     _make_lists()
@@ -148,7 +148,7 @@ def _make_lists() -> None:
 
 
 def _append_only(table: str) -> None:
-    """Refuses to change or to remove a row, and a seq that is not the next one."""
+    """Create triggers that refuse to change or remove a row, and a seq that is not the next one."""
     statements = _for_sqlite(table) if op.get_bind().dialect.name == "sqlite" else _for_postgresql(table)
     for statement in statements:
         op.get_bind().exec_driver_sql(statement)

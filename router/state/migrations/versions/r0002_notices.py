@@ -1,4 +1,4 @@
-"""What was announced to machines."""
+"""The notices to machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
 
 
 def upgrade() -> None:
-    """Makes the table of notices."""
+    """Create the table of notices."""
     op.create_table(
         "notices",
         sa.Column("attempt", sa.Text(), sa.ForeignKey("attempts.id"), primary_key=True),

@@ -1,4 +1,4 @@
-"""How far a training is, and what it saved last."""
+"""The progress of a training, and its last checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
 
 
 def upgrade() -> None:
-    """Adds columns to the nodes."""
+    """Add columns to the nodes."""
     op.add_column("nodes", sa.Column("step", sa.BigInteger(), nullable=True))
     op.add_column("nodes", sa.Column("step_seconds", sa.Double(), nullable=True))
     op.add_column("nodes", sa.Column("saved_step", sa.BigInteger(), nullable=True))

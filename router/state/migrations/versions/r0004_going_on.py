@@ -1,4 +1,4 @@
-"""Attempts that go on from others, and what they are told to save."""
+"""Attempts that resume from others, and the checkpoints that they are told to save."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
 
 
 def upgrade() -> None:
-    """Adds columns to the attempts and to the ledger."""
+    """Add columns to the attempts and to the ledger."""
     for name in ("resumes", "first_manifest", "order_id", "order_reason"):
         op.add_column("attempts", sa.Column(name, sa.Text(), nullable=False, server_default=""))
     op.add_column("attempts", sa.Column("first_step", sa.BigInteger(), nullable=False, server_default="0"))

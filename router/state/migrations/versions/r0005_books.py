@@ -1,6 +1,6 @@
-"""The ledger as books: what each entry was for, in which month it stands, a chain of hashes, closed months, archives.
+"""The ledger as books: the use of each entry, its month, a chain of hashes, closed months, archives.
 
-The rows that are there are written anew with their hashes; what they say stays.
+The rows that exist are written again with their hashes; their content stays.
 """
 
 from __future__ import annotations
@@ -33,8 +33,12 @@ _COLUMNS = {
     "reference": _TEXT,
 }  # fmt: skip
 _TYPES: dict[str, sa.types.TypeEngine[Any]] = {
-    _TEXT: sa.Text(), _NULLABLE: sa.Text(), _COUNT: sa.BigInteger(), _COUNT_OR_NOT: sa.BigInteger(), _TIME: _MOMENT,
-}  # fmt: skip
+    _TEXT: sa.Text(),
+    _NULLABLE: sa.Text(),
+    _COUNT: sa.BigInteger(),
+    _COUNT_OR_NOT: sa.BigInteger(),
+    _TIME: _MOMENT,
+}
 # What the rows that are there do not say.
 _NEW: dict[str, Any] = {
     "what": "machine", "use": None, "corrects": "", "unit": "Hours", "unpriced": 0, "who": "", "reason": "",
@@ -44,7 +48,7 @@ _KEEPS, _GOES_ON = "is append-only", "goes on after its last row"
 
 
 def upgrade() -> None:
-    """Makes the tables, and writes the rows of the ledger anew."""
+    """Create the tables, and write the rows of the ledger again."""
     sqlite = op.get_bind().dialect.name == "sqlite"
     _make_ledger("ledger_new")
     _copy(sqlite=sqlite)
@@ -150,11 +154,14 @@ def _triggers_of_sqlite() -> list[str]:
         trigger("ledger_archived", "keeps_rows", "UPDATE", "", _KEEPS),
         trigger("ledger_archived", "loses_no_rows", "DELETE", "", _KEEPS),
         trigger(
-            "ledger_archived", "has_no_gaps", "INSERT",
+            "ledger_archived",
+            "has_no_gaps",
+            "INSERT",
             f"EXISTS (SELECT 1 FROM ledger_archived WHERE seq = NEW.seq OR key = NEW.key) OR NOT "
-            f"({_STANDS.format('NEW')} OR (NEW.seq IS {_NEXT} AND NOT ({_TAKEN})))", _GOES_ON,
+            f"({_STANDS.format('NEW')} OR (NEW.seq IS {_NEXT} AND NOT ({_TAKEN})))",
+            _GOES_ON,
         ),
-    ]  # fmt: skip
+    ]
     for table in _LISTS:
         gap = f"NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM {table})"
         if table == "ledger_periods":

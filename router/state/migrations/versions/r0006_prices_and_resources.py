@@ -1,4 +1,4 @@
-"""Which machine a metered entry is about as its cloud names it, and what priced it.
+"""The cloud's name for the machine of a metered entry, and the source of its price.
 
 No row changes: a column that is empty is in no hash.
 """
@@ -17,7 +17,7 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    """Adds columns to the nodes and to the ledger."""
+    """Add columns to the nodes and to the ledger."""
     for name in ("price_as_of", "price_source"):
         op.add_column("nodes", sa.Column(name, sa.Text(), nullable=False, server_default=""))
     op.add_column("ledger", sa.Column("resource", sa.Text(), nullable=False, server_default=""))

@@ -16,7 +16,7 @@ _MOMENT = sa.DateTime(timezone=True).with_variant(sa.Text(), "sqlite")
 
 
 def upgrade() -> None:
-    """Makes the table, and turns at writing it."""
+    """Create the table, and a turn for those who write it."""
     op.create_table(
         "budgets",
         sa.Column("scope", sa.Text(), primary_key=True),

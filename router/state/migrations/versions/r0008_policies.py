@@ -1,6 +1,6 @@
-"""Which policy runs an attempt, and which one its quote was made for where another one was to run.
+"""The policy that runs an attempt, and the one of its quote if another one was to run.
 
-No row changes: attempts of before name none.
+No row changes: earlier attempts name none.
 """
 
 from __future__ import annotations
@@ -17,6 +17,6 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    """Adds columns to the attempts."""
+    """Add columns to the attempts."""
     for name in ("policy", "quoted_policy"):
         op.add_column("attempts", sa.Column(name, sa.Text(), nullable=False, server_default=""))

@@ -1,4 +1,4 @@
-"""What a month was closed with, beside its entries: bills, budgets, the figures of its report.
+"""The seal of a closed month, over the sources of its report beside its entries: bills, budgets, figures.
 
 No row changes: months that are closed already have no seal.
 """
@@ -17,6 +17,6 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    """Adds columns to the closings."""
+    """Add columns to the closings."""
     for name in ("seal", "seal_hash"):
         op.add_column("ledger_periods", sa.Column(name, sa.Text(), nullable=False, server_default=""))

@@ -1,6 +1,6 @@
-"""What is known of the price of a reserved machine: amortised, sunk or unknown.
+"""The knowledge of a reserved machine's price: amortised, sunk or unknown.
 
-Rows of before say nothing. Their reserved machines were written down at 0, which nobody knew, and are metered unpriced.
+Earlier rows say nothing. Their reserved machines were recorded at 0, which nobody knew, and are metered unpriced.
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    """Adds a column to the nodes."""
+    """Add a column to the nodes."""
     op.add_column("nodes", sa.Column("reservation_cost", sa.Text(), nullable=False, server_default=""))

@@ -1,4 +1,4 @@
-"""Budgets keep what was set before: a later setting of the same month stands beside the earlier one."""
+"""Budgets retain earlier settings: a later setting of the same month stands beside the earlier one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = "scope, name, since, usd_nanos, hard, warn, who, at"
 
 
 def upgrade() -> None:
-    """Takes the moment into the key of budgets."""
+    """Add the moment to the key of budgets."""
     op.rename_table("budgets", "budgets_before")
     op.create_table(
         "budgets",

@@ -1,0 +1,77 @@
+"""Write files so that after a crash a reader finds the old content or the new, never a part of it.
+
+A file is written beside its place, flushed to the disk and renamed; the folder is then flushed, so that the rename
+lasts through a power cut. It stands in the lowest package because all others write files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+#: Permissions of a new file unless the caller says otherwise, less the umask of the process.
+DEFAULT_MODE = 0o666
+_CANNOT_SYNC_FOLDERS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP}
+
+
+@contextmanager
+def open_atomic(path: Path, mode: int = DEFAULT_MODE) -> Iterator[IO[bytes]]:
+    """Yield a stream whose content replaces ``path`` when the block ends without an error.
+
+    On an error ``path`` stays as it was and the temporary file is removed. ``mode`` gives the permissions of the file,
+    less the umask. Raises OSError where the folder is missing or the disk is full.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.part")
+    try:
+        with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as stream:
+            yield stream
+            sync_stream(stream)
+        part.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def write_atomic(path: Path, content: bytes | str, mode: int = DEFAULT_MODE) -> None:
+    """Replace the content of ``path``; text is written as UTF-8 with LF. Raises OSError."""
+    with open_atomic(path, mode) as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
+
+
+def publish_file(part: Path, path: Path) -> None:
+    """Give a finished file its name: flush it, rename it over ``path``, flush the folder. Raises OSError.
+
+    Both must lie on one file system. If it fails before the rename, ``path`` is as it was and ``part`` remains.
+    """
+    with part.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    part.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_stream(stream: IO[bytes] | IO[str]) -> None:
+    """Flush a stream to the disk. Raises OSError."""
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush the entries of a folder to the disk, where the system and the file system can. Raises OSError."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except PermissionError:
+        return  # Windows opens no folders.
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC_FOLDERS:
+            raise
+    finally:
+        os.close(handle)

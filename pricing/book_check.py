@@ -1,0 +1,176 @@
+"""Checks of the content of a price book, each yielding the problems it finds."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+
+from pricing.egress import Tariff
+from pricing.machines import Accelerator, Machine
+from pricing.money import UsdPerHour
+from pricing.offers import Offer, OfferKey
+from pricing.places import Market, Region
+from pricing.problems import Problem
+from pricing.risk import BAND_UPPER_EDGES, RiskPrior
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``did you mean X?`` for the nearest known name; "" when none is near."""
+    near = get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def find_problems(
+    offers: Sequence[Offer],
+    machines: Sequence[Machine],
+    accelerators: Sequence[Accelerator],
+    regions: Sequence[Region],
+    tariffs: Sequence[Tariff],
+    priors: Sequence[RiskPrior],
+    places: Mapping[OfferKey, str],
+) -> tuple[Problem, ...]:
+    """Return all problems, in a fixed order.
+
+    ``places`` says where an offer was read (``file:line``).
+    """
+    return (
+        *_check_keys(offers, machines, accelerators, regions, tariffs, priors, places),
+        *_check_offers(offers, places),
+        *_check_references(offers, machines, regions, places),
+        *_check_spot_below_on_demand(offers, places),
+        *_check_machines(machines, accelerators),
+        *_check_tiers(tariffs),
+        *_check_priors(priors),
+    )
+
+
+def _label(offer: Offer) -> str:
+    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
+    return f"{place} {offer.instance_type} {offer.market.value}"
+
+
+def _price_column(offer: Offer) -> str:
+    return "spot_usd_per_hour" if offer.market is Market.SPOT else "on_demand_usd_per_hour"
+
+
+def _check_keys(
+    offers: Sequence[Offer],
+    machines: Sequence[Machine],
+    accelerators: Sequence[Accelerator],
+    regions: Sequence[Region],
+    tariffs: Sequence[Tariff],
+    priors: Sequence[RiskPrior],
+    places: Mapping[OfferKey, str],
+) -> Iterator[Problem]:
+    for before, offer in pairwise(offers):
+        if before.key == offer.key:  # Offers of a book are sorted by key, so equal keys are neighbours.
+            yield Problem(places.get(offer.key, ""), "offers", f"{_label(offer)} is there twice")
+    names: dict[str, list[str]] = {
+        "machines": [f"{m.cloud} {m.instance_type}" for m in machines],
+        "accelerators": [a.name for a in accelerators],
+        "regions": [str(r.id) for r in regions],
+        "tariffs": [t.meter for t in tariffs],
+        "priors": [f"{p.cloud} {p.accelerator} {p.market}" for p in priors],
+    }
+    for table, keys in names.items():
+        for key, count in Counter(keys).items():
+            if count > 1:
+                yield Problem("", table, f"{key} is there {count} times")
+
+
+def _check_offers(offers: Sequence[Offer], places: Mapping[OfferKey, str]) -> Iterator[Problem]:
+    for offer in offers:
+        where = places.get(offer.key, "")
+        if offer.usd_per_hour.nanos <= 0:
+            what = f"{_label(offer)}: the price {offer.usd_per_hour} is not above 0"
+            yield Problem(where, _price_column(offer), what, "leave out what is not sold")
+        if not offer.source:
+            yield Problem(where, "source", f"{_label(offer)}: a price without a source does not enter a book")
+        if offer.machines_cap is not None and offer.machines_cap < 0:
+            yield Problem(where, "machines_cap", f"{_label(offer)}: {offer.machines_cap} is negative")
+        rate = offer.interruptions_per_hour
+        if rate is not None and not (math.isfinite(rate) and rate >= 0):
+            yield Problem(where, "interruptions_per_hour", f"{_label(offer)}: {rate} is no rate per hour")
+        if offer.interruption_band and offer.interruption_band not in BAND_UPPER_EDGES:
+            known = ", ".join(BAND_UPPER_EDGES)
+            what = f"{_label(offer)}: {offer.interruption_band!r} is not one of {known}"
+            yield Problem(where, "interruption_band", what)
+
+
+def _check_references(
+    offers: Sequence[Offer],
+    machines: Sequence[Machine],
+    regions: Sequence[Region],
+    places: Mapping[OfferKey, str],
+) -> Iterator[Problem]:
+    region_names = {(r.id.cloud, r.id.region) for r in regions}
+    machine_names = {(m.cloud, m.instance_type) for m in machines}
+    clouds = {cloud for cloud, _ in region_names}
+    for offer in offers:
+        where = places.get(offer.key, "")
+        if offer.cloud not in clouds:
+            what = f"unknown cloud {offer.cloud!r}"
+            yield Problem(where, "cloud", what, did_you_mean(offer.cloud, clouds))
+        elif (offer.cloud, offer.region) not in region_names:
+            near = did_you_mean(offer.region, (name for cloud, name in region_names if cloud == offer.cloud))
+            yield Problem(where, "region", f"unknown region {offer.region_id}", near)
+        if (offer.cloud, offer.instance_type) not in machine_names:
+            near = did_you_mean(offer.instance_type, (name for cloud, name in machine_names if cloud == offer.cloud))
+            what = f"unknown machine {offer.cloud} {offer.instance_type}"
+            yield Problem(where, "instance_type", what, near)
+
+
+def _check_spot_below_on_demand(offers: Sequence[Offer], places: Mapping[OfferKey, str]) -> Iterator[Problem]:
+    on_demand: dict[tuple[str, str, str, str], UsdPerHour] = {
+        o.key[:4]: o.usd_per_hour for o in offers if o.market is Market.ON_DEMAND
+    }
+    for offer in offers:
+        if offer.market is not Market.SPOT:
+            continue
+        cloud, region, zone, instance_type, _ = offer.key
+        listed = on_demand.get((cloud, region, zone, instance_type))
+        if listed is None:
+            listed = on_demand.get((cloud, region, "", instance_type))
+        if listed is not None and offer.usd_per_hour > listed:
+            what = f"{_label(offer)}: {offer.usd_per_hour} is above the on-demand price {listed}"
+            yield Problem(places.get(offer.key, ""), "spot_usd_per_hour", what)
+
+
+def _check_machines(machines: Sequence[Machine], accelerators: Sequence[Accelerator]) -> Iterator[Problem]:
+    names = {a.name for a in accelerators}
+    for machine in machines:
+        label = f"{machine.cloud} {machine.instance_type}"
+        if machine.accelerator not in names:
+            what = f"{label}: unknown accelerator {machine.accelerator!r}"
+            yield Problem("", "accelerator", what, did_you_mean(machine.accelerator, names))
+        if machine.accelerator_count < 1:
+            yield Problem("", "accelerator_count", f"{label}: {machine.accelerator_count} is not above 0")
+
+
+def _check_tiers(tariffs: Sequence[Tariff]) -> Iterator[Problem]:
+    for tariff in tariffs:
+        if not tariff.tiers:
+            yield Problem("", "tariffs", f"{tariff.meter}: no tiers")
+            continue
+        edges = [0, *(tier.to_bytes for tier in tariff.tiers)]
+        starts = [tier.from_bytes for tier in tariff.tiers]
+        if starts != edges[:-1] or edges[-1] is not None or starts != sorted(set(starts)):
+            yield Problem("", "tariffs", f"{tariff.meter}: tiers are not contiguous from 0 without end")
+        if any(tier.price.nanos < 0 for tier in tariff.tiers):
+            yield Problem("", "tariffs", f"{tariff.meter}: a negative price")
+
+
+def _check_priors(priors: Sequence[RiskPrior]) -> Iterator[Problem]:
+    for prior in priors:
+        label = f"{prior.cloud} {prior.accelerator} {prior.market}"
+        rate = prior.interruptions_per_machine_hour
+        spot = prior.market == Market.SPOT.value
+        if not math.isfinite(rate) or rate < 0 or (spot and rate == 0):
+            yield Problem("", "priors", f"{label}: {rate} interruptions per machine-hour; never zero on spot")
+        if not 0 <= prior.pool_exponent <= 1:
+            yield Problem("", "priors", f"{label}: a pool exponent lies between 0 and 1")
+        if not math.isfinite(prior.recovery_hours) or prior.recovery_hours < 0:
+            yield Problem("", "priors", f"{label}: {prior.recovery_hours} is no recovery time")

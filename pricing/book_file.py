@@ -1,0 +1,350 @@
+"""Price books on disk: the embedded book, Parquet (read, written) and CSV (read). The package's one I/O module.
+
+A file that a user gives is refused whole, with InvalidInputError; nothing is half read or half written.
+"""
+
+from __future__ import annotations
+
+import csv
+import gc
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, time
+from functools import cache
+from importlib import resources
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pricing import table_rows
+from pricing.atomic_file import open_atomic
+from pricing.book import PriceBook
+from pricing.egress import Tariff
+from pricing.machines import Accelerator, Machine
+from pricing.money import UsdPerHour
+from pricing.offer_csv import read_rows
+from pricing.offer_records import has_record_header, read_records
+from pricing.offers import Offer
+from pricing.places import Market, Region
+from pricing.problems import InvalidInputError, Problem
+from pricing.risk import RiskPrior
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pydantic import TypeAdapter
+
+EMBEDDED_AS_OF = datetime(2026, 11, 21, tzinfo=UTC)
+SCHEMA_VERSION = 1
+# Column, Arrow type, nullable. Money is whole nano-dollars in int64: room for 9.2 billion dollars an hour.
+_COLUMNS = (
+    ("cloud", "string", False),
+    ("region", "string", False),
+    ("zone", "string", True),
+    ("instance_type", "string", False),
+    ("market", "string", False),
+    ("usd_nanos_per_hour", "int64", False),
+    ("source", "string", False),
+    ("as_of", "date32[day]", True),
+    ("not_before", "bool", False),
+    ("machines_cap", "int64", True),
+    ("interruptions_per_hour", "double", True),
+    ("interruption_band", "string", True),
+    ("price_basis", "string", False),
+    ("weak", "string", False),
+)
+
+
+@cache
+def embedded_book() -> PriceBook:
+    """Return the book that comes with the package; the same object each time.
+
+    Its tables are checked by tests.
+    """
+    return PriceBook(
+        as_of=EMBEDDED_AS_OF,
+        offers=table_rows.parse_offers(_table("offers")),
+        machines=table_rows.parse_machines(_table("machines")),
+        accelerators=table_rows.parse_accelerators(_table("accelerators")),
+        regions=table_rows.parse_regions(_table("regions")),
+        tariffs=table_rows.parse_tariffs(_table("egress")),
+        priors=table_rows.parse_priors(_table("interruption_priors")),
+    )
+
+
+def _table(name: str) -> Iterator[dict[str, str]]:
+    text = resources.files("pricing").joinpath(f"tables/{name}.csv").read_text(encoding="utf-8")
+    rows = csv.reader(text.splitlines())
+    header = next(rows)
+    return (dict(zip(header, row, strict=True)) for row in rows)
+
+
+def read_book(path: Path) -> PriceBook:
+    """Read the book in a ``.parquet`` or ``.csv`` file and check it.
+
+    InvalidInputError says what is wrong and where. A CSV holds offers only (see :mod:`pricing.offer_csv`); machines,
+    regions and tariffs come from the embedded book, and the newest date in the file is the book's.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in {".parquet", ".csv"}:
+        raise InvalidInputError.single("a price book is a .parquet or a .csv file", where=str(path))
+    if not path.exists():
+        raise InvalidInputError.single("no such file", where=str(path))
+    if not path.is_file():
+        raise InvalidInputError.single("is not a file", where=str(path))
+    if suffix == ".csv":
+        return _read_csv(path)
+    return _read_parquet(path)
+
+
+def write_book(book: PriceBook, path: Path) -> None:
+    """Write ``book`` to a ``.parquet`` file: the whole file appears at once, or the old one stays.
+
+    InvalidInputError when the book is not valid, the suffix is another or the folder cannot be written to.
+    """
+    if path.suffix.lower() != ".parquet":
+        raise InvalidInputError.single("a price book is written as a .parquet file", where=str(path))
+    book.check()
+    _write_parquet(book, path)
+
+
+def _read_csv(path: Path) -> PriceBook:
+    base = embedded_book()
+    lines = _csv_lines(path)
+    first = next(lines, (1, ()))
+    read = read_records if has_record_header(first[1]) else read_rows
+    found = read(
+        str(path),
+        chain([first], lines),
+        {(m.cloud, m.instance_type): m for m in base.machines},
+        {a.name: a for a in base.accelerators},
+    )
+    dates = [offer.as_of for offer in found.offers if offer.as_of is not None]
+    book = PriceBook(
+        as_of=datetime.combine(max(dates), time(), UTC) if dates else base.as_of,
+        offers=found.offers,
+        machines=(*base.machines, *found.machines),
+        accelerators=base.accelerators,
+        regions=base.regions,
+        tariffs=base.tariffs,
+        priors=base.priors,
+    )
+    book.check(found.places)
+    return book
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
+    number = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            reader = csv.reader(stream, strict=True)
+            for row in reader:
+                number = reader.line_num
+                yield number, row
+    except UnicodeDecodeError:
+        raise InvalidInputError.single("is not UTF-8 text", where=f"{path}:{number + 1}") from None
+    except csv.Error as error:
+        raise InvalidInputError.single(f"is not CSV: {error}", where=f"{path}:{number + 1}") from None
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
+
+
+def _small_table_adapters() -> Mapping[str, TypeAdapter[Any]]:
+    """Return, by table, the adapter that turns its rows into JSON and, strictly, back."""
+    from pydantic import TypeAdapter
+
+    return {
+        "machines": TypeAdapter(tuple[Machine, ...]),
+        "accelerators": TypeAdapter(tuple[Accelerator, ...]),
+        "regions": TypeAdapter(tuple[Region, ...]),
+        "tariffs": TypeAdapter(tuple[Tariff, ...]),
+        "priors": TypeAdapter(tuple[RiskPrior, ...]),
+    }
+
+
+def _arrow_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int64": pa.int64(),
+        "double": pa.float64(),
+        "bool": pa.bool_(),
+        "date32[day]": pa.date32(),
+    }
+    return pa.schema([pa.field(name, types[kind], nullable) for name, kind, nullable in _COLUMNS])
+
+
+def _write_parquet(book: PriceBook, path: Path) -> None:
+    import pandas as pd
+
+    if max((offer.usd_per_hour.nanos for offer in book.offers), default=0) >= 1 << 63:
+        raise InvalidInputError.single("a price is too large to be written", field="usd_nanos_per_hour")
+    columns: dict[str, list[object]] = {name: [] for name, _, _ in _COLUMNS}
+    for offer in book.offers:
+        for name, _, _ in _COLUMNS:
+            columns[name].append(offer.usd_per_hour.nanos if name == "usd_nanos_per_hour" else getattr(offer, name))
+    columns["market"] = [offer.market.value for offer in book.offers]
+    frame = pd.DataFrame({name: pd.Series(values, dtype="object") for name, values in columns.items()})
+    frame.attrs = {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": book.as_of.isoformat(),
+        "digest": book.digest,
+        **{
+            name: table.dump_python(getattr(book, name), mode="json") for name, table in _small_table_adapters().items()
+        },
+    }
+    try:
+        with open_atomic(path, mode=0o600) as stream:
+            frame.to_parquet(stream, engine="pyarrow", index=False, schema=_arrow_schema())
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise InvalidInputError.single(f"cannot be written: {error.strerror}", where=str(path)) from None
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 (hex) of the file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_trusted_book(path: Path, sha256: str) -> PriceBook:
+    """Read the book in a file that :func:`write_book` wrote and whose ``file_hash`` was noted then.
+
+    The same bytes hold the same, already checked content, so that reading 150,000 offers stays quick. InvalidInputError
+    when the bytes are others.
+    """
+    try:
+        found = file_hash(path)
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror}", where=str(path)) from None
+    if found != sha256:
+        raise InvalidInputError.single("was changed or damaged after it was written", where=str(path))
+    return _read_parquet(path, trusted=True)
+
+
+def _read_parquet(path: Path, *, trusted: bool = False) -> PriceBook:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def refuse(what: str, remedy: str = "") -> InvalidInputError:
+        return InvalidInputError.single(what, where=str(path), remedy=remedy)
+
+    try:
+        with pq.ParquetFile(path) as file:  # read_table would import pandas, which takes a fifth of a second.
+            table = file.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise refuse(f"cannot be read as Parquet: {reason}", "the file may be truncated") from None
+    attrs = _attrs(table.schema)
+    if attrs is None:
+        raise refuse("is Parquet, but no price book: it lacks the book's tables")
+    version = attrs.get("schema_version")
+    if version != SCHEMA_VERSION:
+        newer = isinstance(version, int) and version > SCHEMA_VERSION
+        raise refuse(
+            f"has schema version {version!r}, this program reads {SCHEMA_VERSION}",
+            "written by a later version: update stepfare" if newer else "",
+        )
+    wrong = _wrong_columns(path, table)
+    if wrong:
+        raise InvalidInputError(wrong)
+    small = _small_tables(path, attrs)
+    try:
+        as_of = datetime.fromisoformat(attrs["as_of"])
+        with _without_collecting_garbage():
+            book = PriceBook(as_of=as_of, offers=_offers(table), **small, in_order=trusted)
+    except (KeyError, TypeError, ValueError) as error:
+        raise refuse(f"holds a value that no price book has: {error}") from None
+    if trusted:
+        book.__dict__["digest"] = attrs["digest"]  # Fills the cached property, which would compute it again.
+        return book
+    try:
+        book.check()
+    except InvalidInputError as error:
+        raise InvalidInputError([replace(p, where=str(path)) for p in error.problems]) from None
+    if attrs.get("digest") != book.digest:
+        raise refuse("its content does not match its digest: it was changed after it was written")
+    return book
+
+
+def _wrong_columns(path: Path, table: pa.Table) -> list[Problem]:
+    problems = []
+    for name, kind, nullable in _COLUMNS:
+        if name not in table.column_names:
+            problems.append(Problem(str(path), name, "column is missing"))
+            continue
+        found = str(table.schema.field(name).type)
+        if found.removeprefix("large_") != kind:
+            problems.append(Problem(str(path), name, f"column holds {found}, not {kind}"))
+        elif not nullable and table.column(name).null_count:
+            problems.append(Problem(str(path), name, "column has blank values"))
+    return problems
+
+
+def _attrs(schema: pa.Schema) -> Mapping[str, Any] | None:
+    """Return the ``DataFrame.attrs`` that pandas stores in a Parquet file; None when they are not there."""
+    try:
+        attrs = json.loads((schema.metadata or {})[b"PANDAS_ATTRS"])
+    except (KeyError, ValueError):
+        return None
+    return attrs if isinstance(attrs, dict) else None
+
+
+def _small_tables(path: Path, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    tables: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name, table in _small_table_adapters().items():
+        if name not in attrs:
+            problems.append(Problem(str(path), name, "table is missing"))
+            continue
+        try:
+            text = json.dumps(attrs[name])
+            tables[name] = table.validate_json(text, strict=True, extra="forbid")
+        except ValidationError as error:
+            for detail in error.errors(include_url=False)[:10]:
+                place = ".".join(str(part) for part in (name, *detail["loc"]))
+                problems.append(Problem(str(path), place, detail["msg"]))
+    if problems:
+        raise InvalidInputError(problems)
+    return tables
+
+
+def _offers(table: pa.Table) -> tuple[Offer, ...]:
+    """Return the rows as offers; a value that occurs often is built once."""
+    converters: dict[str, Callable[[Any], object]] = {"market": Market, "usd_nanos_per_hour": UsdPerHour}
+    return tuple(map(Offer, *(_cells(table.column(name), converters.get(name)) for name, _, _ in _COLUMNS)))
+
+
+def _cells(column: pa.ChunkedArray, make: Callable[[Any], object] | None) -> list[object]:
+    """Return the column's values; each distinct one is converted only once, by ``make`` if given."""
+    import numpy as np
+
+    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    distinct = encoded.dictionary.to_pylist()
+    values = np.empty(len(distinct), dtype=object)
+    values[:] = distinct if make is None else [make(value) for value in distinct]
+    # Read the buffer itself, since to_numpy() imports pandas.
+    indices = np.frombuffer(encoded.indices.buffers()[1], dtype=np.int32, count=len(encoded), offset=4 * encoded.offset)
+    cells: list[object] = values[indices].tolist()
+    return cells
+
+
+@contextmanager
+def _without_collecting_garbage() -> Iterator[None]:
+    """Suspend garbage collection, then freeze what was built.
+
+    Hundreds of thousands of objects are built and all stay: looking for cycles among them, now and at each later
+    collection, would double the time.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if was_on:
+            gc.enable()

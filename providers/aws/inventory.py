@@ -1,0 +1,103 @@
+"""API calls that find and end the resources of attempts in an account. ``provisioner.json`` grants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from providers.aws.client import AwsClient
+from providers.errors import UnreadableError
+from providers.fleet import ATTEMPT_TAG
+
+Row = Mapping[str, Any]
+
+TAGGING = "resourcegroupstaggingapi"
+_PAGE = 1000
+_TAGGED_PAGE = 100
+_ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+_FILTER = {"Name": "tag-key", "Values": [ATTEMPT_TAG]}
+
+
+class InventoryClient(AwsClient):
+    """List and end resources that carry the tag; see :class:`providers.aws.client.AwsClient`."""
+
+    POLICY = "provisioner.json"
+
+    def instances(self, region: str) -> Sequence[Row]:
+        """Return reservations with instances that are not terminated."""
+        alive = {"Name": "instance-state-name", "Values": list(_ALIVE)}
+        return self._all("DescribeInstances", region, "Reservations", Filters=[_FILTER, alive], MaxResults=_PAGE)
+
+    def spot_requests(self, region: str) -> Sequence[Row]:
+        """Return spot requests in every state that EC2 still lists."""
+        return self._all(
+            "DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[_FILTER], MaxResults=_PAGE
+        )
+
+    def gateways(self, region: str) -> Sequence[Row]:
+        """Return NAT gateways; deleted ones stay listed for an hour."""
+        return self._all("DescribeNatGateways", region, "NatGateways", Filters=[_FILTER], MaxResults=_PAGE)
+
+    def addresses(self, region: str) -> Sequence[Row]:
+        """Return elastic IPs. EC2 gives them all at once."""
+        return self._listed("ec2", "DescribeAddresses", region, "Addresses", Filters=[_FILTER])
+
+    def volumes(self, region: str) -> Sequence[Row]:
+        """Return EBS volumes."""
+        return self._all("DescribeVolumes", region, "Volumes", Filters=[_FILTER], MaxResults=_PAGE)
+
+    def interfaces(self, region: str) -> Sequence[Row]:
+        """Return network interfaces."""
+        return self._all("DescribeNetworkInterfaces", region, "NetworkInterfaces", Filters=[_FILTER], MaxResults=_PAGE)
+
+    def tagged(self, region: str) -> Sequence[Row]:
+        """Return every tagged resource of the region, of any service, by ARN."""
+        rows: list[Row] = []
+        seen: set[str] = set()
+        token = ""
+        while True:
+            answer = self._ask(
+                TAGGING,
+                "GetResources",
+                region,
+                key="ResourceTagMappingList",
+                TagFilters=[{"Key": ATTEMPT_TAG}],
+                ResourcesPerPage=_TAGGED_PAGE,
+                **({"PaginationToken": token} if token else {}),
+            )
+            rows += answer["ResourceTagMappingList"]
+            token = str(answer.get("PaginationToken") or "")
+            if not token:
+                return rows
+            if token in seen:
+                raise UnreadableError(self._cloud, f"GetResources in {region}: its pages go round in a circle")
+            seen.add(token)
+
+    def requests_of(self, region: str, instance_ids: Sequence[str]) -> Sequence[str]:
+        """Return ids of the spot requests that these instances fulfil."""
+        mine = {"Name": "instance-id", "Values": list(instance_ids)}
+        rows = self._all("DescribeSpotInstanceRequests", region, "SpotInstanceRequests", Filters=[mine])
+        return [str(row["SpotInstanceRequestId"]) for row in rows if row.get("SpotInstanceRequestId")]
+
+    def in_use(self, region: str, allocation_id: str) -> bool:
+        """Return whether something uses an elastic IP."""
+        rows = self._listed("ec2", "DescribeAddresses", region, "Addresses", AllocationIds=[allocation_id])
+        return any(row.get("AssociationId") for row in rows)
+
+    def terminate(self, region: str, instance_ids: Sequence[str]) -> None:
+        """Terminate all of the instances or, when one id is refused, none."""
+        self._ask("ec2", "TerminateInstances", region, InstanceIds=list(instance_ids))
+
+    def cancel(self, region: str, request_ids: Sequence[str]) -> None:
+        """Cancel spot requests; their machines keep running."""
+        self._ask("ec2", "CancelSpotInstanceRequests", region, SpotInstanceRequestIds=list(request_ids))
+
+    def delete(self, region: str, action: str, parameter: str, id_: str) -> None:
+        """Make one deleting call that takes one id."""
+        self._ask("ec2", action, region, **{parameter: id_})
+
+    def _all(self, action: str, region: str, key: str, **parameters: Any) -> Sequence[Row]:
+        return [row for page in self._rows(action, region, key, parameters) for row in page]
+
+    def _rows(self, action: str, region: str, key: str, parameters: Mapping[str, Any]) -> Iterator[Sequence[Row]]:
+        return self._pages("ec2", action, region, key, **parameters)

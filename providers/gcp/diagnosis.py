@@ -1,0 +1,67 @@
+"""Diagnosis of Google Cloud for ``doctor``: every call once, in its cheapest form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from providers.errors import NotForSaleError, ProviderError
+from providers.gcp import calls
+from providers.gcp.calls import ApiCall
+from providers.protocol import CallCheck, Diagnosis
+from providers.session import Session
+
+if TYPE_CHECKING:
+    from providers.gcp.client import GcpClient, GoogleIdentity
+
+# Any project can ask about this place and machine type.
+_ZONE, _REGION, _MACHINE_TYPE = "us-central1-a", "us-central1", "g2-standard-4"
+
+
+def diagnose_account(client: GcpClient, identity: GoogleIdentity, session: Session) -> Diagnosis:
+    """Return the diagnosis. Never raises."""
+    checks = tuple(_check(call, ask) for call, ask in _trials(client).items())
+    return Diagnosis(
+        identity=f"{identity.name}, project {identity.project}",
+        identity_error=None,
+        checks=checks,
+        clock_ahead=session.caller.clock_ahead(session.now),
+        latency=client.fastest,
+        sources=_sources({check.needed_for for check in checks if check.error is None}),
+    )
+
+
+def _trials(client: GcpClient) -> dict[ApiCall, Callable[[], object]]:
+    return {
+        calls.REGIONS: partial(client.try_list, calls.REGIONS),
+        calls.MACHINE_TYPES: partial(client.try_list, calls.MACHINE_TYPES, zone=_ZONE),
+        calls.SKUS: client.try_skus,
+        calls.HISTORY: partial(client.capacity_history, _REGION, _MACHINE_TYPE),
+        calls.ADVICE: partial(client.capacity, _REGION, _MACHINE_TYPE, 1),
+        calls.PROJECT: client.project,
+        calls.RESERVATIONS: partial(client.try_list, calls.RESERVATIONS),
+        calls.OPERATIONS: partial(client.try_list, calls.OPERATIONS),
+        calls.ACCELERATOR_TYPES: partial(client.try_list, calls.ACCELERATOR_TYPES),
+    }
+
+
+def _check(call: ApiCall, ask: Callable[[], object]) -> CallCheck:
+    error: ProviderError | None = None
+    try:
+        ask()
+    except NotForSaleError:
+        pass  # The call was permitted.
+    except ProviderError as met:
+        error = met
+    return CallCheck(call.permission or call.method, call.needed_for, error)
+
+
+def _sources(works: set[str]) -> tuple[str, ...]:
+    needed = (calls.REGIONS, calls.MACHINE_TYPES, calls.SKUS)
+    if not all(call.needed_for in works for call in needed):
+        return ("nothing: regions, machine types and prices are all needed",)
+    found = ["on-demand and Spot prices of every zone, from the Cloud Billing catalogue"]
+    if calls.HISTORY.needed_for in works:
+        found.append("Spot prices of the past year")
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""Compose the parts that a command needs: read its inputs and put them together."""

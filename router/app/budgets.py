@@ -1,0 +1,201 @@
+"""Compute how much of each budget of a month is used, and the budgets that plans must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricing.money import Usd
+from router.app.bill_views import BooksView, budgets_in, view_of
+from router.app.month_books import has_bills, open_month_books
+from router.controller.budgets import apply_hard_budgets, fill_spending
+from router.jobs.limits import Limits
+from router.ledger.budget import Budget, BudgetStatus, budgets_in_force, spent_of
+from router.ledger.month import Month
+from router.showback.report.context import ReportContext
+from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
+from router.showback.report.query import BudgetUse, ReportInputs, ReportQuery
+
+if TYPE_CHECKING:
+    from router.state.records import NodeRecord
+    from router.state.store import StateStore
+
+CURRENCY = "USD"
+_NANOS = 10**9
+CostOwner = tuple[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MonthBudgets:
+    """The use of a month's budgets.
+
+    ``others``: costs of the month in other currencies, by currency: they are in no budget.
+    """
+
+    standings: tuple[BudgetStatus, ...]
+    others: Mapping[str, Decimal]
+
+
+def month_budgets(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> MonthBudgets:
+    """Return every budget in force in the month, with the figures of its report (:mod:`router.app.showback`)."""
+    if not budgets_in(view_of(store, bills, asked.month, asked.as_of), store, asked.month):
+        return MonthBudgets((), {})
+    with open_month_books(store, asked, extracts, bills) as books:
+        setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash="", past=books.past))
+        rows = setting.cubes.ask(
+            f"SELECT currency, sum({setting.cost}) AS cost FROM sums WHERE {setting.spent} "
+            f"AND currency <> '{CURRENCY}' GROUP BY ALL HAVING cost IS NOT NULL ORDER BY currency"
+        )
+        return MonthBudgets(budget_statuses(store, setting, books.view), {row["currency"]: row["cost"] for row in rows})
+
+
+def budget_statuses(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetStatus, ...]:
+    """Return the use of every budget in force in the requested month, whose view it is."""
+    return tuple(standing for standing, _ in _statuses_with_spent(store, setting, view))
+
+
+def budget_figures(store: StateStore, setting: ReportContext, view: BooksView) -> tuple[BudgetUse, ...]:
+    """Return the same for a report (:class:`router.showback.report.query.ReportInputs`)."""
+    return tuple(
+        BudgetUse(
+            scope=each.budget.title,
+            currency=CURRENCY,
+            budget=_decimal(each.usd),
+            hard=each.budget.hard,
+            spent=spent,
+            running=None if each.running is None else _decimal(each.running),
+            forecast=None if each.forecast is None else _decimal(each.forecast),
+        )
+        for each, spent in _statuses_with_spent(store, setting, view)
+    )
+
+
+def _statuses_with_spent(
+    store: StateStore, setting: ReportContext, view: BooksView
+) -> Iterable[tuple[BudgetStatus, Decimal]]:
+    """Return the use of each budget with what is spent, of all digits.
+
+    The forecast is the report's: what is spent and runs, and for the rest of the month the daily mean of usage on up to
+    28 days before now; of the current month alone.
+    """
+    asked = setting.asked
+    budgets = budgets_in(view, store, asked.month)
+    if not budgets:
+        return []
+    spent = spent_by_owner(setting)
+    running = None if setting.beside.past else running_now(store, asked.month, asked.now)
+    daily, today = query_daily_costs(setting, CURRENCY)
+    return [_standing(budget, setting, spent, running, daily, today) for budget in budgets]
+
+
+def spent_by_owner(setting: ReportContext) -> dict[CostOwner, Decimal]:
+    """Return what is spent by team ("" where none is named) and project, in dollars, on the requested basis."""
+    rows = setting.cubes.ask(
+        f"SELECT coalesce(team, '') AS team, project, sum({setting.cost}) AS cost FROM sums "
+        f"WHERE {setting.spent} AND currency = '{CURRENCY}' GROUP BY ALL"
+    )
+    return {(row["team"], row["project"]): row["cost"] or Decimal(0) for row in rows}
+
+
+def running_now(store: StateStore, month: Month, now: datetime) -> dict[CostOwner, Usd]:
+    """Return by team and project what machines that still run have cost so far in the month.
+
+    No entry has these costs yet.
+    """
+    costs: dict[CostOwner, Usd] = {}
+    if month != Month.of(now):
+        return costs
+    attempts, nodes = store.overview.alive()
+    owners = {attempt.id: (attempt.team, attempt.project) for attempt in attempts}
+    for node in nodes:
+        owner = owners[node.attempt]
+        costs[owner] = costs.get(owner, Usd(0)) + _cost(node, month, now)
+    return costs
+
+
+def spent_now(
+    store: StateStore, month: Month, now: datetime, places: BooksFolders | None = None
+) -> dict[CostOwner, Usd]:
+    """Return by team and project what budgets count: the month's costs as its report states them, and what runs.
+
+    Without a bill of the month that is the ledger's alone, and no bill is read.
+    """
+    if places is not None and has_bills(store, places.bills, month):
+        asked = ReportQuery(month=month, now=now)
+        with open_month_books(store, asked, places.extracts, places.bills) as books:
+            setting = ReportContext(books.cubes, asked, ReportInputs(origin="", input_hash=""))
+            spent = {whose: _usd(amount) for whose, amount in spent_by_owner(setting).items()}
+    else:
+        spent = store.budgets.spent(month)
+    for whose, usd in running_now(store, month, now).items():
+        spent[whose] = spent.get(whose, Usd(0)) + usd
+    return spent
+
+
+@dataclass(frozen=True, slots=True)
+class BooksFolders:
+    """The folders of the ledger's extract and of imported bills."""
+
+    extracts: Path
+    bills: Path
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetConstraints:
+    """The budgets in force in the current month, and what is spent by now."""
+
+    budgets: tuple[Budget, ...] = ()
+    spent: Mapping[CostOwner, Usd] = field(default_factory=dict)
+
+    def limits(self, limits: Limits) -> Limits:
+        """Return the limits with the hard budgets of teams added.
+
+        What teams have spent is added too, where the file does not state it.
+        """
+        return fill_spending(apply_hard_budgets(limits, self.budgets), self.spent)
+
+
+def budget_constraints(store: StateStore, now: datetime, places: BooksFolders | None = None) -> BudgetConstraints:
+    """Return the budgets as the state knows them, with the bills of the month where ``places`` are given."""
+    month = Month.of(now)
+    return BudgetConstraints(budgets_in_force(store.budgets.all(), month), spent_now(store, month, now, places))
+
+
+def _standing(
+    budget: Budget,
+    setting: ReportContext,
+    spent: Mapping[CostOwner, Decimal],
+    running: Mapping[CostOwner, Usd] | None,
+    daily: Mapping[CostOwner, Mapping[int, Decimal]],
+    today: int,
+) -> tuple[BudgetStatus, Decimal]:
+    used = sum((amount for whose, amount in spent.items() if budget.counts(*whose)), Decimal(0))
+    runs = None if running is None else spent_of(budget, running)
+    days: dict[int, Decimal] = {}
+    for whose, costs in daily.items():
+        for day, cost in costs.items() if budget.counts(*whose) else ():
+            days[day] = days.get(day, Decimal(0)) + cost
+    booked = used + _decimal(runs or Usd(0))
+    likely = forecast_month_end(booked, fill_days(days, today), setting.asked.now, setting.asked.month).middle
+    expected = None if likely is None else _usd(likely)
+    return BudgetStatus(budget, budget.usd or Usd(0), _usd(used), runs, expected), used
+
+
+def _cost(node: NodeRecord, month: Month, now: datetime) -> Usd:
+    if node.made_at is None:
+        return Usd(0)
+    since = max(node.made_at, month.begins)
+    return node.usd_per_hour.over(max((node.gone_at or now) - since, timedelta(0)))
+
+
+def _decimal(usd: Usd) -> Decimal:
+    return Decimal(str(usd))
+
+
+def _usd(dollars: Decimal) -> Usd:
+    return Usd(round(Fraction(dollars) * _NANOS))

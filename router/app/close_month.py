@@ -1,0 +1,249 @@
+"""Close a month for good: make its seal, check whether a seal still holds, and report later changes as corrections."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from router.app.bill_views import closings, seals, view_of, view_to_seal
+from router.app.budgets import budget_figures
+from router.app.reconcile import open_matched_books, rollup_matched
+from router.files.duckdb_session import rows_of
+from router.ledger.month import Month
+from router.showback.bill_store import BillStore
+from router.showback.corrections import CorrectionStore
+from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import report_months
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from router.state.periods import PeriodClosing
+    from router.state.store import StateStore
+
+# The sums of a seal are grouped by these columns.
+_WORDS = (
+    "source",
+    "state",
+    "category",
+    "corrects",
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "what",
+    '"use"',
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "currency",
+    "unpriced",
+)
+_SUMS = ("billed", "effective", "hours")
+_FIGURES = ("planned", "billed", "effective")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealDraft:
+    """The seal that a month would be closed with (JSON data), and the ledger's head that it covers."""
+
+    seal: dict[str, Any]
+    head: int
+
+
+def make_seal(store: StateStore, extracts: Path, bills: Path, month: Month, now: datetime) -> SealDraft:
+    """Return the seal of the month as it stands; call it while the bills are locked.
+
+    Raises InvalidInputError, StateError, OSError.
+    """
+    bill_store, view = BillStore(bills), view_to_seal(store, bills, month)
+    asked = ReportQuery(month=month, now=now)
+    with open_matched_books(store, extracts, bills, report_months(month)[-1], view) as (connection, _, head, _):
+        figures, digest = _figures(connection, month)
+        cubes = rollup_matched(connection, report_months(month), now)
+        budgets = budget_figures(store, ReportContext(cubes, asked, ReportInputs(origin="", input_hash="")), view)
+    seal = {
+        "version": 1,
+        "bills": [
+            {"id": each.bill.id, "sha256": each.bill.sha256, "rows": each.bill.rows, "sums": each.bill.sums}
+            for each in sorted(bill_store.standing(), key=lambda one: one.bill.id)
+        ],
+        "corrections": {each.id: each.sha256 for each in view.corrections},
+        "figures": figures,
+        "report": digest,
+        "spent": [
+            {
+                "scope": each.scope,
+                "currency": each.currency,
+                "budget": _text(each.budget),
+                "hard": each.hard,
+                "spent": _text(each.spent),
+            }
+            for each in budgets
+        ],
+    }
+    return SealDraft(seal=seal, head=head)
+
+
+@dataclass(frozen=True, slots=True)
+class SealCheck:
+    """The check of one closing: its problems (none where it holds), and what could not be checked."""
+
+    closing: PeriodClosing
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check_seals(store: StateStore, extracts: Path, bills: Path) -> tuple[SealCheck, ...]:
+    """Check that each month's bills, corrections and report are those that it was closed with. Raises OSError."""
+    return tuple(_check(store, extracts, bills, closing) for closing in seals(store))
+
+
+def _check(store: StateStore, extracts: Path, bills: Path, closing: PeriodClosing) -> SealCheck:
+    problems = list(_file_problems(store, bills, closing))
+    if problems:
+        return SealCheck(closing, tuple(problems))
+    view = view_of(store, bills, closing.period)
+    with open_matched_books(store, extracts, bills, report_months(closing.period)[-1], view) as (
+        connection,
+        _,
+        _,
+        archived,
+    ):
+        figures, digest = _figures(connection, closing.period)
+    if digest == closing.sealed["report"]:
+        return SealCheck(closing, ())
+    if archived:
+        note = f"the report of {closing.period} was not made again: entries were archived before they were read"
+        return SealCheck(closing, (), (note,))
+    return SealCheck(closing, tuple(_differences(closing, figures)))
+
+
+def _file_problems(store: StateStore, bills: Path, closing: PeriodClosing) -> Iterator[str]:
+    bill_store = BillStore(bills)
+    standing_by_id = {each.bill.id: each for each in bill_store.bills()}
+    for bill in closing.sealed["bills"]:
+        standing = standing_by_id.get(bill["id"])
+        if standing is None or not bill_store.path(standing).is_file():
+            yield f"{bill['id']}, a bill that {closing.period} was closed with, is gone"
+        elif standing.bill.sha256 != bill["sha256"] or not bill_store.whole(standing):
+            yield f"{bill['id']}, a bill that {closing.period} was closed with, has other rows now"
+    corrections_store = CorrectionStore(bills, store.id)
+    corrections = {each.id: each for each in corrections_store.all()}
+    for name, sha256 in closing.sealed["corrections"].items():
+        correction = corrections.get(name)
+        if correction is None or correction.sha256 != sha256 or not corrections_store.whole(correction):
+            yield f"{name}, which {closing.period} was closed with, is gone or has other rows now"
+
+
+def _differences(closing: PeriodClosing, now: list[dict[str, Any]]) -> Iterator[str]:
+    key = ("currency", "team")
+    before = {tuple(row[name] for name in key): row for row in closing.sealed["figures"]}
+    after = {tuple(row[name] for name in key): row for row in now}
+    differs = False
+    for group in sorted(before.keys() | after.keys(), key=str):
+        sealed_usd, current_usd = before.get(group, {}).get("effective"), after.get(group, {}).get("effective")
+        if sealed_usd != current_usd:
+            differs = True
+            currency, team = group
+            yield (
+                f"{closing.period}, {team or 'no team'}: closed with {sealed_usd or 'nothing'} {currency}, "
+                f"now {current_usd}"
+            )
+    if not differs:
+        yield f"the report of {closing.period} is made from other rows than it was closed with; its sums are the same"
+
+
+@dataclass(frozen=True, slots=True)
+class LaterCorrection:
+    """An amount of a currency that corrects a closed month, and stands in an open one.
+
+    It was recorded between two moments.
+    """
+
+    period: str
+    currency: str
+    amount: Decimal
+    first: datetime | None
+    last: datetime | None
+
+    def __str__(self) -> str:
+        days = sorted({f"{each:%Y-%m-%d}" for each in (self.first, self.last) if each is not None})
+        dated = f" dated {' to '.join(days)}" if days else ""
+        noun = "stand" if self.amount else "come to nothing and stand"
+        return f"corrections of {self.amount:+,.2f} {self.currency}{dated} {noun} in {self.period}"
+
+
+def later_corrections(
+    store: StateStore, extracts: Path, bills: Path, asked: ReportQuery
+) -> tuple[LaterCorrection, ...]:
+    """Return the corrections of a closed month, by the month in whose books they stand and by currency.
+
+    They come from bills that changed, from entries metered late, and from what people added; as of the requested
+    moment, and on the requested basis.
+    """
+    month, cost = asked.month, asked.basis.value
+    later = max((each.period for each in closings(store, asked.as_of)), default=month).next
+    query = f"""
+WITH of_month AS (
+    SELECT DISTINCT key FROM facts WHERE month = '{month}' AND key IS NOT NULL AND source <> 'planned')
+SELECT month AS period, currency, coalesce(sum({cost}), 0) AS amount, min(recorded_at) AS first,
+       max(recorded_at) AS last
+FROM actual WHERE month > '{month}' AND corrects IS NOT NULL
+      AND (corrects = '{month}' OR corrects IN (SELECT key FROM of_month))
+GROUP BY ALL ORDER BY ALL"""
+    with open_matched_books(store, extracts, bills, month, view_of(store, bills, later, asked.as_of)) as (
+        connection,
+        *_,
+    ):
+        return tuple(LaterCorrection(**row) for row in rows_of(connection.sql(query)))
+
+
+def figures_digest(rows: Sequence[dict[str, Any]]) -> str:
+    """Return SHA-256 in hex over sums by all their words, in one order."""
+    lines = sorted(json.dumps(row, sort_keys=True, ensure_ascii=True) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode("ascii")).hexdigest()
+
+
+def _figures(connection: duckdb.DuckDBPyConnection, month: Month) -> tuple[list[dict[str, Any]], str]:
+    """Return by currency and team a month's planned and actual costs, and the digest of its sums by all words."""
+    words, sums = ", ".join(_WORDS), ", ".join(f"sum({name}) AS {name}" for name in _SUMS)
+    rows = rows_of(
+        connection.sql(
+            f"WITH counted AS (FROM actual UNION ALL BY NAME FROM facts WHERE source = 'planned') "
+            f"SELECT {words}, count(*) AS facts, {sums} FROM counted WHERE month = '{month}' GROUP BY ALL"
+        )
+    )
+    plain = [{name: _text(value) if name in _SUMS else value for name, value in row.items()} for row in rows]
+    groups: dict[tuple[str, str | None], dict[str, Decimal]] = {}
+    for row in rows:
+        group = groups.setdefault((row["currency"], row["team"]), dict.fromkeys(_FIGURES, Decimal(0)))
+        if row["source"] == "planned":
+            group["planned"] += row["effective"] or 0
+        else:
+            group["billed"] += row["billed"] or 0
+            group["effective"] += row["effective"] or 0
+    figures = [
+        {"currency": currency, "team": team, **{name: _text(amount) for name, amount in group.items()}}
+        for (currency, team), group in sorted(groups.items(), key=str)
+    ]
+    return figures, figures_digest(plain)
+
+
+def _text(amount: Decimal | None) -> str | None:
+    """Return one text for one amount, whatever its scale."""
+    if amount is None:
+        return None
+    text = f"{amount:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text

@@ -1,0 +1,111 @@
+"""Report what became of jobs and of quotes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from router.ledger.month import Month
+from router.showback.report.query import JobDue, QuoteResult
+
+if TYPE_CHECKING:
+    from router.state.records import Attempt
+    from router.state.store import StateStore
+
+_FINISHED = "finished"
+_NANO = Decimal("0.000000001")
+
+
+def job_deadlines(store: StateStore, month: Month, as_of: datetime | None = None) -> dict[str, JobDue]:
+    """Return by job the deadline, and when it was done, of jobs that had machines in the month.
+
+    Events after ``as_of`` do not count.
+    """
+    jobs: dict[str, list[Attempt]] = {}
+    for attempt in store.attempts():
+        if as_of is not None and attempt.created_at > as_of:
+            continue
+        if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
+            jobs.setdefault(attempt.job, []).append(attempt)
+    specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
+
+    @cache
+    def planned_at(plan: str) -> datetime | None:
+        text = store.plan(plan)
+        return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
+
+    outcomes = {}
+    for job, attempts in jobs.items():
+        last = attempts[-1]
+        done = [
+            a.result_at for a in attempts if a.result == _FINISHED and _had_happened(a.result_at, as_of) and a.result_at
+        ]
+        is_over = bool(done) or all(
+            attempt.phase.is_over and _had_happened(attempt.gone_at, as_of) for attempt in attempts
+        )
+        deadline = _deadline(specs.get(last.job_digest), planned_at(last.plan) or last.created_at)
+        outcomes[job] = JobDue(job=job, deadline=deadline, done_at=min(done, default=None), known=is_over)
+    return outcomes
+
+
+def _had_happened(moment: datetime | None, as_of: datetime | None) -> bool:
+    """Return whether the moment lies at or before ``as_of``."""
+    return as_of is None or (moment is not None and moment <= as_of)
+
+
+def _deadline(spec: str | None, as_of: datetime) -> datetime | None:
+    from router.jobs.spec import Job  # takes longer to import than most reports to make
+
+    try:
+        deadline = None if spec is None else Job.model_validate_json(spec).deadline
+    except ValueError:  # written by a version with another form
+        return None
+    return None if deadline is None else deadline.at(as_of)
+
+
+def quote_results(
+    store: StateStore, folder: Path, month: Month, as_of: datetime | None = None
+) -> tuple[QuoteResult, ...]:
+    """Return accepted quotes of jobs that were over in the month, and by ``as_of``, by quote.
+
+    InvalidInputError for a damaged file.
+    """
+    if not any(folder.glob("quote-*.json")):
+        return ()
+    return tuple(
+        each for each in _of_month(_all(store, folder), month) if _had_happened(each.done_at or each.deadline, as_of)
+    )
+
+
+def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
+    from router.app.quote_outcomes import quote_ending
+    from router.config.quote_files import stored_quotes
+
+    for name, quote, accepted in stored_quotes(folder):
+        outcome = None if accepted is None else quote_ending(quote, accepted, store)
+        if outcome is not None:
+            p50, p90 = quote.usd.p50, quote.usd.p90
+            yield QuoteResult(
+                quote=name,
+                job=quote.job,
+                deadline=quote.deadline,
+                promised=Decimal(repr(quote.on_time)),
+                p50=None if p50 is None else p50.nanos * _NANO,
+                p90=None if p90 is None else p90.nanos * _NANO,
+                cost=outcome.usd.nanos * _NANO,
+                p50_at=quote.finish_p50,
+                p90_at=quote.finish_p90,
+                done_at=outcome.done_at,
+            )
+
+
+def _of_month(quotes: Iterable[QuoteResult], month: Month) -> Iterable[QuoteResult]:
+    for each in quotes:
+        at = each.done_at or each.deadline
+        if month.begins <= at < month.ends:
+            yield each

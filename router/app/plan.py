@@ -1,0 +1,128 @@
+"""Read the inputs of a plan and build one request for the pure core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.problems import Problem
+from router.app.inputs import load_inputs, recent_offers
+from router.config.job_files import LoadedJobs
+from router.config.limits_file import load_limits, teams_without_jobs
+from router.controller.budgets import BudgetSource, budget_sources
+from router.jobs.limits import Limit, Limits
+from router.jobs.spec import Placement
+from router.planning.planner import PlanRequest
+from router.prices.books import load_book
+from router.state.records import Shortage
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """The options of a plan, as on the command line; ``max_age`` None takes prices of any age."""
+
+    horizon: timedelta = timedelta(hours=24)
+    slot: timedelta = timedelta(hours=1)
+    gap: float = 0.005
+    time_limit: timedelta = timedelta(minutes=3)
+    solver: str = "highs"
+    advisory: bool = False
+    max_age: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPlan:
+    """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left.
+
+    ``budgets``: those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams
+    have no job.
+    """
+
+    request: PlanRequest
+    offers_too_old: int
+    finished: tuple[str, ...]
+    budgets: tuple[BudgetSource, ...] = ()
+    idle: tuple[Problem, ...] = ()
+
+
+def plan_request(
+    paths: Sequence[str],
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
+    options: PlanOptions,
+    shortages: Sequence[Shortage] = (),
+    held: Callable[[Limits], Limits] = lambda limits: limits,
+) -> PreparedPlan:
+    """Read and check everything, and return the request.
+
+    Pools in ``shortages`` are taken to have no more machines than jobs run on there. ``held`` adds the budgets that the
+    state knows (:meth:`router.app.budgets.BudgetConstraints.limits`). InvalidInputError with every problem of the book,
+    or else of jobs and limits.
+    """
+    book = load_book(book_name)
+    loaded, in_file = load_inputs(paths, limits_file, now, book)
+    limits = held(in_file)
+    offers = recent_offers(book, options.max_age, now)
+    request = PlanRequest(
+        jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
+        book=book if len(offers) == len(book.offers) else book.with_offers(offers),
+        limits=without_short_pools(limits, shortages, _running(loaded, book)),
+        now=now,
+        horizon=options.horizon,
+        slot=options.slot,
+        gap=options.gap,
+        time_limit=options.time_limit,
+        solver=options.solver,
+        advisory=options.advisory,
+    )
+    finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
+    idle: tuple[Problem, ...] = ()
+    if limits_file is not None:
+        idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
+    return PreparedPlan(request, len(book.offers) - len(offers), finished, budget_sources(in_file, limits), idle)
+
+
+def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
+    """Return where jobs run at this moment, and on how many machines."""
+    placements = []
+    for job in loaded.jobs:
+        place = job.status.running if job.status is not None else None
+        machine = book.machine(place.cloud, place.instance_type) if place is not None else None
+        if place is not None and machine is not None:
+            placements.append((place, -(-place.accelerators // machine.accelerator_count)))
+    return tuple(placements)
+
+
+def without_short_pools(
+    limits: Limits, shortages: Sequence[Shortage], running: Sequence[tuple[Placement, int]] = ()
+) -> Limits:
+    """Return the limits with no stock for every pool that is remembered as short.
+
+    Only the machines that jobs run on there stay (``running``: places with their numbers of machines).
+    """
+    short = {}
+    for s in sorted(shortages, key=lambda s: s.until):
+        pool = (s.cloud, s.region, s.instance_type, s.market)
+        running_machines = sum(
+            machines
+            for place, machines in running
+            if (place.cloud, place.region, place.instance_type, place.market) == pool
+            and (s.zone is None or place.zone in (None, s.zone))
+        )
+        where = "/".join(filter(None, (s.cloud, s.region, s.zone)))
+        short[*pool, s.zone] = Limit(
+            name=f"short until {s.until.astimezone(UTC):%d %H:%MZ}: {where} {s.instance_type} {s.market.value}",
+            cloud=s.cloud,
+            region=s.region,
+            zone=s.zone,
+            instance_type=s.instance_type,
+            market=s.market,
+            amount=running_machines,
+            unit="machines",
+            kind="stock",
+        )
+    return limits.model_copy(update={"limits": (*limits.limits, *short.values())}) if short else limits

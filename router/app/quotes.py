@@ -1,0 +1,192 @@
+"""Read the inputs of quotes and make one quote for each job, on several processors if that is faster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.money import Usd
+from pricing.problems import InvalidInputError
+from router.app.inputs import load_inputs, recent_offers
+from router.config.fit_files import read_fit
+from router.jobs.quantities import Moment
+from router.planning.candidates import CandidateFinder
+from router.prices.data_folders import hazard_fit_file, history_folder
+from router.prices.history_parts import list_parts
+from router.prices.history_risk import LONGEST_GAP
+from router.quotes.quote import BudgetQuote, Quote, Refused
+from router.quotes.request import MarketInputs, QuoteRequest
+from router.spot.availability.observed import PoolObservation, summarise_observations
+from router.spot.live.foresight_cache import find_no_observations
+from router.spot.live.selection import default_run_policy
+from router.spot.policies.interface import QUOTED_RULE, SpotPoolKey
+from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_for
+from router.spot.venues import QuoteOption
+
+WATCHED = timedelta(days=31)
+_WORTH_ANOTHER_PROCESS = 4  # jobs for each process: fewer are done before it has started
+QuoteAnswer = Quote | BudgetQuote | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteOptions:
+    """The options of quotes, as on the command line.
+
+    ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead.
+    """
+
+    by: Moment | None = None
+    budget: Usd | None = None
+    advisory: bool = False
+    max_age: timedelta | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteBatch:
+    """The quotes to make, and their inputs."""
+
+    asks: tuple[QuoteRequest | Refused, ...]
+    trade: MarketInputs
+    budget: Usd | None
+    processes: int
+
+
+def prepare_quotes(
+    paths: Sequence[str],
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
+    options: QuoteOptions,
+    load: Callable[[str], PriceBook],
+) -> QuoteBatch:
+    """Read and check everything, and return the quotes to make.
+
+    InvalidInputError with every problem. A job without any deadline is refused.
+    """
+    book = load(book_name)
+    loaded, limits = load_inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
+    offers = recent_offers(book, options.max_age, now)
+    book = book if len(offers) == len(book.offers) else book.with_offers(offers)
+    finder = CandidateFinder(book, limits, now, advisory=options.advisory)
+    fit = read_fit(hazard_fit_file())
+    trade = MarketInputs(
+        finder,
+        book,
+        limits,
+        now,
+        WatchedPools(history_folder(), now),
+        quoted_policy_for,
+        QUOTED_DESCRIPTION,
+        fit=fit if fit is not None and fit.is_fresh(now) else None,
+        run_policy=default_run_policy(QUOTED_RULE),
+    )
+    asks: list[QuoteRequest | Refused] = []
+    for job, document in loaded:
+        moment = options.by or job.deadline
+        if moment is None:
+            asks.append(Refused(job.name, "has no deadline to quote for", "give it one, or --by +36h"))
+            continue
+        asks.append(QuoteRequest(job, moment.at(now), (str(Path(document.file).absolute()),)))
+    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors())
+
+
+def make_quotes(asked: QuoteBatch) -> Iterator[QuoteAnswer]:
+    """Yield one answer for each job, in order, as they are done."""
+    processes = min(asked.processes, len(asked.asks) // _WORTH_ANOTHER_PROCESS)
+    if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from (_answer(asked, ask) for ask in asked.asks)
+        return
+    _shared.append(asked)
+    try:
+        with multiprocessing.get_context("fork").Pool(processes) as pool:
+            yield from pool.imap(_answer_shared, range(len(asked.asks)))
+    finally:
+        _shared.clear()
+
+
+# A forked process reads its input here, because sending it would take longer.
+_shared: list[QuoteBatch] = []
+
+
+def _answer_shared(index: int) -> QuoteAnswer:
+    return _answer(_shared[0], _shared[0].asks[index])
+
+
+def _answer(asked: QuoteBatch, ask: QuoteRequest | Refused) -> QuoteAnswer:
+    if isinstance(ask, Refused):
+        return ask
+    # These are imported where they are needed, because a budget is seldom asked for.
+    from router.quotes.budget_quote import make_budget_quote
+    from router.quotes.make_quote import make_quote
+
+    if asked.budget is not None:
+        return make_budget_quote(ask, asked.budget, asked.trade)
+    return make_quote(ask, asked.trade)
+
+
+class WatchedPools:
+    """The price history's recent observations of pools; each pool is read once.
+
+    InvalidInputError for a file of the history that cannot be read.
+    """
+
+    def __init__(self, folder: Path, now: datetime) -> None:
+        self._folder, self._now = folder, now
+        self._any = bool(list_parts(folder, now - WATCHED, now))
+        self._known: dict[SpotPoolKey, PoolObservation | None] = {}
+
+    def __call__(self, venues: Sequence[QuoteOption]) -> Mapping[str, PoolObservation]:
+        pools = {_pool(v): v.pool[0] for v in venues if not v.sure and len(v.pool) == 1}
+        return {pools[pool]: found for pool, found in self.of(pools).items()}
+
+    def of(self, pools: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
+        """Return the pools that were observed at all."""
+        if not self._any:
+            return {}
+        from router.prices.pool_availability import read_observations
+
+        new_pools = set(pools) - self._known.keys()
+        if new_pools:
+            new_looks = read_observations(self._folder, new_pools, self._now - WATCHED, self._now)
+            self._known |= {pool: summarise_observations(new_looks.get(pool, ()), LONGEST_GAP) for pool in new_pools}
+        return {pool: found for pool in pools if (found := self._known[pool]) is not None}
+
+
+class HourlyWatchedPools:
+    """Observations of pools for a process that runs for weeks: read again every hour, as of its beginning.
+
+    A history that cannot be read is reported once an hour, and its pools count as not observed: a job that has to
+    continue does not wait for a history.
+    """
+
+    def __init__(self, folder: Path, clock: Callable[[], datetime], tell: Callable[[str], None]) -> None:
+        self._folder, self._clock, self._report = folder, clock, tell
+        self._hour: datetime | None = None
+        self._read: Callable[[Collection[SpotPoolKey]], Mapping[SpotPoolKey, PoolObservation]] = find_no_observations
+
+    def __call__(self, pools: Collection[SpotPoolKey]) -> Mapping[SpotPoolKey, PoolObservation]:
+        hour = self._clock().replace(minute=0, second=0, microsecond=0)
+        try:
+            if hour != self._hour:
+                self._hour, self._read = hour, find_no_observations
+                self._read = WatchedPools(self._folder, hour).of
+            return self._read(pools)
+        except InvalidInputError as error:
+            self._read = find_no_observations
+            self._report(f"spot pools are taken as never watched: {error}")
+            return {}
+
+
+def _pool(v: QuoteOption) -> SpotPoolKey:
+    offer = v.candidate.offer
+    return offer.cloud, offer.region, offer.zone or "", offer.instance_type
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

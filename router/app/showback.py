@@ -1,0 +1,230 @@
+"""Provide what a report needs: the ledger's extract, bills, and what the state and stored quotes know."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricing.problems import InvalidInputError
+from router.app.bill_views import BooksView, closings
+from router.app.close_month import later_corrections
+from router.app.month_books import MonthBooks, facts_relation, open_month_books
+from router.files.duckdb_session import connect, rows_of
+from router.showback.bill_store import file_sha256
+from router.showback.extract_parts import ExtractManifest
+from router.showback.ledger_extract import LedgerExtract
+from router.showback.report.build import build_report
+from router.showback.report.context import ReportContext
+from router.showback.report.query import JobVariance, ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import report_months, rollups_of_facts
+from router.showback.report.values import CellValue, ShowbackReport
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from router.showback.report.query import BudgetUse, JobDue, QuoteResult
+    from router.state.store import StateStore
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAdditions:
+    """The additions of a caller to a report of the ledger.
+
+    ``reads`` is called with the numbers of entries that are read, ``budgets`` with the cubes and the view of the
+    report.
+    """
+
+    reads: Callable[[int], None] = lambda _: None
+    dues: Callable[[StateStore, ReportQuery], dict[str, JobDue]] | None = None
+    quotes: Callable[[StateStore], tuple[QuoteResult, ...]] | None = None
+    budgets: Callable[[StateStore, ReportContext, BooksView], tuple[BudgetUse, ...]] | None = None
+
+
+def report_of_files(paths: Sequence[Path], asked: ReportQuery) -> ShowbackReport:
+    """Return the report of FOCUS files alone.
+
+    InvalidInputError: one that is no FOCUS file, or the same contents twice.
+    """
+    import pyarrow as pa
+
+    from router.showback.facts_from_focus import read_focus
+
+    digests = [_input_digest(path) for path in paths]
+    twice = next((path for path, digest in zip(paths, digests, strict=True) if digests.count(digest) > 1), None)
+    if twice is not None:
+        raise InvalidInputError.single("is given twice: its rows would count twice", where=str(twice))
+    facts = pa.concat_tables([read_focus(path) for path in paths])
+    names = ", ".join(path.name for path in paths)
+    beside = ReportInputs(
+        origin=f"FOCUS: {names}",
+        input_hash=_hash(sorted(digests)),
+        bills_through=_through(facts),
+        warnings=tuple(_other_month_warnings(facts, asked)),
+    )
+    with connect() as connection:
+        connection.register("facts", facts)
+        return build_report(rollups_of_facts(connection, "facts", report_months(asked.month), asked.now), asked, beside)
+
+
+def report_of_ledger(
+    store: StateStore, asked: ReportQuery, extracts: Path, bills: Path, told: ReportAdditions
+) -> ShowbackReport:
+    """Return the report of the ledger, and where bills were imported, of them and of what they do not have.
+
+    The ledger's extract is brought up to date under ``extracts``; imported bills lie under ``bills``. Raises
+    StateError, InvalidInputError, OSError.
+    """
+    with open_month_books(store, asked, extracts, bills, told.reads) as books:
+        beside = _report_inputs(store, asked, books, told)
+        if books.matched is not None:
+            beside = replace(
+                beside, bills_through=_billed_through(books.matched, asked), variance=variance_of(books.matched, asked)
+            )
+        if told.budgets is not None:
+            setting = ReportContext(books.cubes, asked, beside)
+            beside = replace(beside, budgets=told.budgets(store, setting, books.view))
+        report = build_report(books.cubes, asked, beside)
+    return _with_corrections(report, store, extracts, bills, asked, books.view)
+
+
+def _with_corrections(
+    report: ShowbackReport, store: StateStore, extracts: Path, bills: Path, asked: ReportQuery, view: BooksView
+) -> ShowbackReport:
+    """Return a closed month's report with a note of its corrections in later books; its figures stay."""
+    if view.sealed is None:
+        return report
+
+    notes = tuple(str(each) for each in later_corrections(store, extracts, bills, asked))
+    head = report.section("head")
+    seal: tuple[CellValue, ...] = ("seal", view.sealed.seal_hash)
+    noted = replace(head, rows=(*head.rows, seal), notes=(*head.notes, *notes))
+    return replace(report, sections=tuple(noted if each is head else each for each in report.sections))
+
+
+def _report_inputs(store: StateStore, asked: ReportQuery, books: MonthBooks, told: ReportAdditions) -> ReportInputs:
+    manifest, bills, as_of = books.manifest, books.bills, books.view.as_of
+    seen = () if as_of is None else (as_of.isoformat(),)
+    which = f"what was known {as_of:%Y-%m-%d %H:%MZ} of a " if books.past and as_of is not None else ""
+    return ReportInputs(
+        origin=f"{which}ledger of {manifest.head:,} entries" + (f", {len(bills)} bills" if bills else ""),
+        input_hash=_hash([manifest.state, str(manifest.head), manifest.hash, *bills, *seen]),
+        past=books.past,
+        closed=any(closing.period >= asked.month for closing in closings(store, asked.as_of)),
+        dues={} if told.dues is None else told.dues(store, asked),
+        quotes=None if told.quotes is None else told.quotes(store),
+        warnings=tuple(_archive_warnings(store, manifest, asked)),
+    )
+
+
+def add_archive(store: StateStore, extracts: Path, path: Path) -> None:
+    """Read the entries that an archive holds into the extract, where they are missing.
+
+    StateError for a file that is not what was archived from this ledger.
+    """
+    from router.state.ledger_file import read_lines
+
+    store.archives.check(path)
+    extract = LedgerExtract(extracts, store.id)
+    extract.add_archived(store.ledger, (tuple(line[1:]) for line in read_lines(path)))
+
+
+@contextmanager
+def ledger_facts(store: StateStore, extracts: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, str]]:
+    """Yield a connection, and a relation in it with all facts of the ledger, planned ones too."""
+    extract = LedgerExtract(extracts, store.id)
+    with extract.current(store.ledger) as manifest, connect() as connection:
+        yield connection, facts_relation(connection, extract.folder, manifest, {part.month for part in manifest.parts})
+
+
+def _billed_through(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> datetime | None:
+    """Return until when bills of the month have usage.
+
+    Rows of more than a day count only where there are no others, because they do not say that.
+    """
+    found = connection.sql(
+        f'SELECT coalesce(max("end") FILTER ("end" - start <= INTERVAL 1 DAY), max("end")) AS through FROM facts '
+        f"WHERE source = 'billed' AND category = 'Usage' AND corrects IS NULL AND month = '{asked.month}'"
+    )
+    through: datetime | None = rows_of(found)[0]["through"]
+    return through
+
+
+def variance_of(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tuple[JobVariance, ...]:
+    """Return the variance by job, from facts and actual facts in the connection.
+
+    See :mod:`router.showback.reconcile.matching`.
+    """
+    from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
+    from router.showback.reconcile.variance import VarianceBucket, compute_variances
+
+    found = aggregate_facts(
+        connection,
+        ReconcileBasis(asked.basis.value),
+        month=str(asked.month),
+        since=asked.month.begins,
+        until=max(min(asked.now, asked.month.ends), asked.month.begins),
+    )
+    return tuple(
+        JobVariance(
+            job=each.group[0] or "__unallocated__",
+            currency=each.currency,
+            planned=each.planned,
+            metered=each.metered,
+            invoiced=each.invoiced,
+            **{bucket.value: each.buckets.get(bucket) for bucket in VarianceBucket},
+        )
+        for each in compute_variances(found, ("job",))
+    )
+
+
+def _archive_warnings(store: StateStore, manifest: ExtractManifest, asked: ReportQuery) -> Iterator[str]:
+    """Yield a warning for each archive whose entries were archived before they were read."""
+    if not manifest.gaps:
+        return
+    near = {str(asked.month), str(asked.before)}
+    for archive in store.archives.all():
+        months = sorted({month for month, *_ in archive.totals} & near)
+        if months:
+            count = sum(entries for month, _, entries, _ in archive.totals if month in months)
+            yield (
+                f"{count:,} entries of {', '.join(months)} were archived to {archive.file} and are not in this report: "
+                f"name the file with --archive"
+            )
+
+
+def _other_month_warnings(facts: pa.Table, asked: ReportQuery) -> Iterator[str]:
+    """Yield a warning where all rows are in the books of other months."""
+    import pyarrow.compute as pc
+
+    months = pc.unique(facts["month"]).to_pylist()
+    if str(asked.month) not in months:
+        yield f"the files have nothing in the books of {asked.month}: {', '.join(sorted(months)) or 'no rows at all'}"
+
+
+def _through(table: pa.Table) -> datetime | None:
+    import pyarrow.compute as pc
+
+    used = table.filter(pc.and_(pc.equal(table["category"], "Usage"), pc.is_null(table["corrects"])))
+    found: datetime | None = pc.max(used["end"]).as_py()
+    return None if found is None else found.astimezone(UTC)
+
+
+def _input_digest(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise InvalidInputError.single("is no file", where=str(path))
+        return file_sha256(path)
+    except OSError as error:
+        raise InvalidInputError.single(f"cannot be read: {error.strerror or error}", where=str(path)) from None
+
+
+def _hash(parts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]

@@ -1,0 +1,1 @@
+"""Back-tests: policies over windows of recorded availability, side by side. Pure."""

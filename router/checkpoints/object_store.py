@@ -1,0 +1,207 @@
+"""Stores of checkpoints: the interface that a transfer needs, and a local folder as a store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from router.checkpoints.errors import StorageError
+
+
+class StoreReader(Protocol):
+    """An open file; any thread may read, several at once."""
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        """Return at most ``count`` bytes from ``offset``. OSError."""
+
+
+class StoreSink(Protocol):
+    """A file that one thread is writing."""
+
+    def write(self, data: bytes) -> None:
+        """Write data. OSError."""
+
+    def flush(self) -> None:
+        """Wait until the written data is no longer in memory. OSError."""
+
+
+class CheckpointStore(Protocol):
+    """A folder with checkpoints, local or in an object store. Paths are relative to it, with slashes.
+
+    All methods raise OSError; FileNotFoundError if there is no such file.
+    """
+
+    url: str
+    largest_file: int | None
+
+    def names(self) -> list[str]:
+        """Return the names of the files directly in the folder; none if there is no folder."""
+
+    def sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """Return the size of each file; None for one that does not exist."""
+
+    def read(self, path: str, most: int) -> bytes:
+        """Return the content of a small file."""
+
+    def open(self, path: str) -> AbstractContextManager[StoreReader]:
+        """Open a file for reading."""
+
+    def create(self, path: str) -> AbstractContextManager[StoreSink]:
+        """Open a file for writing; it exists, and is durable, when the block ends without an error.
+
+        After an error, half of it may exist; in a local folder nothing does.
+        """
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a small file, completely or not at all."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; repeating it is harmless."""
+
+    def remove_below(self, folder: str, kept: frozenset[str]) -> None:
+        """Remove all files below a folder, except those in ``kept``."""
+
+    def folders(self) -> list[str]:
+        """Return the names of the folders directly in it."""
+
+    def where(self, path: str) -> str:
+        """Return the public name of a file: a local path, or a URL without secrets."""
+
+
+class _FileReader:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read_at(self, count: int, offset: int) -> bytes:
+        return os.pread(self._descriptor, count, offset)
+
+
+class _FileSink:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: the kernel bounds the data that it holds in memory."""
+
+
+class FolderStore:
+    """A local folder as a store: files are written under another name, synced and renamed."""
+
+    largest_file: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.url = str(self.path)
+
+    def names(self) -> list[str]:
+        """Implement :meth:`CheckpointStore.names`."""
+        with suppress(FileNotFoundError):
+            return [entry.name for entry in os.scandir(self.path) if entry.is_file()]
+        return []
+
+    def folders(self) -> list[str]:
+        """Implement :meth:`CheckpointStore.folders`."""
+        with suppress(FileNotFoundError):
+            return [entry.name for entry in os.scandir(self.path) if entry.is_dir(follow_symlinks=False)]
+        return []
+
+    def sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """Implement :meth:`CheckpointStore.sizes`."""
+        return [_file_size(self.path / path) for path in paths]
+
+    def read(self, path: str, most: int) -> bytes:
+        """Implement :meth:`CheckpointStore.read`."""
+        with (self.path / path).open("rb") as stream:
+            return stream.read(most)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[StoreReader]:
+        """Implement :meth:`CheckpointStore.open`."""
+        descriptor = os.open(self.path / path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield _FileReader(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[StoreSink]:
+        """Implement :meth:`CheckpointStore.create`."""
+        file = self.path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_name(f".{file.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as stream:
+                yield _FileSink(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(file)
+        finally:
+            with suppress(OSError):
+                part.unlink()
+        for folder in file.parents:
+            _sync_folder(folder)
+            if folder == self.path:
+                break
+
+    def put(self, path: str, data: bytes) -> None:
+        """Implement :meth:`CheckpointStore.put`."""
+        with self.create(path) as sink:
+            sink.write(data)
+
+    def remove(self, path: str) -> None:
+        """Implement :meth:`CheckpointStore.remove`."""
+        (self.path / path).unlink(missing_ok=True)
+
+    def remove_below(self, folder: str, kept: frozenset[str]) -> None:
+        """Implement :meth:`CheckpointStore.remove_below`."""
+        for place, folders, files in os.walk(self.path / folder, topdown=False):
+            for name in files:
+                file = Path(place, name)
+                if file.relative_to(self.path).as_posix() not in kept:
+                    file.unlink(missing_ok=True)
+            for name in folders:
+                with suppress(OSError):
+                    Path(place, name).rmdir()
+        with suppress(OSError):
+            (self.path / folder).rmdir()
+
+    def where(self, path: str) -> str:
+        """Implement :meth:`CheckpointStore.where`."""
+        return str(self.path / path)
+
+
+def open_checkpoint_store(url: str, arrow: Callable[[str], CheckpointStore]) -> CheckpointStore:
+    """Open the store at a URL or a path; ``arrow`` opens those that are no folders.
+
+    StorageError if it cannot be one.
+    """
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return FolderStore(Path(url))
+    if scheme == "file":
+        if not rest.startswith("/"):
+            raise StorageError(f"{url}: no path of this machine", "write file:///PATH")
+        return FolderStore(Path(rest))
+    return arrow(url)
+
+
+def _file_size(path: Path) -> int | None:
+    try:
+        return path.stat().st_size if path.is_file() else None
+    except NotADirectoryError:
+        return None
+
+
+def _sync_folder(folder: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

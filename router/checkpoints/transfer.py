@@ -1,0 +1,248 @@
+"""Transfers a checkpoint from one store to another: its files in parallel, then the manifest.
+
+Each file is read once and compared with its digest. If the transfer is killed at any moment, the target still has the
+checkpoints that it had.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from typing import TypeVar
+
+from router.checkpoints.checkpoints import CopyJournal, list_other_paths, read_manifest
+from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
+from router.checkpoints.manifest import CheckpointFile, CheckpointManifest
+from router.checkpoints.object_store import CheckpointStore, StoreReader
+from router.checkpoints.rate_limit import TransferLimits
+
+PARALLEL = 8
+CHUNK = 8 * 2**20
+# Limits shared by the files under way: bytes read and not yet written, bytes written and not yet arrived.
+_READ_BYTES, _SENT_BYTES = 64 * 2**20, 64 * 2**20
+# A file that failed is tried again after these pauses; the store's own client has retried before.
+_PAUSES = (0.5, 2.0, 5.0)
+# Errors that a second try does not mend.
+_FINAL_WORDS = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN")
+_FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG}
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class TransferResult:
+    """The result of a transfer.
+
+    ``manifest``: where the manifest is now; ``bytes``: read from the source and written; ``kept``: bytes that were
+    there already; ``seconds``: the duration.
+    """
+
+    step: int
+    manifest: str
+    files: int
+    bytes: int
+    kept: int
+    seconds: float
+
+
+def transfer_checkpoint(
+    source: CheckpointStore,
+    manifest: CheckpointManifest,
+    target: CheckpointStore,
+    pace: TransferLimits,
+    *,
+    parallel: int = PARALLEL,
+    journal: CopyJournal | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> TransferResult:
+    """Copy a checkpoint of the source, and return once it is durable at the target.
+
+    Files that exist with size and digest are not copied again; ``journal`` remembers digests, so that they need not be
+    read back.
+
+    IncompleteCheckpointError when a file of the source differs from its manifest, OutOfTimeError and CancelledError by
+    ``pace``, StorageError for errors of the stores.
+    """
+    began = time.perf_counter()
+    pace.check()
+    workers = max(1, min(parallel, len(manifest.files)))
+    work = _TransferWork(source, target, pace, journal, workers, sleep)
+    there = work.retry(lambda: read_manifest(target, manifest.step), target.where(manifest.name))
+    if there is not None and there.is_same(manifest) and work.sizes(there) == [file.bytes for file in there.files]:
+        return TransferResult(there.step, target.where(there.name), len(there.files), 0, there.bytes, 0.0)
+    goal = manifest.beside(work.retry(lambda: list_other_paths(target, manifest), target.url))
+    large = target.largest_file
+    if large is not None and any(file.bytes > large for file in goal.files):
+        raise StorageError(f"a file of step {goal.step} is over {large // 2**30} GiB", "write it as several files")
+    pairs = list(zip(manifest.files, goal.files, work.sizes(goal), strict=True))
+    pairs.sort(key=lambda pair: -pair[0].bytes)
+    with ThreadPoolExecutor(workers) as pool:
+        kept = _collect_results(
+            work,
+            [pool.submit(work.copy_file, source_file, target_file, size) for source_file, target_file, size in pairs],
+        )
+    pace.check()
+    work.retry(partial(target.put, goal.name, goal.text), target.where(goal.name))
+    took = time.perf_counter() - began
+    return TransferResult(goal.step, target.where(goal.name), len(pairs), goal.bytes - sum(kept), sum(kept), took)
+
+
+def verify_checkpoint(
+    store: CheckpointStore, manifest: CheckpointManifest, pace: TransferLimits, *, parallel: int = PARALLEL
+) -> None:
+    """Read every byte.
+
+    IncompleteCheckpointError, OutOfTimeError, CancelledError; StorageError for errors of the store.
+    """
+    workers = max(1, min(parallel, len(manifest.files)))
+    work = _TransferWork(store, store, pace, None, workers, time.sleep)
+    with ThreadPoolExecutor(workers) as pool:
+        _collect_results(work, [pool.submit(work.read, file) for file in manifest.files])
+
+
+def _collect_results(work: _TransferWork, futures: list[Future[int]]) -> list[int]:
+    """Return the results of all futures; the first error ends all."""
+    try:
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        broken = [future for future in done if future.exception() is not None]
+        # The other futures only report that they were cancelled.
+        broken.sort(key=lambda future: isinstance(future.exception(), CancelledError))
+        return [future.result() for future in broken[:1] or futures]
+    finally:
+        for future in futures:
+            future.cancel()
+        work.is_over = True
+
+
+class _TransferWork:
+    """State shared by the threads of one transfer."""
+
+    def __init__(
+        self,
+        source: CheckpointStore,
+        target: CheckpointStore,
+        pace: TransferLimits,
+        journal: CopyJournal | None,
+        workers: int,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self._source, self._target, self._pace, self._journal = source, target, pace, journal
+        self._sleep = sleep
+        self._ahead = max(1, _READ_BYTES // CHUNK // workers - 1)
+        self.is_over = False
+        self._window = max(CHUNK, _SENT_BYTES // workers)
+
+    def copy_file(self, source_file: CheckpointFile, target_file: CheckpointFile, size: int | None) -> int:
+        """Copy a file and return how many bytes existed already."""
+        if size == target_file.bytes and self._is_there(target_file):
+            return target_file.bytes
+        tries = count()
+
+        def copy() -> None:
+            # A store may have taken the whole file though its answer was lost.
+            if (
+                next(tries)
+                and self._target.sizes([target_file.path]) == [target_file.bytes]
+                and self._is_there(target_file)
+            ):
+                return
+            self._copy(source_file, target_file)
+
+        self.retry(copy, self._target.where(target_file.path))
+        if self._journal is not None:
+            self._journal.add(target_file)
+        return 0
+
+    def read(self, file: CheckpointFile) -> int:
+        """Read a file to its end; return 0. IncompleteCheckpointError."""
+        self.retry(partial(self._digest, self._source, file), self._source.where(file.path))
+        return 0
+
+    def retry(self, do: Callable[[], Result], what: str) -> Result:
+        """Call ``do``, with retries if need be, and return its result."""
+        for pause in _PAUSES:
+            try:
+                return do()
+            except OSError as error:
+                self._pace.check()
+                if error.errno in _FINAL or any(word in str(error) for word in _FINAL_WORDS):
+                    raise StorageError(f"{what}: {error}") from error
+                self._sleep(pause)
+        try:
+            return do()
+        except OSError as error:
+            raise StorageError(f"{what}: {error}") from error
+
+    def sizes(self, manifest: CheckpointManifest) -> list[int | None]:
+        """Return the sizes of the manifest's files at the target."""
+        return self.retry(lambda: self._target.sizes([file.path for file in manifest.files]), self._target.url)
+
+    def _is_there(self, file: CheckpointFile) -> bool:
+        if self._journal is not None and self._journal.knows(file):
+            return True
+        try:
+            self._digest(self._target, file)
+        except (IncompleteCheckpointError, OSError):
+            return False
+        return True
+
+    def _digest(self, store: CheckpointStore, file: CheckpointFile) -> None:
+        digest = hashlib.sha256()
+        with closing(self._chunks(store, file)) as chunks:
+            for chunk in chunks:
+                digest.update(chunk)
+        _compare_digest(file, digest.hexdigest())
+
+    def _copy(self, source_file: CheckpointFile, target_file: CheckpointFile) -> None:
+        digest, unflushed = hashlib.sha256(), 0
+        with closing(self._chunks(self._source, source_file)) as chunks, self._target.create(target_file.path) as sink:
+            for chunk in chunks:
+                digest.update(chunk)
+                sink.write(chunk)
+                unflushed += len(chunk)
+                if unflushed >= self._window:
+                    sink.flush()
+                    unflushed = 0
+            _compare_digest(source_file, digest.hexdigest())
+
+    def _chunks(self, store: CheckpointStore, file: CheckpointFile) -> Generator[bytes, None, None]:
+        """Yield the whole content, some of it read ahead. IncompleteCheckpointError if the file is gone or shorter."""
+        try:
+            with store.open(file.path) as reader, ThreadPoolExecutor(self._ahead) as pool:
+                yield from self._read(reader, file, pool)
+        except FileNotFoundError:
+            raise IncompleteCheckpointError(f"{file.path} is gone") from None
+
+    def _read(self, reader: StoreReader, file: CheckpointFile, pool: ThreadPoolExecutor) -> Iterator[bytes]:
+        ahead: deque[tuple[int, Future[bytes]]] = deque()
+        offset = 0
+        try:
+            while offset < file.bytes or ahead:
+                while offset < file.bytes and len(ahead) < self._ahead:
+                    piece = min(CHUNK, file.bytes - offset)
+                    ahead.append((piece, pool.submit(reader.read_at, piece, offset)))
+                    offset += piece
+                piece, future = ahead.popleft()
+                chunk = future.result()
+                if len(chunk) != piece:
+                    raise IncompleteCheckpointError(f"{file.path} is cut short")
+                if self.is_over:
+                    raise CancelledError("another file failed")
+                self._pace.take(piece)
+                yield chunk
+        finally:
+            for _, future in ahead:
+                future.cancel()
+
+
+def _compare_digest(file: CheckpointFile, digest: str) -> None:
+    if digest != file.sha256:
+        raise IncompleteCheckpointError(f"{file.path} is not as it was written")

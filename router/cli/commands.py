@@ -1,0 +1,111 @@
+"""The table of commands: their words, what help says of them, and where their functions are."""
+
+from __future__ import annotations
+
+from router.cli.groups import CommandEntry, CommandTable
+
+_COMMANDS = {
+    "offers": CommandEntry("List the offers of the price book, cheapest first.", "router.cli.offers", "offers"),
+    "validate": CommandEntry("Check job and limits files.", "router.cli.validate", "validate"),
+    "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
+    "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan_show", "show"),
+    "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan_diff", "diff"),
+    "plan check": CommandEntry("Check whether a plan can still be applied.", "router.cli.plan_check", "check"),
+    "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
+    "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),
+    "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),
+    "quotes list": CommandEntry("List the stored quotes.", "router.cli.quotes", "list_quotes"),
+    "quotes calibration": CommandEntry(
+        "Compare accepted quotes with the outcomes.", "router.cli.quotes_calibration", "calibration"
+    ),
+    "quotes fit": CommandEntry("Fit the ranges of quotes to the price history.", "router.cli.quotes_fit", "fit"),
+    "quotes show": CommandEntry("Print a stored quote again.", "router.cli.quotes", "show"),
+    "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
+    "status": CommandEntry("Show gangs, machines and costs.", "router.cli.status", "status"),
+    "logs": CommandEntry("Print the output of a job's ranks.", "router.cli.logs", "logs"),
+    "destroy": CommandEntry("Release machines.", "router.cli.destroy", "destroy"),
+    "sweep": CommandEntry("Find and delete orphaned resources.", "router.cli.sweep", "sweep"),
+    "watch": CommandEntry("Supervise all gangs; replace those that are lost.", "router.cli.watch", "watch"),
+    "drill kill-node": CommandEntry("Switch a sandbox machine off.", "router.cli.drill", "kill_node"),
+    "drill notice": CommandEntry("Send a sandbox machine an interruption notice.", "router.cli.drill", "notice"),
+    "drill zone-down": CommandEntry("Close a sandbox zone and preempt its machines.", "router.cli.drill", "zone_down"),
+    "drill zone-up": CommandEntry("Open zones that `drill zone-down` closed.", "router.cli.drill", "zone_up"),
+    "drill slow-node": CommandEntry("Slow down the training on a sandbox machine.", "router.cli.drill", "slow_node"),
+    "ledger list": CommandEntry("List planned, metered and added entries.", "router.cli.ledger_list", "list_entries"),
+    "ledger add": CommandEntry("Add fees, credits and corrections.", "router.cli.ledger_add", "add"),
+    "ledger periods": CommandEntry(
+        "List closed and open months with their sums.", "router.cli.ledger_periods", "periods"
+    ),
+    "ledger close": CommandEntry("Close the books of a month permanently.", "router.cli.ledger_close", "close"),
+    "ledger verify": CommandEntry("Verify that the ledger is unchanged.", "router.cli.ledger_verify", "verify"),
+    "ledger export": CommandEntry("Export the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
+    "ledger backup": CommandEntry("Back up the ledger to a file.", "router.cli.ledger_backup", "backup"),
+    "ledger restore": CommandEntry("Restore a backup into an empty ledger.", "router.cli.ledger_backup", "restore"),
+    "ledger archive": CommandEntry("Move entries of closed months to a file.", "router.cli.ledger_archive", "archive"),
+    "state backup": CommandEntry("Back up state and run directories to a file.", "router.cli.state_backup", "backup"),
+    "state restore": CommandEntry("Restore a missing state from a backup.", "router.cli.state_backup", "restore"),
+    "budget list": CommandEntry("List monthly budgets and what is spent.", "router.cli.budget", "list_budgets"),
+    "budget set": CommandEntry("Set the budget of everybody, a team or a project.", "router.cli.budget", "set_budget"),
+    "budget remove": CommandEntry("Remove a budget.", "router.cli.budget", "remove"),
+    "budget check": CommandEntry("Check budgets and send notices.", "router.cli.budget_check", "check"),
+    "audit": CommandEntry("Print the audit log and verify its hash chain.", "router.cli.audit", "audit"),
+    "checkpoint push": CommandEntry("Copy checkpoints to durable storage.", "router.cli.checkpoint", "push"),
+    "checkpoint pull": CommandEntry("Fetch the newest good checkpoint.", "router.cli.checkpoint", "pull"),
+    "checkpoint copy": CommandEntry("Copy the newest checkpoint to another region.", "router.cli.checkpoint", "copy"),
+    "checkpoint list": CommandEntry(
+        "List checkpoints on durable storage.", "router.cli.checkpoint_list", "list_checkpoints"
+    ),
+    "checkpoint verify": CommandEntry(
+        "Verify stored checkpoints byte by byte.", "router.cli.checkpoint_list", "verify"
+    ),
+    "checkpoint watch": CommandEntry("Copy each checkpoint as it is written.", "router.cli.checkpoint_watch", "watch"),
+    "checkpoint run": CommandEntry("Run a training with an uploader beside it.", "router.cli.checkpoint_watch", "run"),
+    "demo": CommandEntry("Run a whole training on a simulated cloud.", "router.cli.demo", "demo"),
+    "prices refresh": CommandEntry(
+        "Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"
+    ),
+    "prices list": CommandEntry("List the stored price books.", "router.cli.prices_list", "list_books"),
+    "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices_list", "use_book"),
+    "prices diff": CommandEntry("Compare two price books.", "router.cli.prices_diff", "diff"),
+    "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
+    "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices_import", "import_file"),
+    "bills import": CommandEntry(
+        "Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"
+    ),
+    "bills list": CommandEntry("List the imported bills.", "router.cli.bills", "list_bills"),
+    "bills show": CommandEntry("Show one bill: sums, files and gaps.", "router.cli.bills", "show"),
+    "bills restore": CommandEntry("Restore an earlier version of a bill.", "router.cli.bills_change", "restore"),
+    "bills remove": CommandEntry("Remove a bill that should not count.", "router.cli.bills_change", "remove"),
+    "bills reconcile": CommandEntry(
+        "Reconcile bills with planned and metered costs.", "router.cli.bills_reconcile", "reconcile"
+    ),
+    "ledger check": CommandEntry("Validate a FOCUS file.", "router.cli.ledger_check", "check"),
+    "showback": CommandEntry("Report the costs of a month by team and job.", "router.cli.showback", "showback"),
+    "stock": CommandEntry("Ask where a gang is likely to be available.", "router.cli.stock", "stock"),
+    "quotas": CommandEntry("List quotas and reserved capacity.", "router.cli.quotas", "quotas"),
+    "doctor": CommandEntry("Check access and permissions in each cloud.", "router.cli.doctor", "doctor"),
+    "schema": CommandEntry("Print the JSON Schema of a file.", "router.cli.schema", "schema"),
+    "completion": CommandEntry("Print the completion script of a shell.", "router.cli.completion", "completion"),
+    "import sky": CommandEntry("Convert a SkyPilot task into a job.", "router.cli.import_sky", "import_sky"),
+}
+
+_GROUPS = {
+    "bills": "Import the bills of clouds and reconcile them.",
+    "budget": "Set and check what a month may cost.",
+    "checkpoint": "Keep checkpoints on durable storage.",
+    "drill": "Break things on the sandbox on purpose.",
+    "import": "Turn the files of other tools into jobs.",
+    "ledger": "Keep the books: entries, months, exports.",
+    "prices": "Fetch, compare and look back at prices.",
+    "quotes": "Look at stored quotes and how they held.",
+    "state": "Back up and restore the state.",
+}
+_SECTIONS = {
+    "Plan": ("validate", "plan", "explain", "offers", "stock", "import"),
+    "Quote": ("quote", "quotes", "backtest"),
+    "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
+    "Account": ("showback", "ledger", "bills", "budget"),
+    "Operate": ("prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
+}
+#: `plan show FILE` is a command of its own although `plan PATH` is one too.
+TABLE = CommandTable(_COMMANDS, _GROUPS, _SECTIONS)

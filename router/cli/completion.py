@@ -1,0 +1,93 @@
+"""``stepfare completion``: the script that completes commands, options and live values in a shell."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from router.cli import console
+
+_VARIABLE = "_STEPFARE_COMPLETE"
+
+
+class Shell(StrEnum):
+    """A shell that can complete."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> None:
+    """Print the completion script of a shell.
+
+    \b
+    stepfare completion bash > ~/.local/share/bash-completion/completions/stepfare
+    stepfare completion zsh > "${fpath[1]}/_stepfare"
+    stepfare completion fish > ~/.config/fish/completions/stepfare.fish
+    """
+    from typer._completion_shared import get_completion_script
+
+    console.out(get_completion_script(prog_name="stepfare", complete_var=_VARIABLE, shell=shell.value))
+
+
+def enable_completion() -> None:
+    """Let the command line answer a shell that asks it to complete a line."""
+    from typer._completion_classes import completion_init
+
+    completion_init()
+
+
+def complete_books(incomplete: str) -> list[str]:
+    """Return the names of price books that begin with a text: the fixed ones and the digests of stored ones."""
+    from router.prices.bookstore import BookStore
+    from router.prices.data_folders import books_folder
+
+    names = ["latest", "sandbox", "embedded"]
+    with contextlib.suppress(Exception):
+        names += [stored.digest[:12] for stored in BookStore(books_folder()).all()]
+    return _beginning(names, incomplete)
+
+
+def complete_plan_paths(incomplete: str) -> list[str]:
+    """Return what may follow ``stepfare plan``: the words of its subcommands, and files and folders."""
+    parent, _, start = incomplete.rpartition("/")
+    folder = Path(f"{parent}/" if parent or incomplete.startswith("/") else ".")
+    found: list[str] = []
+    with contextlib.suppress(OSError):
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(start) and (start.startswith(".") or not path.name.startswith(".")):
+                shown = f"{incomplete.removesuffix(start)}{path.name}"
+                found.append(f"{shown}/" if path.is_dir() else shown)
+    return [*_beginning(("show", "diff", "check"), incomplete), *found]
+
+
+def complete_jobs(incomplete: str) -> list[str]:
+    """Return jobs and attempts of the state that begin with a text; nothing where the state cannot be read."""
+    from router.cli.site_options import open_state_store
+
+    names: list[str] = []
+    # A line that is being typed is no place for errors: the command itself reports them.
+    with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
+        attempts = store.attempts()
+        names = [*{attempt.job: None for attempt in attempts}, *(attempt.id for attempt in attempts)]
+    return _beginning(names, incomplete)
+
+
+def complete_plans(incomplete: str) -> list[str]:
+    """Return accepted plans, then jobs and attempts, that begin with a text."""
+    from router.cli.site_options import open_state_store
+
+    names: list[str] = []
+    with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
+        names = list({attempt.plan: None for attempt in store.attempts()})
+    return [*complete_jobs(incomplete), *_beginning(names, incomplete)]
+
+
+def _beginning(names: Iterable[str], text: str) -> list[str]:
+    return [name for name in names if name.startswith(text)]

@@ -1,0 +1,135 @@
+"""Nested groups of commands whose modules are imported only when a command is called, so that help is quick."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from router.cli.console import WORDS_AFTER_DASHES
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """One command: the line that help shows for it, and where its function is."""
+
+    help: str
+    module: str
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTable:
+    """All commands by their words ("plan", "plan show"), groups by their word, sections of help by their title."""
+
+    commands: Mapping[str, CommandEntry]
+    groups: Mapping[str, str]
+    sections: Mapping[str, Sequence[str]]
+
+    def children(self, group: str) -> tuple[str, ...]:
+        """Return the last words of the commands of a group, in the order of the table."""
+        return tuple(name.removeprefix(f"{group} ") for name in self.commands if name.startswith(f"{group} "))
+
+    def suggestion(self, words: str) -> str:
+        """Return "; did you mean ...?" for a command that does not exist, or nothing."""
+        first = words.split(maxsplit=1)[0]
+        known = [name for name in self.commands if name.startswith(f"{first} ")] if " " in words else []
+        near = difflib.get_close_matches(words, known or [*self.commands, *self.groups], n=1)
+        return f"; did you mean {' or '.join(near or known)}?" if near or known else ""
+
+
+class Command(TyperCommand):
+    """A command that knows how many words stood behind ``--``, which the parser takes out."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Remember the words behind ``--``, then parse."""
+        ctx.meta[WORDS_AFTER_DASHES] = len(args) - args.index("--") - 1 if "--" in args else None
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+
+class CommandGroup(TyperGroup):
+    """Commands of a table that share their first word. Contexts are Any: their class is private to Typer."""
+
+    table: CommandTable
+    word: str
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the names within the group, in the order of the table."""
+        return list(self.table.children(self.word))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return the command of that name, None if there is none."""
+        return load_command(self.table, f"{self.word} {cmd_name}")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, or say which one was probably meant."""
+        name = f"{self.word} {args[0]}"
+        if name not in self.table.commands and not args[0].startswith("-"):
+            ctx.fail(f"no such command {name!r}{self.table.suggestion(name)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            children = self.table.children(self.word)
+            formatter.write_dl([(child, self.table.commands[f"{self.word} {child}"].help) for child in children])
+
+
+class RootGroup(TyperGroup):
+    """The command line's first level: commands and groups of :attr:`table`, by what one wants to do."""
+
+    table: CommandTable
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """Return the first words, in the order of help's sections."""
+        return [word for words in self.table.sections.values() for word in words]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Return the command or group of that name, None if there is none."""
+        if cmd_name in self.table.groups:
+            return load_group(self.table, cmd_name)
+        return load_command(self.table, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; ``plan show FILE`` is a command of its own although ``plan PATH`` is one too."""
+        two = " ".join(args[:2])
+        if args[0] not in self.table.groups and len(args) > 1 and two in self.table.commands:
+            return two, load_command(self.table, two), args[2:]
+        if args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}{self.table.suggestion(args[0])}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the commands by section; a group shows the words of its commands."""
+        for title, words in self.table.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(word, self._line(word)) for word in words])
+
+    def _line(self, word: str) -> str:
+        children = ", ".join(self.table.children(word))
+        help_line = self.table.groups[word] if word in self.table.groups else self.table.commands[word].help
+        return f"{help_line} ({children})" if children else help_line
+
+
+def load_command(table: CommandTable, name: str) -> Any:
+    """Import a command's module and return its command, None if the table has no such name."""
+    entry = table.commands.get(name)
+    if entry is None:
+        return None
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(name=name, cls=Command)(getattr(importlib.import_module(entry.module), entry.function))
+    return get_command(app)
+
+
+def load_group(table: CommandTable, word: str) -> CommandGroup:
+    """Return a group of the table, with help of its own."""
+    group = CommandGroup(name=word, help=table.groups[word], no_args_is_help=True, rich_markup_mode=None)
+    group.table, group.word = table, word
+    return group

@@ -1,0 +1,1 @@
+"""Read the files that users write: YAML with positions, jobs and limits, problems with their place."""

@@ -1,0 +1,145 @@
+"""Read jobs from YAML files; everything that is wrong with all of them is raised at once, with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pricing.problems import InvalidInputError, Problem
+from router.config.file_arguments import find_files
+from router.config.validation import problems_of
+from router.config.yamlfile import FieldPath, YamlDocument, read_documents
+from router.jobs.limits import Limits
+from router.jobs.quantities import PLANNING_SPAN, TOO_FAR, TOO_FAR_REMEDY, format_duration, is_beyond_planning
+from router.jobs.spec import Job
+
+
+@dataclass(frozen=True)
+class LoadedJobs:
+    """Jobs in the order they were found; ``documents[i]`` is where ``jobs[i]`` was written."""
+
+    jobs: tuple[Job, ...]
+    documents: tuple[YamlDocument, ...]
+
+    def __iter__(self) -> Iterator[tuple[Job, YamlDocument]]:
+        return zip(self.jobs, self.documents, strict=True)
+
+    def where(self, name: str, path: FieldPath = ()) -> str:
+        """Return ``file:line:column`` of a field of the job of that name; KeyError for another name."""
+        for job, document in self:
+            if job.name == name:
+                return document.where(path)
+        raise KeyError(name)
+
+
+def read_jobs(paths: Sequence[Path | str], now: datetime) -> tuple[Job, ...]:
+    """Return the jobs of all files, folders (recursive) and globs; :func:`load_jobs` without the places."""
+    return load_jobs(paths, now).jobs
+
+
+def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool = True) -> LoadedJobs:
+    """Load the jobs of all files, folders (recursive) and globs, each with its place.
+
+    A file may hold several documents; a file named limits.yaml holds none. InvalidInputError carries every problem of
+    every file: no such file, not YAML, what the model refuses, two jobs of one name, a deadline that has passed at
+    ``now`` or that lies before the earliest start, a time that is more than a year away. Not ``own_deadlines``:
+    deadlines are not checked, since another one counts.
+    """
+    files = find_files(paths)
+    problems: list[Problem] = []
+    loaded: list[tuple[Job, YamlDocument]] = []
+    for file in files.jobs:
+        try:
+            documents = read_documents(file)
+        except InvalidInputError as error:
+            problems += error.problems
+            continue
+        if not documents:
+            remedy = "write a job into it, or remove it; `stepfare schema job` lists the fields"
+            problems.append(Problem(str(file), "", "holds no job", remedy))
+        for document in documents:
+            try:
+                loaded.append((_read_job(document), document))
+            except InvalidInputError as error:
+                problems += error.problems
+    problems += _deadline_problems(loaded, now) if own_deadlines else ()
+    problems += _horizon_problems(loaded, now, own_deadlines=own_deadlines)
+    problems += _name_problems(loaded)
+    if problems:
+        raise InvalidInputError(problems)
+    return LoadedJobs(tuple(job for job, _ in loaded), tuple(document for _, document in loaded))
+
+
+def _read_job(document: YamlDocument) -> Job:
+    """Return the job of one document; InvalidInputError with everything wrong in it."""
+    fields: Any = document.plain()
+    if not isinstance(fields, dict):
+        what = "a job is a mapping of fields" + (", not a list" if isinstance(fields, list) else "")
+        remedy = "write jobs one after the other, with a line --- between them"
+        raise InvalidInputError.single(what, where=document.where(), remedy=remedy)
+    if foreign := _foreign_problem(fields, document):
+        raise InvalidInputError([foreign])
+    try:
+        return Job.model_validate(fields)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, document, Job)) from None
+
+
+def _foreign_problem(fields: dict[str, Any], document: YamlDocument) -> Problem | None:
+    """Return one problem instead of twenty for a file that is something else."""
+    if "resources" in fields and not {"gang", "workload"} & set(fields):
+        remedy = f"turn it into a job: stepfare import sky {document.file}"
+        return Problem(document.where(), "", "looks like a SkyPilot task, not a job", remedy)
+    if fields and set(fields) <= set(Limits.model_fields):
+        remedy = "name it limits.yaml, or give it with --limits"
+        return Problem(document.where(), "", "looks like a limits file, not a job", remedy)
+    return None
+
+
+def _deadline_problems(loaded: Sequence[tuple[Job, YamlDocument]], now: datetime) -> Iterator[Problem]:
+    for job, document in loaded:
+        if job.deadline is None:
+            continue
+        deadline = job.deadline.at(now)
+        start = None if job.earliest_start is None else job.earliest_start.at(now)
+        what = ""
+        if deadline <= now:
+            what = f"has passed: {_utc(deadline)} is {format_duration(now - deadline)} before now, {_utc(now)}"
+        elif start is not None and deadline <= start:
+            what = f"{_utc(deadline)} lies before the earliest start, {_utc(start)}"
+        if what:
+            remedy = "give a later one, or +18h for so long after planning"
+            yield Problem(document.where(("deadline",)), "deadline", what, remedy)
+
+
+def _horizon_problems(
+    loaded: Sequence[tuple[Job, YamlDocument]], now: datetime, *, own_deadlines: bool
+) -> Iterator[Problem]:
+    """Yield a problem for each time beyond what is planned: with them a plan would have slots without end."""
+    for job, document in loaded:
+        for field, moment in (("earliest_start", job.earliest_start), ("deadline", job.deadline)):
+            if moment is None or (field == "deadline" and not own_deadlines):
+                continue
+            if is_beyond_planning(moment.at(now), now):
+                yield Problem(document.where((field,)), field, TOO_FAR.format(_utc(moment.at(now))), TOO_FAR_REMEDY)
+        if own_deadlines and job.deadline is None and job.max_wait > PLANNING_SPAN:
+            what = f"{format_duration(job.max_wait)} is more than {PLANNING_SPAN.days} days"
+            yield Problem(document.where(("max_wait",)), "max_wait", what, f"write {PLANNING_SPAN.days}d or less")
+
+
+def _name_problems(loaded: Sequence[tuple[Job, YamlDocument]]) -> Iterator[Problem]:
+    first: dict[str, YamlDocument] = {}
+    for job, document in loaded:
+        if job.name in first:
+            what = f"{job.name!r} is the name of another job, at {first[job.name].where(('name',))}"
+            yield Problem(document.where(("name",)), "name", what, "names are unique among the jobs of a plan")
+        first.setdefault(job.name, document)
+
+
+def _utc(moment: datetime) -> str:
+    return moment.isoformat(timespec="minutes").replace("+00:00", "Z")

@@ -1,0 +1,88 @@
+"""Read the limits file: quotas, reservations, discounts, budgets, with the place of everything that is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from pricing.problems import InvalidInputError, Problem
+from router.config.validation import problems_of
+from router.config.yamlfile import YamlDocument, read_documents
+from router.jobs.limits import Limits
+from router.jobs.spelling import nearest_word
+
+
+@dataclass(frozen=True)
+class LoadedLimits:
+    """Limits and where they were written; ``document`` is None for an empty file."""
+
+    limits: Limits
+    document: YamlDocument | None
+
+
+def read_limits(path: Path) -> Limits:
+    """Return the limits of a file; :func:`load_limits` without the places."""
+    return load_limits(path).limits
+
+
+def load_limits(path: Path) -> LoadedLimits:
+    """Load the limits of a file of one document; an empty file limits nothing.
+
+    InvalidInputError carries everything that is wrong: no such file, not YAML, a second document, what the model
+    refuses.
+    """
+    documents = read_documents(path)
+    if not documents:
+        return LoadedLimits(Limits.none(), None)
+    if len(documents) > 1:
+        raise InvalidInputError.single(
+            "a limits file is one document; here a second one begins",
+            where=documents[1].where(),
+            remedy="remove the line --- and join the lists",
+        )
+    document = documents[0]
+    fields: Any = document.plain()
+    if not isinstance(fields, dict):
+        raise InvalidInputError.single(
+            "a limits file is a mapping of fields, not a list",
+            where=document.where(),
+            remedy="put the list under `limits:`",
+        )
+    try:
+        return LoadedLimits(Limits.model_validate(fields), document)
+    except ValidationError as error:
+        raise InvalidInputError(problems_of(error, document, Limits)) from None
+
+
+def teams_without_jobs(loaded: LoadedLimits, teams: Collection[str]) -> tuple[Problem, ...]:
+    """Return problems for the budgets of teams without a job: they limit nothing, and a name may be misspelt.
+
+    A team whose name is near to one of ``teams`` without a budget has a problem of its own; the others share one, since
+    a file of limits may serve other nights.
+    """
+    document = loaded.document
+    if document is None or not teams:
+        return ()
+    budgeted = {entry.team for entry in loaded.limits.teams}
+    problems: list[Problem] = []
+    unknown: list[tuple[int, str]] = []
+    for index, entry in enumerate(loaded.limits.teams):
+        if entry.team in teams:
+            continue
+        near = nearest_word(entry.team, set(teams) - budgeted)
+        if near is None:
+            unknown.append((index, entry.team))
+            continue
+        what = f"no job here is of team {entry.team!r}: its budget limits nothing"
+        problems.append(
+            Problem(document.where(("teams", index, "team")), f"teams[{index}].team", what, f"did you mean {near}?")
+        )
+    if unknown:
+        names = ", ".join(name for _, name in unknown)
+        what = f"no job here is of {'team' if len(unknown) == 1 else 'the teams'} {names}: nothing is limited by that"
+        problems.append(Problem(document.where(("teams", unknown[0][0], "team")), "teams", what, ""))
+    return tuple(problems)

@@ -1,0 +1,1 @@
+"""The controller: orders, guardrails, provisioning, supervision and release of gangs after a plan is accepted."""

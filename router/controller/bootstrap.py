@@ -1,0 +1,171 @@
+"""Render the cloud-init user data that starts the node agent on a new machine as a systemd service. Pure."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import yaml
+
+from router.agent.config import AgentConfig, parse_config
+from router.controller.scripts import FETCH_AGENT, MOUNT_NVME, UNIT
+
+# The smallest user data limit of any cloud, in bytes before encoding for transport.
+MAX_USER_DATA_BYTES = 16 * 1024
+
+ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
+
+
+class UserDataTooLargeError(ValueError):
+    """The user data exceeds the limit of the clouds; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDownload:
+    """The URL from which a machine downloads the agent, and the SHA-256 in hex that it must have.
+
+    Needs no credential, because the agent is no secret. Coordinators serve it (docs/design/011-node-agent.md).
+    """
+
+    url: str
+    sha256: str
+
+    @classmethod
+    def of(cls, coordinator: str, agent: bytes) -> AgentDownload:
+        """Return the download at the coordinator with that base URL."""
+        digest = hashlib.sha256(agent).hexdigest()
+        return cls(f"{coordinator.rstrip('/')}/v1/agents/{digest}", digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Bootstrap:
+    """Everything that one new machine of a gang is told.
+
+    ``config`` says what its agent does; its paths are replaced by those of the machine. ``token`` and ``secret`` never
+    appear in a repr. ``local_nvme``: where to mount the machine's own disks, striped; the job then works there, and a
+    container sees the folder under the same name. ``ca``: PEM text of a private authority that signed the coordinator's
+    certificate.
+    """
+
+    config: AgentConfig
+    agent: bytes | AgentDownload = field(repr=False)
+    token: str = field(repr=False)
+    plain: Mapping[str, str] = field(default_factory=dict)
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False)
+    local_nvme: str | None = None
+    ca: str | None = None
+
+
+def render_cloud_init(spec: Bootstrap) -> str:
+    """Return the user data; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    """
+    config = _machine_config(spec)
+    files = [
+        _file_entry(f"{ETC}/agent.json", "0600", json.dumps(_non_default_settings(config), indent=1) + "\n"),
+        _file_entry(f"{ETC}/token", "0600", f"{spec.token}\n"),
+        _file_entry(
+            f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"
+        ),
+    ]
+    if spec.ca is not None:
+        files.append(_file_entry(f"{ETC}/ca.pem", "0644", spec.ca))
+    commands = [["mkdir", "-p", "-m", "0755", VAR, LOGS]]
+    if spec.local_nvme is not None:
+        files.append(_file_entry(f"{OPT}/mount-nvme.sh", "0755", MOUNT_NVME))
+        commands.append([f"{OPT}/mount-nvme.sh", spec.local_nvme])
+    if isinstance(spec.agent, AgentDownload):
+        files.append(_file_entry(f"{OPT}/fetch-agent.sh", "0755", FETCH_AGENT))
+        authority = [f"{ETC}/ca.pem"] if spec.ca is not None else []
+        fetch = [f"{OPT}/fetch-agent.sh", spec.agent.url, spec.agent.sha256, f"{OPT}/agent.pyz", *authority]
+    else:
+        packed = base64.b64encode(gzip.compress(spec.agent, 9, mtime=0)).decode("ascii")
+        files.append({**_file_entry(f"{OPT}/agent.pyz", "0755", packed), "encoding": "gz+b64"})
+        fetch = []
+    files.append(_file_entry("/etc/systemd/system/stepfare-agent.service", "0644", _systemd_unit(config)))
+    start = ["systemctl", "start", "--no-block", "stepfare-agent.service"]
+    commands += [fetch] if fetch else []
+    commands += [["systemctl", "daemon-reload"], start]
+    text = "#cloud-config\n" + yaml.dump(
+        {"write_files": files, "runcmd": commands},
+        Dumper=_BlockTextDumper,
+        sort_keys=False,
+        width=10_000,
+        allow_unicode=True,
+    )
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
+        inline = isinstance(spec.agent, bytes)
+        raise UserDataTooLargeError(
+            f"user data of {len(text.encode()):,} bytes, at most {MAX_USER_DATA_BYTES:,} fit: "
+            + ("let the machine fetch the agent" if inline else "shorten the command and the environment of the job")
+        )
+    return text
+
+
+def _machine_config(spec: Bootstrap) -> AgentConfig:
+    work = f"{spec.local_nvme}/work" if spec.local_nvme is not None else f"{VAR}/work"
+    mounts = spec.config.mounts
+    if spec.local_nvme is not None and spec.config.code.kind == "image":
+        mounts = (*mounts, f"{spec.local_nvme}:{spec.local_nvme}")
+    config = replace(
+        spec.config,
+        mounts=mounts,
+        workdir=work,
+        token_file=f"{ETC}/token",
+        env_file=f"{ETC}/env.json",
+        ca_file=f"{ETC}/ca.pem" if spec.ca is not None else None,
+        log_folder=LOGS,
+        spool_folder=f"{VAR}/spool",
+    )
+    return parse_config(json.loads(json.dumps(asdict(config))))
+
+
+def _non_default_settings(config: AgentConfig) -> dict[str, Any]:
+    """Return the configuration without its default values, because user data is limited in size."""
+    plain = AgentConfig(
+        attempt="",
+        job="",
+        rank=-1,
+        nodes=0,
+        command="",
+        workdir="",
+        coordinator="",
+        token_file="",
+        log_folder="",
+        spool_folder="",
+    )
+    default = asdict(plain)
+    return {name: value for name, value in asdict(config).items() if value != default[name]}
+
+
+def _systemd_unit(config: AgentConfig) -> str:
+    clean_up = f"-/usr/bin/env docker rm --force stepfare-{config.attempt}-{config.rank}"
+    return UNIT.format(
+        description=f"stepfare rank {config.rank} of {config.attempt}",
+        agent=f"{OPT}/agent.pyz",
+        config=f"{ETC}/agent.json",
+        # The agent's own grace period, and time to report how the training ended.
+        seconds=int(config.grace_seconds) + 60,
+        after=f"ExecStopPost={clean_up}\n" if config.code.kind == "image" else "",
+    )
+
+
+def _file_entry(path: str, permissions: str, content: str) -> dict[str, str]:
+    return {"path": path, "permissions": permissions, "owner": "root:root", "content": content}
+
+
+class _BlockTextDumper(yaml.SafeDumper):
+    """A YAML dumper that writes multi-line strings as blocks."""
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_BlockTextDumper.add_representer(str, _represent_text)

@@ -1,0 +1,73 @@
+"""Apply the hard budgets of teams as limits of a plan. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pricing.money import ZERO, Usd
+from router.jobs.limits import Limits, TeamBudget
+from router.ledger.budget import Budget, Scope, SpentByOwner
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSource:
+    """The origin of a team's budget and spending.
+
+    ``hard``: the budget is a hard one (`stepfare budget`) and not the limits file's. ``counted``: the spending was
+    looked up and not stated by the file.
+    """
+
+    team: str
+    usd: Usd
+    spent: Usd
+    hard: bool
+    counted: bool
+
+
+def apply_hard_budgets(limits: Limits, budgets: Iterable[Budget]) -> Limits:
+    """Return the limits with the hard budgets of teams; where the file has one too, the lower wins.
+
+    ``budgets`` are those that hold in the month.
+    """
+    hard = {each.name: each.usd for each in budgets if each.hard and each.scope is Scope.TEAM and each.usd is not None}
+    if not hard:
+        return limits
+    known = [_with_lower_budget(team, hard.pop(team.team, None)) for team in limits.teams]
+    new = [TeamBudget(team=name, budget=usd) for name, usd in sorted(hard.items())]
+    return limits.model_copy(update={"teams": (*known, *new)})
+
+
+def fill_spending(limits: Limits, spent: SpentByOwner) -> Limits:
+    """Return the limits with the spending of teams filled in where the file does not state it."""
+    teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
+    return limits.model_copy(update={"teams": teams})
+
+
+def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:
+    """Return the source of every team budget or spending that does not come from the limits file alone.
+
+    ``before``: the limits file; ``after``: the limits after :func:`apply_hard_budgets` and :func:`fill_spending`.
+    """
+    if after is before:
+        return ()
+    file_teams = {team.team: team for team in before.teams}
+    changed = []
+    for team in after.teams:
+        file = file_teams.get(team.team)
+        hard = file is None or team.budget != file.budget
+        counted = file is None or "spent" not in file.model_fields_set
+        if hard or counted:
+            changed.append(BudgetSource(team.team, team.budget, team.spent, hard, counted))
+    return tuple(changed)
+
+
+def _with_lower_budget(team: TeamBudget, hard: Usd | None) -> TeamBudget:
+    return team if hard is None or hard >= team.budget else team.model_copy(update={"budget": hard})
+
+
+def _with_counted_spending(team: TeamBudget, spent: SpentByOwner) -> TeamBudget:
+    if "spent" in team.model_fields_set:
+        return team
+    usd = Usd.total(amount for (name, _), amount in spent.items() if name == team.team)
+    return team.model_copy(update={"spent": max(usd, ZERO)})

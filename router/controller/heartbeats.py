@@ -1,0 +1,48 @@
+"""Detect ranks that have not sent a heartbeat for too long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from router.agent import states
+from router.state.records import Attempt, NodeRecord
+
+_UNOBSERVED_SHARE = 0.5
+
+
+@dataclass(slots=True)
+class HeartbeatMonitor:
+    """Measures how long each rank has been silent, by this process's own clock.
+
+    The clocks of machines cannot be trusted, and a cloud's may run fast. A time in which nobody observed counts as half
+    of the limit at most, because a process that was stopped or asleep did not receive heartbeats either.
+    """
+
+    limit_s: float
+    _heard: dict[tuple[str, int], tuple[datetime | None, float]] = field(default_factory=dict)
+    _observed_at: dict[str, float] = field(default_factory=dict)
+
+    def lost(self, attempt: Attempt, nodes: Sequence[NodeRecord], limit_s: float | None = None) -> list[int]:
+        """Return the ranks that were silent for too long and have not ended; ``limit_s`` shortens the limit."""
+        now, limit = time.monotonic(), self.limit_s if limit_s is None else min(limit_s, self.limit_s)
+        unobserved = max(0.0, now - self._observed_at.get(attempt.id, now) - self.limit_s * _UNOBSERVED_SHARE)
+        self._observed_at[attempt.id] = now
+        lost = []
+        for node in nodes:
+            heard_before, since = self._heard.get((attempt.id, node.rank), (None, now))
+            if (attempt.id, node.rank) not in self._heard or heard_before != node.heard_at:
+                self._heard[attempt.id, node.rank] = (node.heard_at, now)
+                continue
+            since += unobserved
+            self._heard[attempt.id, node.rank] = (heard_before, since)
+            if node.agent not in (states.ENDED, states.FAILED) and now - since > limit:
+                lost.append(node.rank)
+        return lost
+
+    def forget_but(self, attempts: Collection[str]) -> None:
+        """Forget all attempts but these."""
+        self._heard = {key: heard for key, heard in self._heard.items() if key[0] in attempts}
+        self._observed_at = {name: at for name, at in self._observed_at.items() if name in attempts}

@@ -1,0 +1,98 @@
+"""Record which machines of an attempt existed, and since when.
+
+Terraform's events say so while it works. Where a command was killed and Terraform went on unobserved, the cloud's list
+of machines with the attempt's tag says so.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from providers.errors import ProviderError
+from router.controller.context import ControllerContext
+from router.state.records import Attempt
+from terraform.events import TerraformEvent
+from terraform.module_metadata import machine_resource
+
+_REFUSED = "refused"
+
+
+@dataclass(slots=True)
+class MachineInventory:
+    """Records from Terraform's events about one attempt since when each machine costs money."""
+
+    site: ControllerContext
+    attempt: Attempt
+    _failed: set[int] = field(default_factory=set)
+
+    def saw(self, event: TerraformEvent) -> None:
+        """Record a machine that Terraform begins to create or has deleted.
+
+        A machine whose creation began exists. One that was deleted did exist, though nobody may have seen when it
+        began.
+        """
+        rank = _rank(event.address, self.attempt.cloud)
+        if rank is None:
+            return
+        match event.kind, event.action:
+            case "apply_start", "create":
+                record_machine_start(self.site, self.attempt, rank, self.site.clock())
+            case "apply_errored", "create":
+                self._failed.add(rank)
+            case "apply_complete", "delete" if rank not in self._refused_before():
+                record_machine_start(self.site, self.attempt, rank, self.attempt.made_at or self.site.clock())
+
+    def refused(self) -> None:
+        """Record that the cloud provided no machines: those that failed never existed.
+
+        Should one exist after all, its tag shows it.
+        """
+        for rank in sorted(self._failed):
+            self.site.store.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
+            self.site.store.set_node(self.attempt.id, rank, made_at=None)
+
+    def _refused_before(self) -> set[object]:
+        """Return the ranks that the cloud refused before.
+
+        Terraform may still destroy what it could not create, because it remembers what it tried.
+        """
+        return {e.details.get("rank") for e in self.site.store.journal(self.attempt.id) if e.what == _REFUSED}
+
+
+def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
+    """Record machines that exist without a recorded start.
+
+    Asks the cloud only if there may be some; an error of the cloud is not taken for "none".
+    """
+    unrecorded = {node.rank for node in site.store.nodes(attempt.id) if node.made_at is None}
+    try:
+        fleet = site.fleet(attempt.cloud) if unrecorded else None
+        machines = fleet.found([attempt.region]).found if fleet is not None else ()
+    except ProviderError as error:
+        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        return
+    now = site.clock()
+    first = attempt.made_at or now
+    for machine in machines:
+        if (machine.attempt, machine.state_id, machine.kind) == (
+            attempt.id,
+            site.store.id,
+            "machine",
+        ) and machine.rank in unrecorded:
+            # A cloud's clock may differ from ours, above all where ours runs fast.
+            since = machine.since if machine.since is not None and first <= machine.since <= now else first
+            record_machine_start(site, attempt, machine.rank, since)
+
+
+def record_machine_start(site: ControllerContext, attempt: Attempt, rank: int, at: datetime) -> None:
+    """Record that the machine of that rank exists since then, unless an earlier start is known."""
+    node = next((node for node in site.store.nodes(attempt.id) if node.rank == rank), None)
+    if node is not None and node.made_at is None:
+        site.store.set_node(attempt.id, rank, made_at=at)
+
+
+def _rank(address: str, cloud: str) -> int | None:
+    match = re.fullmatch(rf'(?:.*\.)?{re.escape(machine_resource(cloud))}\["(\d+)"\]', address)
+    return None if match is None else int(match[1])

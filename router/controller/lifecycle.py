@@ -1,0 +1,230 @@
+"""Decide what a running gang needs next, from what its ranks, its cloud and the clock report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from router.agent import states
+from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
+
+# A training that reports no steps counts as resumed after this many seconds.
+RESUMES_WITHIN_S = 120.0
+# The seconds that coordinator and agent take to report a checkpoint, beyond the time of the order.
+REPORTING_S = 3.0
+# A shell reports a process that was ended by a signal as 128 plus the signal's number.
+_BY_SIGNAL = 128
+
+
+class ReleaseReason(StrEnum):
+    """Why a gang is released; the value is stored as the attempt's ``reason``."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+    MOVED = "moved"
+
+
+# A job that does not resume: the reason of its attempt where nobody asked for that, and the word of the journal.
+GIVEN_UP, GAVE_UP = "given_up", "given up"
+_UNDISTURBED_PHASES = (Phase.READY, Phase.RESUMING, Phase.RUNNING)
+# The process that provisioned the next gang was told to stop: the next process provisions it.
+POSTPONED = "put_off"
+# After these the job resumes, elsewhere or later in the same place, because the fault was not its own.
+RESUMABLE_REASONS = frozenset(
+    {
+        ReleaseReason.INTERRUPTED.value,
+        ReleaseReason.LOST.value,
+        ReleaseReason.MOVED.value,
+        "unhealthy",
+        "short",
+        "quota",
+        "price",
+        "throttled",
+        "crashed",
+        "here",
+        POSTPONED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseChange:
+    """The attempt enters another phase; ``text`` says so to a person."""
+
+    phase: Phase
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseDecision:
+    """The gang is to be released; ``message`` says why, ``ranks`` names the ranks that caused it."""
+
+    reason: ReleaseReason
+    message: str
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GangStatus:
+    """One observation of an attempt.
+
+    ``lost``: ranks that were silent for too long. ``up_s``: seconds since all ranks met. ``ordered_s``: seconds since
+    the order to save, None without one. ``saved``: the step that was saved for it. ``refused``: why it was not saved,
+    "" while that is open.
+    """
+
+    attempt: Attempt
+    nodes: Sequence[NodeRecord]
+    notices: Sequence[NoticeRecord] = ()
+    lost: Sequence[int] = ()
+    up_s: float = 0.0
+    ordered_s: float | None = None
+    saved: int | None = None
+    refused: str = ""
+
+
+def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
+    """Return the next transition of a gang that is up; None if it needs none."""
+    attempt = status.attempt
+    if not attempt.phase.is_up:
+        return None
+    if attempt.result:
+        return _transition_after_result(status)
+    if status.lost:
+        ranks = ", ".join(map(str, status.lost))
+        reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.LOST
+        return ReleaseDecision(reason, f"rank {ranks} was lost", (*sorted({*_preempted_ranks(status), *status.lost}),))
+    if attempt.phase in _UNDISTURBED_PHASES and _preempted_ranks(status):
+        # The notice came while the gang was being provisioned: nobody was told to save, and there is nothing to save
+        # yet.
+        return ReleaseDecision(ReleaseReason.INTERRUPTED, _reason_text(status), _preempted_ranks(status))
+    match attempt.phase:
+        case Phase.READY if _have_all_started(status.nodes):
+            if attempt.resumes and attempt.first_step:
+                return PhaseChange(Phase.RESUMING, f"{attempt.id} resumes after step {attempt.first_step}")
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+        case Phase.RESUMING if _has_resumed(status):
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+        case Phase.NOTICED:
+            return PhaseChange(Phase.CHECKPOINTING, f"{attempt.id}: {_reason_text(status)}; every rank is told to save")
+        case Phase.CHECKPOINTING:
+            return _transition_while_saving(status)
+        case Phase.MIGRATING:
+            # The decision was made before: only the release is missing.
+            return ReleaseDecision(_release_reason(status), attempt.message or _reason_text(status))
+    return None
+
+
+def describe_end(nodes: Sequence[NodeRecord], result: str) -> str:
+    """Describe in words how the training ended: the first rank that failed says why."""
+    for node in nodes:
+        if node.ended_reason not in ("", states.FINISHED, states.STOPPED):
+            code = "" if node.exit_code is None else f" with exit code {node.exit_code}"
+            return f"rank {node.rank} {node.ended_reason}{code} {node.ended_message}".rstrip()
+    return result
+
+
+def confirmed_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
+    """Return the last step that is confirmed as saved; work up to it is never repeated."""
+    return max([attempt.first_step, *(node.saved_step for node in nodes if node.saved_step is not None)])
+
+
+def last_step(attempt: Attempt, nodes: Sequence[NodeRecord]) -> int:
+    """Return the last step that was done, as far as any rank reported."""
+    return max([confirmed_step(attempt, nodes), *(node.step for node in nodes if node.step is not None)])
+
+
+def confirmed_manifest(attempt: Attempt, nodes: Sequence[NodeRecord]) -> str:
+    """Return the location of the manifest of :func:`confirmed_step`, "" where nothing was saved."""
+    saved = [(node.saved_step, node.saved_manifest) for node in nodes if node.saved_step is not None]
+    step, manifest = max(saved, default=(-1, ""), key=lambda pair: pair[0])
+    return (manifest or "") if step > attempt.first_step else attempt.first_manifest
+
+
+def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
+    """Return whether a training that crashed may be tried again.
+
+    It may if it made progress or was ended by a signal, so that the next attempt need not end the same way.
+    """
+    if attempt.result != states.CRASHED:
+        return False
+    crashed = [node.exit_code for node in nodes if node.ended_reason == states.CRASHED]
+    by_signal = any(code is None or code > _BY_SIGNAL for code in crashed)
+    return by_signal or confirmed_step(attempt, nodes) > attempt.first_step
+
+
+def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
+    attempt = status.attempt
+    if attempt.result == states.FINISHED:
+        return ReleaseDecision(ReleaseReason.FINISHED, describe_end(status.nodes, attempt.result))
+    # After a crash the other ranks are told to stop, and report that. A silent rank lost its machine, and the rest
+    # crashed because of that.
+    silent = {node.rank for node in status.nodes if not node.ended_reason}
+    if attempt.result == states.CRASHED and silent and not _preempted_ranks(status):
+        if not silent <= set(status.lost):
+            return None
+        ranks = ", ".join(map(str, sorted(silent)))
+        return ReleaseDecision(
+            ReleaseReason.LOST,
+            f"rank {ranks} was lost; {describe_end(status.nodes, attempt.result)}",
+            (*sorted(silent),),
+        )
+    if attempt.result == states.STOPPED and not _preempted_ranks(status):
+        # Nobody ordered the stop: the machine was shut down without a notice that reached us.
+        down = tuple(node.rank for node in status.nodes if node.ended_reason == states.STOPPED)
+        return ReleaseDecision(
+            ReleaseReason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down
+        )
+    # The training of a preempted machine may end in any way.
+    reason = ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.FAILED
+    return ReleaseDecision(reason, describe_end(status.nodes, attempt.result), _preempted_ranks(status))
+
+
+def _transition_while_saving(status: GangStatus) -> ReleaseDecision | None:
+    attempt = status.attempt
+    if status.saved is not None:
+        return ReleaseDecision(
+            _release_reason(status), f"{_reason_text(status)}; step {status.saved} is saved", _preempted_ranks(status)
+        )
+    over = status.ordered_s is None or status.ordered_s > attempt.order_seconds + REPORTING_S
+    if status.refused or over:
+        why = status.refused or f"nothing was saved within {attempt.order_seconds:.0f} s"
+        step = confirmed_step(attempt, status.nodes)
+        return ReleaseDecision(
+            _release_reason(status),
+            f"{_reason_text(status)}; {why}: step {step} is what counts",
+            _preempted_ranks(status),
+        )
+    return None
+
+
+def _release_reason(status: GangStatus) -> ReleaseReason:
+    if status.attempt.phase is Phase.MIGRATING and status.attempt.reason in set(ReleaseReason):
+        return ReleaseReason(status.attempt.reason)
+    return ReleaseReason.INTERRUPTED if _preempted_ranks(status) else ReleaseReason.MOVED
+
+
+def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
+    """Return the ranks whose machine is preempted, as their cloud announced."""
+    return tuple(sorted({notice.rank for notice in status.notices if notice.kind == states.INTERRUPTION}))
+
+
+def _reason_text(status: GangStatus) -> str:
+    for notice in status.notices:
+        if notice.kind == states.INTERRUPTION:
+            left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
+            return f"rank {notice.rank} is preempted{left}"
+    return status.attempt.order_reason or "it goes elsewhere"
+
+
+def _have_all_started(nodes: Sequence[NodeRecord]) -> bool:
+    """Return whether all ranks run or have ended; a rank may be done before the last one begins."""
+    return all(node.agent in (states.RUNNING, states.ENDED) for node in nodes)
+
+
+def _has_resumed(status: GangStatus) -> bool:
+    steps = [node.step for node in status.nodes if node.step is not None]
+    return max(steps, default=-1) > status.attempt.first_step or (not steps and status.up_s > RESUMES_WITHIN_S)

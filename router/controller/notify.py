@@ -1,0 +1,186 @@
+"""Notify people of events of gangs, once each. A failing channel never stops or delays anything else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from router.controller.context import ControllerContext
+from router.controller.events import GangEvent, find_events, render_message
+from router.controller.lifecycle import GAVE_UP
+from router.controller.notify_channels import Channel, open_channels
+from router.controller.notify_settings import EventKind
+from router.state.errors import StateError
+from router.state.records import NodeRecord
+from router.state.store import StateStore
+
+LOOK_SECONDS = 2.0
+# Attempts that ended longer ago are no news.
+NEWS_WINDOW = timedelta(hours=1)
+# The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
+TRIES = 5
+PAUSES = (1.0, 5.0, 15.0, 60.0)
+# The most events that wait for one channel, and the most that one message names.
+MOST_WAITING, MOST_NAMED = 500, 20
+CLOSE_SECONDS = 10.0
+TOLD = "told"
+# Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
+ReportTrouble = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Events that one channel was not told yet, oldest first."""
+
+    channel: Channel
+    waiting: deque[GangEvent] = field(default_factory=deque)
+    tries: int = 0
+    due_at: float = 0.0
+
+
+class Notifier:
+    """Reports events to channels. For one thread, except :meth:`tell`.
+
+    ``wanted``: the kinds that go to the channels. ``heard`` receives every event once, wanted or not. What was reported
+    is in the journal, so that a restart reports nothing twice.
+    """
+
+    def __init__(
+        self,
+        store: StateStore,
+        to: Sequence[Channel],
+        wanted: Collection[EventKind],
+        clock: Callable[[], datetime],
+        note: ReportTrouble,
+        heard: Callable[[GangEvent], None] = lambda _: None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store, self._wanted, self._clock = store, frozenset(wanted), clock
+        self._note, self._heard, self._ticks = note, heard, ticks
+        self._queues = [_Queue(channel) for channel in to]
+        self._lock = threading.Lock()
+        self._told: set[tuple[str, str]] | None = None
+        self._open: dict[tuple[str, str], int] = {}
+        self._seq = 0
+
+    def look(self) -> None:
+        """Find new events in the state and queue them. On a StateError the next look finds them."""
+        now = self._clock()
+        since = now - NEWS_WINDOW
+        overview = self._store.overview
+        attempts, nodes = overview.alive()
+        notes = overview.notes((GAVE_UP,), self._seq)
+        ended = [*overview.over_since(since), *overview.attempts(note.attempt for note in notes).values()]
+        by_attempt: dict[str, list[NodeRecord]] = {}
+        for node in nodes:
+            by_attempt.setdefault(node.attempt, []).append(node)
+        lately = [note for note in notes if note.at >= since]
+        # Jobs that were given up long ago are not reported now.
+        gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
+        attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
+        self.tell(find_events(attempts_known, by_attempt, self._store.notices(since=since), lately, now))
+        self._seq = max([self._seq, *(note.seq for note in notes)])
+
+    def tell(self, events: Iterable[GangEvent]) -> None:
+        """Queue the events that were not reported before; waits for nothing but the state. StateError."""
+        with self._lock:
+            if self._told is None:
+                self._told = {
+                    (note.attempt, str(note.details.get("event"))) for note in self._store.overview.notes((TOLD,))
+                }
+            for event in events:
+                if event.key in self._told:
+                    continue
+                self._told.add(event.key)
+                self._heard(event)
+                if event.what in self._wanted and self._queues:
+                    self._open[event.key] = len(self._queues)
+                    for queue in self._queues:
+                        self._enqueue(queue, event)
+
+    def send(self, *, at_once: bool = False) -> None:
+        """Try once to deliver the waiting events of each channel whose pause is over; ``at_once`` ignores pauses.
+
+        All events waiting for a channel go into one message. Takes as long as the channels do.
+        """
+        for queue in self._queues:
+            with self._lock:
+                events = tuple(queue.waiting)
+            if not events or not (at_once or self._ticks() >= queue.due_at):
+                continue
+            if queue.channel.send(*render_message(events, MOST_NAMED)):
+                if queue.tries:
+                    self._note(f"{queue.channel.name} takes messages again")
+                queue.tries, queue.due_at = 0, 0.0
+                self._remove_queued(queue, events)
+                continue
+            if not queue.tries:
+                self._note(f"{queue.channel.name} does not take a message; trying again")
+            queue.tries += 1
+            queue.due_at = self._ticks() + PAUSES[min(queue.tries, len(PAUSES)) - 1]
+            if queue.tries % TRIES == 0:
+                self._note(f"{queue.channel.name} was not told of {len(events)} events")
+                self._remove_queued(queue, events)
+
+    def _enqueue(self, queue: _Queue, event: GangEvent) -> None:
+        queue.waiting.append(event)
+        while len(queue.waiting) > MOST_WAITING:
+            self._mark_reported(queue.waiting.popleft())
+
+    def _remove_queued(self, queue: _Queue, events: Iterable[GangEvent]) -> None:
+        """Remove events that were reported or given up from the queue."""
+        with self._lock:
+            for event in events:
+                if queue.waiting and queue.waiting[0] is event:
+                    queue.waiting.popleft()
+                    self._mark_reported(event)
+
+    def _mark_reported(self, event: GangEvent) -> None:
+        channels_left = self._open.get(event.key, 0) - 1
+        self._open[event.key] = channels_left
+        if channels_left <= 0:
+            self._open.pop(event.key, None)
+            try:
+                self._store.note(event.attempt, TOLD, self._clock(), event=event.what.value)
+            except StateError:
+                # The event may be reported again after a restart, which is better than never.
+                return
+
+
+@contextmanager
+def run_notifier(site: ControllerContext, heard: Callable[[GangEvent], None] = lambda _: None) -> Iterator[Notifier]:
+    """Find and report events in a thread of its own while the block runs.
+
+    Events that wait at the end have a few seconds. ``heard`` receives every event. InvalidInputError for an address
+    that is missing or that nothing can be sent to.
+    """
+    notify = site.deploy.notify
+    to = open_channels(notify.addresses(site.environment))
+    notifier = Notifier(site.store, to, notify.events, site.clock, lambda text: site.tell("notify", text), heard)
+    stop = threading.Event()
+    thread = threading.Thread(target=_notify_until_stopped, args=(notifier, site, stop), name="notify", daemon=True)
+    thread.start()
+    try:
+        yield notifier
+    finally:
+        stop.set()
+        thread.join(CLOSE_SECONDS)
+
+
+def _notify_until_stopped(notifier: Notifier, site: ControllerContext, stop: threading.Event) -> None:
+    last_error, is_last = "", False
+    while not is_last:
+        is_last = stop.wait(LOOK_SECONDS)
+        try:
+            notifier.look()
+            last_error = ""
+        except Exception as error:
+            if type(error).__name__ != last_error:
+                last_error = type(error).__name__
+                site.tell("notify", f"cannot look for news: {error if isinstance(error, StateError) else last_error}")
+        notifier.send(at_once=is_last)

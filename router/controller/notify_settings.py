@@ -1,0 +1,68 @@
+"""Define the notifications of the deploy file, and references to the environment, where secrets are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from pricing.problems import InvalidInputError
+from router.jobs.fields import RefusedError, Spec, Text, as_many
+
+_PREFIX = "env:"
+_NAME = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _check_reference(value: str) -> str:
+    # The value is not shown: somebody may have written the secret itself.
+    if not _NAME.fullmatch(value):
+        raise RefusedError("is no reference to the environment", "write env:NAME, and set NAME where the command runs")
+    return value
+
+
+Reference = Annotated[Text, AfterValidator(_check_reference)]
+
+
+def resolve_reference(reference: str, environment: Mapping[str, str], field: str) -> str:
+    """Return the value that ``env:NAME`` refers to.
+
+    InvalidInputError, without any value, when it is not set or empty.
+    """
+    name = reference.removeprefix(_PREFIX)
+    value = environment.get(name, "").strip()
+    if not value:
+        raise InvalidInputError.single(
+            f"refers to the variable {name}, which is not set here", field=field, remedy=f"export {name}"
+        )
+    return value
+
+
+class EventKind(StrEnum):
+    """The kinds of events that people can be notified of."""
+
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    MOVED = "moved"
+    LATE = "late"
+    BUDGET = "budget"
+    UNHEALTHY = "unhealthy"
+
+
+class NotifyEntry(Spec):
+    """Messages to people. Addresses hold secrets, so that the file only says where in the environment they are."""
+
+    urls: Annotated[tuple[Reference, ...], BeforeValidator(as_many)] = Field(
+        default=(),
+        description="Addresses as the library apprise writes them (slack://..., mailto://..., json://...).",
+        examples=[["env:SLACK_URL", "env:MAIL_URL"]],
+    )
+    events: Annotated[tuple[EventKind, ...], BeforeValidator(as_many)] = Field(
+        default=tuple(EventKind), description="Events to report; left out: all."
+    )
+
+    def addresses(self, environment: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the addresses themselves. InvalidInputError for one that is not set."""
+        return tuple(resolve_reference(url, environment, f"notify.urls[{i}]") for i, url in enumerate(self.urls))

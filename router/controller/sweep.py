@@ -1,0 +1,191 @@
+"""Find orphans in state, journal and clouds: what exists and should not, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from providers.errors import ProviderError
+from providers.fleet import CloudResource
+from router.controller.context import ControllerContext
+from router.controller.provision_order import is_half_done
+from router.controller.run_folders import run_directories, state_id_of
+from router.state.errors import StateError, UnreadableError
+from router.state.records import Attempt
+from terraform.errors import TerraformError
+from terraform.orphans import list_orphans, stop_orphans
+from terraform.workdir import lists_resources
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A resource that no living attempt accounts for.
+
+    ``found``: a resource in a cloud. ``interrupted``: an attempt that is half done. ``directory``: a run directory with
+    processes of an attempt that is over. ``terraform``: a Terraform state lists resources there. ``ours`` False: it
+    belongs to another state database and is left alone.
+    """
+
+    what: str
+    where: str
+    attempt: str
+    ours: bool
+    found: CloudResource | None = None
+    interrupted: Attempt | None = None
+    directory: str | None = None
+    terraform: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanReport:
+    """The result of a search for orphans.
+
+    ``gaps`` are places that could not be queried, with the reason; ``lost`` are machines that the state takes to exist
+    and no cloud knows (attempt, rank).
+    """
+
+    orphans: tuple[Orphan, ...]
+    gaps: tuple[str, ...]
+    lost: tuple[tuple[str, int], ...]
+
+
+def find_orphans(
+    site: ControllerContext,
+    clouds: Iterable[str],
+    regions: Mapping[str, Sequence[str]],
+    *,
+    others_work: bool = False,
+    adopted: str = "",
+) -> OrphanReport:
+    """Search everywhere for orphans, and return them; changes nothing.
+
+    ``clouds`` are queried, each in these ``regions`` (none: all it has). ``others_work``: another command provisions or
+    releases machines, so half-done attempts are its business. ``adopted``: the id of a lost state, whose machines and
+    run directories count as ours.
+    """
+    skipped: list[UnreadableError] = []
+    attempts: dict[str, Attempt | None] = {attempt.id: attempt for attempt in site.store.attempts(skipped=skipped)}
+    # Unreadable attempts may still be alive: their resources are no orphans.
+    attempts |= {error.key[0]: None for error in skipped}
+    known = [attempt for attempt in attempts.values() if attempt is not None]
+    orphans = [
+        Orphan(f"attempt in {a.phase}", f"{a.cloud}/{a.region}", a.id, ours=True, interrupted=a)
+        for a in known
+        if is_half_done(a) and not others_work
+    ]
+    gaps = [str(error) for error in skipped]
+    seen: set[tuple[str, str]] = set()
+    asked: set[str] = set()
+    for cloud in clouds:
+        try:
+            fleet = site.fleet(cloud)
+            if fleet is None:
+                continue
+            findings = fleet.found(list(regions.get(cloud, ())))
+        except ProviderError as error:
+            gaps.append(f"{cloud}: {error}")
+            continue
+        asked.add(cloud)
+        gaps += [f"{cloud}: {gap.subject}: {gap.error}" for gap in findings.gaps]
+        for found in findings.found:
+            seen.add((found.attempt, found.machine_id))
+            if not found.going and not _may_have_machines(attempts, found.attempt):
+                orphans.append(_orphan(site, found, adopted))
+    if adopted:
+        orphans += _adopted_directories(site, attempts, adopted)
+    orphans += _orphaned_processes(site, attempts)
+    lost = [
+        (attempt.id, node.rank)
+        for attempt in known
+        if not attempt.phase.is_over and not is_half_done(attempt) and attempt.cloud in asked
+        for node in site.store.nodes(attempt.id)
+        if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
+    ]
+    return OrphanReport(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())
+
+
+def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple[tuple[Orphan, str], ...]:
+    """Release our orphans, half-done attempts first, and return each with its error, "" when it is gone."""
+    from router.controller.errors import NotReleasedError
+    from router.controller.provision_order import release_half_done
+
+    results: list[tuple[Orphan, str]] = []
+    own = [orphan for orphan in orphans if orphan.ours]
+    for orphan in own:
+        if orphan.interrupted is not None:
+            try:
+                release_half_done(site, orphan.interrupted)
+                results.append((orphan, ""))
+            except (NotReleasedError, StateError, OSError) as error:
+                results.append((orphan, str(error)))
+    results += [(orphan, _destroy(site, orphan)) for orphan in own if orphan.terraform]
+    for cloud in sorted({o.found.cloud for o in own if o.found is not None}):
+        results += _release_in_cloud(site, cloud, [o for o in own if o.found is not None and o.found.cloud == cloud])
+    for orphan in own:
+        if orphan.directory is not None and not orphan.terraform:
+            directory = site.directory(orphan.directory)
+            stop_orphans(directory)
+            results.append((orphan, f"{len(left)} processes do not end" if (left := list_orphans(directory)) else ""))
+    return tuple(results)
+
+
+def _release_in_cloud(site: ControllerContext, cloud: str, orphans: Sequence[Orphan]) -> list[tuple[Orphan, str]]:
+    fleet = site.fleet(cloud)
+    found = [orphan.found for orphan in orphans if orphan.found is not None]
+    if fleet is None:
+        return []
+    try:
+        errors = fleet.release(found)
+    except ProviderError as error:
+        return [(orphan, str(error)) for orphan in orphans]
+    return [(orphan, "" if error is None else str(error)) for orphan, error in zip(orphans, errors, strict=True)]
+
+
+def _may_have_machines(attempts: Mapping[str, Attempt | None], name: str) -> bool:
+    """Return whether machines of that attempt may exist. Those of a half-done attempt are released with it."""
+    if name not in attempts:
+        return False
+    attempt = attempts[name]
+    return attempt is None or not attempt.phase.is_over
+
+
+def _destroy(site: ControllerContext, orphan: Orphan) -> str:
+    try:
+        site.runner.destroy(site.directory(orphan.directory or ""))
+    except TerraformError as error:
+        return str(error)
+    return ""
+
+
+def _adopted_directories(site: ControllerContext, attempts: Mapping[str, Attempt | None], state: str) -> list[Orphan]:
+    """Return run directories of a lost state whose own Terraform state lists resources.
+
+    No tag leads to all of these.
+    """
+    return [
+        Orphan("what Terraform made", str(path), path.name, ours=True, directory=path.name, terraform=True)
+        for path in run_directories(site.runs)
+        if path.name not in attempts and state_id_of(path) == state and lists_resources(path)
+    ]
+
+
+def _orphan(site: ControllerContext, found: CloudResource, adopted: str) -> Orphan:
+    place = "/".join(filter(None, (found.cloud, found.zone or found.region)))
+    return Orphan(
+        f"{found.what} {found.machine_id}",
+        place,
+        found.attempt,
+        ours=bool(found.state_id) and found.state_id in (site.store.id, adopted),
+        found=found,
+    )
+
+
+def _orphaned_processes(site: ControllerContext, attempts: Mapping[str, Attempt | None]) -> list[Orphan]:
+    """Return processes in run directories of attempts that are over or unknown."""
+    if not site.runs.is_dir():
+        return []
+    return [
+        Orphan(f"{len(left)} processes", str(folder), folder.name, ours=True, directory=folder.name)
+        for folder in sorted(site.runs.iterdir())
+        if folder.is_dir() and not _may_have_machines(attempts, folder.name) and (left := list_orphans(folder))
+    ]

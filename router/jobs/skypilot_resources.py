@@ -1,0 +1,268 @@
+"""Read the ``resources`` of a SkyPilot task: gangs, places and market; one node times ``num_nodes``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pricing.machines import Machine
+from pricing.places import FORMER_CLOUD_NAMES, Region
+from pricing.problems import InvalidInputError
+from router.jobs.residency import known_words
+
+# SkyPilot's names and ours, where they differ: a bare A100 is the one with 40 GB.
+_NAMES = {
+    "A100": "A100-40GB",
+    "A100-80GB-SXM": "A100-80GB",
+    "H100-MEGA": "H100",
+    "H100-SXM": "H100",
+    "H200-SXM": "H200",
+    "RTXPRO6000": "RTX-PRO-6000",
+    "V100": "V100-16GB",
+}
+_ACCELERATOR = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)(?::([0-9]+))?")
+_TPU = re.compile(r"tpu-(v[0-9]+[a-z]*)-([0-9]+)", re.IGNORECASE)
+_READ = {
+    "accelerators",
+    "instance_type",
+    "infra",
+    "cloud",
+    "region",
+    "zone",
+    "use_spot",
+    "any_of",
+    "ordered",
+    "image_id",
+    "labels",
+    "priority",
+}
+_WHY = {
+    "accelerator_args": "the machine's own software decides",
+    "cpus": "machines are chosen by their accelerators",
+    "memory": "machines are chosen by their accelerators",
+    "disk_size": "disks are part of the machine's module",
+    "disk_tier": "disks are part of the machine's module",
+    "network_tier": "write `gang.rdma: required` where machines must be joined by RDMA",
+    "max_hourly_cost": "a ceiling for an hour; `budget` is one for the whole job",
+    "job_recovery": "what follows an interruption is decided from work and time left",
+    "spot_recovery": "what follows an interruption is decided from work and time left",
+    "ports": "no port is opened",
+    "autostop": "machines go when the job ends",
+}
+
+
+_SEE = "see SkyPilot's reference"
+
+
+@dataclass(frozen=True, slots=True)
+class SkyPilotResources:
+    """The gangs, places and options that the resources of a task ask for.
+
+    ``gangs`` are ``NAME:COUNT`` in total; ``places`` residency tokens, empty for anywhere. ``unplanned``: the places
+    asked for, where none of them is one that is planned; then ``places`` is empty and the job must not run anywhere.
+    """
+
+    gangs: tuple[str, ...]
+    places: tuple[str, ...]
+    unplanned: tuple[str, ...]
+    spot: str
+    image: str | None
+    labels: dict[str, str]
+    priority: int | None
+
+
+def read_resources(
+    resources: object, num_nodes: object, machines: Mapping[str, Machine], regions: Iterable[Region], lost: list[str]
+) -> SkyPilotResources:
+    """Read what the task asks for; append what cannot be carried to ``lost``.
+
+    A place is carried where ``regions`` know it (every place where they are empty), as ``stepfare validate`` asks.
+    InvalidInputError where ``num_nodes`` is no count or ``resources`` no mapping.
+    """
+    if resources is None:
+        resources = {}
+    if not isinstance(resources, Mapping):
+        raise InvalidInputError.single("is no mapping", field="resources", remedy=_SEE)
+    nodes = 1 if num_nodes is None else num_nodes
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+        raise InvalidInputError.single(f"{nodes!r} is no number of machines", field="num_nodes", remedy="1 or more")
+    choices = list(_choices(resources, lost))
+    known = known_words(regions)
+    asked = [_place(choice, known, lost) for choice in choices]
+    unplanned = _once(place.token for place in asked if place is not None and not place.planned)
+    kept = [n for n, place in enumerate(asked) if place is None or place.planned]
+    if kept:
+        choices, asked = [choices[n] for n in kept], [asked[n] for n in kept]
+        lost.extend(f"{token}: no place that is planned; this alternative is left out" for token in unplanned)
+        unplanned = ()
+    gangs = [tuple(_gangs(choice, nodes, machines, lost)) for choice in choices]
+    places = [(place.token,) if place is not None and place.planned else () for place in asked]
+    if not unplanned and any(not place for place in places):  # one alternative may run anywhere
+        if any(places):
+            lost.append("the place of some alternatives: others may run anywhere, so the job may")
+        places = []
+    if len(set(gangs)) > 1 and len(set(places)) > 1:
+        lost.append("which accelerator goes with which place: any of them may be had in any of the places")
+    _note_fields(choices, lost)
+    return SkyPilotResources(
+        gangs=_once(gang for found in gangs for gang in found),
+        places=_once(place for found in places for place in found),
+        unplanned=unplanned,
+        spot=_spot([choice.get("use_spot") for choice in choices], lost),
+        image=_image([choice.get("image_id") for choice in choices], lost),
+        labels=_labels(choices, lost),
+        priority=_priority([choice.get("priority") for choice in choices], lost),
+    )
+
+
+def mapping_of(part: Mapping[str, Any], field: str) -> Mapping[Any, Any]:
+    """Return the mapping under ``field``, empty where it is left out; InvalidInputError where it is none."""
+    found = part.get(field)
+    if found is not None and not isinstance(found, Mapping):
+        raise InvalidInputError.single("is no mapping", field=field, remedy=_SEE)
+    return found or {}
+
+
+def _once(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+def _choices(resources: Mapping[str, Any], lost: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the alternatives, each with the fields around it as defaults, as SkyPilot reads them."""
+    common = {key: value for key, value in resources.items() if key not in ("any_of", "ordered")}
+    if resources.get("ordered"):
+        lost.append("the order of `ordered`: the cheapest that holds the deadline is chosen")
+    alternatives = resources.get("any_of") or resources.get("ordered") or [{}]
+    if not isinstance(alternatives, list | tuple):
+        raise InvalidInputError.single("is no list", field="resources.any_of", remedy=_SEE)
+    for alternative in alternatives:
+        if not isinstance(alternative, Mapping):
+            raise InvalidInputError.single("an alternative is no mapping", field="resources.any_of", remedy=_SEE)
+        yield {**common, **alternative}
+
+
+def _gangs(choice: Mapping[str, Any], nodes: int, machines: Mapping[str, Machine], lost: list[str]) -> Iterator[str]:
+    named = choice.get("accelerators")
+    machine_type = choice.get("instance_type")
+    if machine_type is not None:
+        machine = machines.get(str(machine_type))
+        if machine is None:
+            lost.append(f"instance_type {machine_type}: not a known machine with accelerators")
+        else:
+            lost.append(f"instance_type {machine_type}: a machine with {machine.accelerator} of any type")
+            if named is None:
+                yield f"{machine.accelerator}:{machine.accelerator_count * nodes}"
+    if isinstance(named, list | tuple):
+        lost.append("the order of `accelerators`: the cheapest that holds the deadline is chosen")
+    for name, count in _accelerators(named, lost):
+        if count * nodes > 0:
+            yield f"{name}:{count * nodes}"
+    if named is not None and nodes > 1:
+        lost.append(f"num_nodes {nodes}: accelerators are counted in total, on machines of any size")
+
+
+def _accelerators(named: object, lost: list[str]) -> Iterator[tuple[str, int]]:
+    if isinstance(named, Mapping):
+        words = [str(name) if count is None else f"{name}:{count}" for name, count in named.items()]
+    elif isinstance(named, list | tuple | set | frozenset):
+        words = [str(item) for item in named]
+    else:
+        words = [] if named is None else str(named).strip("{}").split(",")
+    for word in (stripped for item in words if (stripped := item.strip())):
+        tpu, plain = _TPU.fullmatch(word.removesuffix(":1")), _ACCELERATOR.fullmatch(word)
+        if tpu is not None:
+            yield f"TPU-{tpu[1].lower()}", int(tpu[2])
+        elif plain is not None:
+            name = plain[1].upper() if plain[1].islower() else plain[1]
+            yield _NAMES.get(name, name), int(plain[2] or 1)
+        else:
+            lost.append(f"accelerators {word}: not NAME:COUNT with a whole count")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place as a residency token, and whether it is one that is planned."""
+
+    token: str
+    planned: bool
+
+
+def _place(choice: Mapping[str, Any], known: frozenset[str], lost: list[str]) -> _Place | None:
+    """Return the place that an alternative asks for; None where it may run anywhere."""
+    infra = str(choice.get("infra") or "")
+    if infra.split("/")[0] in ("k8s", "kubernetes", "ssh"):
+        lost.append(f"infra {infra}: only machines that clouds sell are planned")
+        return None
+    parts = [None if part == "*" else part for part in infra.split("/")] if infra else []
+    cloud, region, zone = (
+        (*parts, None, None, None)[:3]
+        if parts
+        else (
+            choice.get("cloud"),
+            choice.get("region"),
+            choice.get("zone"),
+        )
+    )
+    if zone:
+        lost.append(f"zone {zone}: regions are chosen by rule, zones by price")
+    cloud = FORMER_CLOUD_NAMES.get(str(cloud).lower(), str(cloud).lower()) if cloud else None
+    token = f"{cloud}/{region}" if cloud and region else region or cloud
+    return _Place(str(token), planned=not known or str(token) in known) if token else None
+
+
+def _spot(asked: list[object], lost: list[str]) -> str:
+    if True in asked and any(item is not True for item in asked):
+        return "allowed"
+    if True in asked:
+        return "only"
+    if None in asked:
+        lost.append("use_spot is not said, which is on demand for SkyPilot; `spot: allowed` lets the plan choose")
+    return "never"
+
+
+def _image(asked: list[object], lost: list[str]) -> str | None:
+    """Return the container image that every alternative names; no other image can be carried."""
+    images = _once(str(image) for image in asked if image is not None)
+    if not images:
+        return None
+    one = images[0] if len(images) == 1 and None not in asked else ""
+    if one.startswith("docker:"):
+        return one.removeprefix("docker:")
+    if all(image.startswith("docker:") for image in images):
+        why = "a job has one image for all its places; name it under `run.image`"
+    else:
+        why = "an image of one cloud; name a container image under `run.image`"
+    lost.append(f"image_id {', '.join(images)}: {why}")
+    return None
+
+
+def _labels(choices: list[dict[str, Any]], lost: list[str]) -> dict[str, str]:
+    """Return the labels on which all alternatives agree."""
+    found = [{str(k): str(v) for k, v in mapping_of(choice, "labels").items()} for choice in choices]
+    agreed = {key: value for key, value in found[0].items() if all(labels.get(key) == value for labels in found)}
+    lost.extend(
+        f"labels {key}: only in some of the alternatives, or not the same in all"
+        for key in _once(key for labels in found for key in labels)
+        if key not in agreed
+    )
+    return agreed
+
+
+def _priority(asked: list[object], lost: list[str]) -> int | None:
+    """Return the priority, where it is one of ours and all alternatives agree on it."""
+    if any(priority != asked[0] for priority in asked):
+        lost.append("priority: not the same in all of the alternatives")
+        return None
+    priority = asked[0]
+    if priority is None or (type(priority) is int and -1000 <= priority <= 1000):
+        return priority
+    lost.append(f"priority {priority}: not a whole number from -1000 to 1000")
+    return None
+
+
+def _note_fields(choices: list[dict[str, Any]], lost: list[str]) -> None:
+    given = _once(key for choice in choices for key, value in choice.items() if value is not None)
+    unread = [field for field in given if field not in _READ]
+    lost.extend(f"{field}: {_WHY.get(field, 'no such thing in a job')}" for field in unread)

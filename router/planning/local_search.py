@@ -1,0 +1,70 @@
+"""Repair the plan after the program stopped within its gap: move a job to a cheaper place, the others held."""
+
+from __future__ import annotations
+
+from pricing.money import Usd
+from router.planning.alternatives import dearest_moves, job_context, rank_candidates
+from router.planning.costing import compute_usd
+from router.planning.effort import Effort
+from router.planning.left_shift import compact_holdings, earliest_run
+from router.planning.schedule import SlotHold
+from router.planning.solve import PlacementSolution, with_holdings
+
+_PHASE = "repairs"
+_TRIED = 8
+_WORTH = 10_000_000  # nano-dollars: a cent
+
+
+def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSolution:
+    """Return the same jobs placed, never dearer; jobs that run now stay.
+
+    Exact: each change is accepted by the re-priced total.
+    """
+    scene = answer.scene
+    best = answer
+    for job in scene.jobs:
+        holds = best.holdings.get(job.name)
+        if holds is None or any(scene.candidate(job.name, key).running for key in sorted({h.key for h in holds})):
+            continue
+        if effort.late(_PHASE):
+            break
+        context = job_context(scene, job, best.holdings)
+        for candidate in rank_candidates(job, scene.all_candidates[job.name])[:_TRIED]:
+            if candidate.running or {h.key for h in holds} == {candidate.key}:
+                continue
+            holdings = earliest_run(scene, job, candidate, context.load)
+            if holdings is None:
+                continue
+            changed = _with_job_holdings(best, job.name, holdings)
+            if changed.spent.nanos < best.spent.nanos - _WORTH and not _over_budget(changed, job.name):
+                best = changed
+    if best is answer:
+        return answer
+    return with_holdings(best, compact_holdings(scene, best.holdings))
+
+
+def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHold, ...]) -> PlacementSolution:
+    return with_holdings(answer, {**answer.holdings, job: holds})
+
+
+def _over_budget(answer: PlacementSolution, name: str) -> bool:
+    """Return whether the job's own budget is exceeded, or its team's.
+
+    Moves count at their dearest tier, so that a job that really costs less may count for more.
+    """
+    scene = answer.scene
+    job = scene.job[name]
+    if job.budget is not None and _counted_usd(answer, name) > job.budget:
+        return True
+    team = next((t for t in scene.limits.teams if t.team == job.team), None)
+    if team is None:
+        return False
+    members = [other for other in answer.runs if scene.job[other].team == job.team]
+    return Usd.total(_counted_usd(answer, other) for other in members) > team.budget - team.spent
+
+
+def _counted_usd(answer: PlacementSolution, name: str) -> Usd:
+    """Return a placed job's cost as budgets count it: compute, and moves into each region at their dearest tier."""
+    runs = answer.runs[name]
+    regions = {run.candidate.region: run.candidate for run in runs}
+    return compute_usd(runs) + Usd.total(dearest_moves(c) for c in regions.values())

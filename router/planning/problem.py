@@ -1,0 +1,108 @@
+"""Define the placement problem: jobs that can be placed, their candidates, slots, limits that can bind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from pricing.book import PriceBook
+from pricing.offers import Offer
+from pricing.places import Market
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.shared_limits import LimitUse, SharedLimit
+from router.planning.slots import Slot
+
+
+@dataclass(frozen=True)
+class PlacementProblem:
+    """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
+
+    ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks.
+    """
+
+    jobs: tuple[Job, ...]
+    now: datetime
+    book: PriceBook
+    limits: Limits
+    slots: tuple[Slot, ...]
+    candidates: Mapping[str, tuple[Candidate, ...]]
+    all_candidates: Mapping[str, tuple[Candidate, ...]]
+    use: Mapping[tuple[str, str], LimitUse]
+    shared: Mapping[str, SharedLimit]
+    binding: frozenset[str]
+
+    @cached_property
+    def job(self) -> Mapping[str, Job]:
+        """Return the jobs by name."""
+        return {job.name: job for job in self.jobs}
+
+    def candidate(self, job: str, key: str) -> Candidate:
+        """Return a job's candidate by its key, dominated or not; KeyError if there is none."""
+        for c in self.all_candidates[job]:
+            if c.key == key:
+                return c
+        raise KeyError(key)
+
+    @cached_property
+    def on_demand(self) -> Mapping[tuple[str, str, str], tuple[Offer, ...]]:
+        """Return on-demand offers by cloud, region and instance type, at list price."""
+        by_place: dict[tuple[str, str, str], list[Offer]] = {}
+        for offer in self.book.offers:
+            if offer.market is Market.ON_DEMAND:
+                by_place.setdefault((offer.cloud, offer.region, offer.instance_type), []).append(offer)
+        return {place: tuple(offers) for place, offers in by_place.items()}
+
+    def window(self, job: Job) -> tuple[Slot, ...]:
+        """Return the slots that the job may hold: from its earliest start to its deadline."""
+        first, last = window(job, self.now)
+        return tuple(s for s in self.slots if s.start >= first and (last is None or s.end <= last))
+
+    def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
+        """Return the slots of the job's window that the candidate can use.
+
+        They lie within the dates of a reservation; without a deadline, none is after the candidate's own longest wait
+        and run.
+        """
+        slots = slots_within_dates(candidate, self.window(job))
+        if job.deadline is not None:
+            return slots
+        steps = steps_to_do(job, running=candidate.running)
+        last = last_use(job, (candidate,), self.now, steps)
+        return tuple(s for s in slots if s.start < last)
+
+    def may_start(self, job: Job, slot: Slot) -> bool:
+        """Return whether a run may begin in the slot.
+
+        Without a deadline that is only within ``max_wait``; the first slot is always allowed.
+        """
+        first = window(job, self.now)[0]
+        return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
+
+
+def slots_within_dates(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+    """Return the slots that lie wholly within the dates of the candidate's reservations."""
+    if candidate.dates == (None, None):
+        return slots
+    return tuple(slot for slot in slots if candidate.covers(slot.start, slot.end))
+
+
+def window(job: Job, now: datetime) -> tuple[datetime, datetime | None]:
+    """Return the earliest start (not before ``now``) and the deadline."""
+    first = max(now, job.earliest_start.at(now)) if job.earliest_start else now
+    return first, job.deadline.at(now) if job.deadline else None
+
+
+def last_use(job: Job, candidates: tuple[Candidate, ...], now: datetime, steps: int) -> datetime:
+    """Return the last instant that the job could use.
+
+    That is its deadline, or the slowest candidate's end after the longest wait.
+    """
+    first, last = window(job, now)
+    if last is not None:
+        return last
+    slowest = max((c.reserved_hours(steps) for c in candidates), default=0.0)
+    return first + job.max_wait + timedelta(hours=slowest + 24)

@@ -1,0 +1,241 @@
+"""Compute what more of each limit would save: LP duals summed over slots, re-solved plans for the largest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pricing.money import NANOS, Usd
+from router.planning.alternatives import rank_candidates
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.column_generation import count_slot_shares
+from router.planning.costing import compute_usd
+from router.planning.effort import Effort
+from router.planning.formulation import formulate, limit_row, team_row
+from router.planning.plan import ShadowPrice
+from router.planning.problem import PlacementProblem
+from router.planning.program import Program
+from router.planning.shared_limits import use_of_parts
+from router.planning.solve import PlacementSolution, count_left_out, solve_in_stages
+
+_WORTH_SHOWING = 0.005  # dollars
+_PHASE = "shadow prices"
+_MOST_SHARES = 12_000  # a program with more shares of slots is not solved again
+_SMALL = 0.1  # share of the figure within which both solutions must be proven optimal
+_TIGHT = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    name: str
+    unit: str
+    estimate: float
+    team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Raise:
+    """An increase of a limit: ``by`` in its unit, which ``machines`` machines of a blocked gang take."""
+
+    by: int
+    machines: int = 0
+    instance_type: str = ""
+
+
+def shadow_prices(
+    answer: PlacementSolution, whole: PlacementProblem, effort: Effort, resolve: int
+) -> tuple[ShadowPrice, ...]:
+    """Return limits and team budgets of which more would place a job or save money: resolved first, dearest first.
+
+    ``lp_estimate`` is the dual of the relaxation, with the set of placed jobs held fixed: at a kink it can be far above
+    what one more unit really saves. The top ``resolve`` are ``resolved``: planned again with as much more as one
+    machine of the blocked gang takes, or else all its machines, over the answer's candidates and all of ``whole``'s
+    that touch them; where the program is not too large and both optima are proven to a tenth of the figure. Thresholds
+    decide which jobs move, but are never paid: they are in no figure here.
+    """
+    if not answer.runs:
+        return ()
+    scene = answer.scene
+    relaxed = effort.relax(_PHASE, _money_alone(answer))
+    if relaxed.outcome != "optimal":
+        return ()
+    limits = [_limit(scene, name, relaxed.duals) for name in sorted(scene.binding)]
+    limits += [_budget(team.team, relaxed.duals) for team in scene.limits.teams]
+    shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
+    first = _blocking(answer)
+    top = [*(f for f in limits if f.name in first), *(f for f in shown if f.name not in first)]
+    top.sort(key=lambda f: first.index(f.name) if f.name in first else len(first))
+    exact = _resolved(answer, whole, effort, top[:resolve])
+    prices = [price for price in exact.values() if price is not None]
+    prices += [
+        ShadowPrice(limit.name, Usd(round(limit.estimate * NANOS)), limit.unit, "lp_estimate")
+        for limit in shown
+        if limit.name not in exact
+    ]
+    return tuple(sorted(prices, key=_dearest_first))
+
+
+def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
+    money = price.usd_per_unit if price.saves_usd is None else price.saves_usd
+    return (-price.places, price.basis != "resolved", -money.nanos, price.limit)
+
+
+def _money_alone(answer: PlacementSolution) -> Program:
+    """Return the last stage's program without thresholds in its cost and with the set of placed jobs fixed."""
+    program = answer.stage_two
+    costs = {i: v.cost for i, v in enumerate(program.variables) if not v.name.startswith("more starts ")}
+    left_out = {
+        i: float(v.name.removeprefix("u ") not in answer.runs)
+        for i, v in enumerate(program.variables)
+        if v.name.startswith("u ")
+    }
+    return program.minimising(costs).fixed(left_out)
+
+
+def _limit(scene: PlacementProblem, name: str, duals: Mapping[str, float]) -> _Limit:
+    total = sum(duals.get(limit_row(name, slot.index), 0.0) for slot in scene.slots)
+    return _Limit(name, scene.shared[name].unit, total)
+
+
+def _budget(team: str, duals: Mapping[str, float]) -> _Limit:
+    return _Limit(team_row(team), "USD", duals.get(team_row(team), 0.0), team)
+
+
+def _blocking(answer: PlacementSolution) -> list[str]:
+    """Return the limits that left-out jobs would use.
+
+    Those of the highest priority and of their cheapest candidates come first.
+    """
+    scene = answer.scene
+    names: dict[str, None] = {}
+    for job in sorted(scene.jobs, key=lambda j: (-j.priority, j.name)):
+        for c in rank_candidates(job, scene.candidates[job.name]) if job.name not in answer.runs else ():
+            names |= dict.fromkeys(sorted(scene.use[job.name, c.key].keys() & scene.binding))
+    return list(names)
+
+
+def _resolved(
+    answer: PlacementSolution, whole: PlacementProblem, effort: Effort, top: Sequence[_Limit]
+) -> dict[str, ShadowPrice | None]:
+    """Return by limit what a raise brings, None where nothing; what cannot be proven is left out."""
+    prices: dict[str, ShadowPrice | None] = {}
+    if not top:
+        return prices
+    wide = _touching(answer.scene, whole, {limit.name for limit in top})
+    if count_slot_shares(wide) > _MOST_SHARES:
+        return prices
+    formulation = formulate(wide)
+    if not effort.affords(_PHASE, formulation.program):
+        return prices
+    base = solve_in_stages(wide, formulation, effort.within(1 / 2), _TIGHT, _PHASE)
+    if not base.runs:
+        return prices
+    for limit in top:
+        for more in _raises(base, limit):
+            if not effort.affords(_PHASE, formulation.program):
+                return prices
+            scene = _raised(wide, limit, more.by)
+            after = solve_in_stages(scene, formulate(scene), effort.within(1 / 2), _TIGHT, _PHASE)
+            if not _comparable(base, after):
+                break
+            price = prices[limit.name] = _priced(limit, more, base, after)
+            if price is not None:
+                break
+    return prices
+
+
+def _touching(scene: PlacementProblem, whole: PlacementProblem, names: set[str]) -> PlacementProblem:
+    """Return the problem with every candidate of the whole one that takes some of these limits."""
+    keys = {name: {c.key for c in found} for name, found in scene.candidates.items()}
+    candidates = {
+        name: tuple(c for c in found if c.key in keys[name] or names & whole.use[name, c.key].keys())
+        for name, found in whole.candidates.items()
+    }
+    return replace(scene, candidates=candidates)
+
+
+def _raised(scene: PlacementProblem, limit: _Limit, by: int) -> PlacementProblem:
+    if not limit.team:
+        shared = scene.shared[limit.name]
+        return replace(scene, shared={**scene.shared, limit.name: replace(shared, amount=shared.amount + by)})
+    more = Usd(by * NANOS)
+    teams = tuple(
+        t.model_copy(update={"budget": t.budget + more}) if t.team == limit.team else t for t in scene.limits.teams
+    )
+    return replace(scene, limits=scene.limits.model_copy(update={"teams": teams}))
+
+
+def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
+    """Yield one machine more of the gang that gains most, and all its machines; for a budget one dollar."""
+    if limit.team:
+        yield _Raise(1)
+        return
+    blocked = _blocked(base, limit.name)
+    if blocked is None:
+        return
+    job, c = blocked
+    taken = base.scene.use[job, c.key][limit.name]
+    machines = _machines_of(base.scene, c, limit.name)
+    yield _Raise(math.ceil(taken / machines), 1, c.offer.instance_type)
+    if machines > 1:
+        yield _Raise(taken, machines, c.offer.instance_type)
+
+
+def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None:
+    """Return the job with most to gain from the limit, and its candidate that takes of it.
+
+    Left-out jobs come first, by priority; then the money that each would save alone counts.
+    """
+    scene = base.scene
+    best: tuple[tuple[bool, int, float], str, Candidate] | None = None
+    for job in scene.jobs:
+        runs = base.runs.get(job.name, ())
+        now = compute_usd(runs).dollars()
+        for c in scene.candidates[job.name]:
+            if name not in scene.use[job.name, c.key]:
+                continue
+            moves = sum(t.dearest.dollars() for t in c.transfers)
+            gain = now - c.expected_usd(steps_to_do(job, running=c.running)) - moves
+            rank = (not runs, job.priority if not runs else 0, gain)
+            if best is None or rank > best[0]:
+                best = (rank, job.name, c)
+    return None if best is None else best[1:]
+
+
+def _machines_of(scene: PlacementProblem, c: Candidate, name: str) -> int:
+    """Return how many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
+    counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), scene.limits))
+    return counted or c.machines
+
+
+def _comparable(base: PlacementSolution, after: PlacementSolution) -> bool:
+    """Return whether both are proven: the set of jobs placed, and the cost to a tenth of the difference."""
+    if not (base.stage_one_proven and after.stage_one_proven):
+        return False
+    doubt = (base.spent - base.bound_usd) + (after.spent - after.bound_usd)
+    saved = abs((_money(base) - _money(after)).dollars())
+    return doubt.dollars() <= max(_SMALL * saved, 0.01)
+
+
+def _money(answer: PlacementSolution) -> Usd:
+    return answer.spent - answer.threshold
+
+
+def _priced(limit: _Limit, more: _Raise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:
+    """Return what the raise brings: jobs of the highest priority that differs, and money; None where neither."""
+    places = next((a - b for a, b in zip(count_left_out(base), count_left_out(after), strict=True) if a != b), 0)
+    saved = _money(base) - _money(after)
+    if places < 0 or (places == 0 and saved.dollars() < _WORTH_SHOWING):
+        return None
+    return ShadowPrice(
+        limit=limit.name,
+        usd_per_unit=Usd(round(saved.nanos / more.by)),
+        unit=limit.unit,
+        basis="resolved",
+        raised_by=more.by,
+        machines=more.machines,
+        instance_type=more.instance_type,
+        saves_usd=saved,
+        places=places,
+    )

@@ -1,0 +1,72 @@
+"""Count the limits that jobs share (quotas, stock, reservations, capacity of offers) and find which can bind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from router.jobs.limits import Limits
+from router.planning.candidates import Candidate, GangPart
+from router.planning.feasibility import covers, limit_use
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """A limit on the use by all gangs: at every instant at most ``amount``, in ``unit``."""
+
+    name: str
+    amount: int
+    unit: str
+
+
+LimitUse = Mapping[str, int]
+"""Use of limits by name, each in its own unit; a limit that is not touched is absent."""
+
+
+def use_of(candidate: Candidate, limits: Limits) -> LimitUse:
+    """Return what a candidate takes of every limit of the file and of its offers' capacity."""
+    return use_of_parts(candidate.parts, limits)
+
+
+def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> LimitUse:
+    """Return the same of machines that together are no candidate; what a limit cannot count is left out."""
+    taken: dict[str, int] = {}
+    for part in parts:
+        if part.listing.cap is not None:
+            name = f"capacity {part.listing.name}"
+            taken[name] = taken.get(name, 0) + part.machines
+        for limit in limits.limits:
+            if covers(limit, part.listing):
+                used = limit_use(limit, part.listing, part.machines)
+                if used:
+                    taken[limit.name] = taken.get(limit.name, 0) + used
+    return taken
+
+
+def limit_amounts(candidates: Iterable[Candidate], limits: Limits) -> Mapping[str, SharedLimit]:
+    """Return every limit that any of the candidates touches, by name."""
+    known = {limit.name: SharedLimit(limit.name, limit.amount, limit.unit) for limit in limits.limits}
+    for candidate in candidates:
+        for part in candidate.parts:
+            if part.listing.cap is not None:
+                name = f"capacity {part.listing.name}"
+                known[name] = SharedLimit(name, part.listing.cap, "machines")
+    return known
+
+
+def binding_limits(
+    by_job: Mapping[str, Sequence[Candidate]], use: Mapping[tuple[str, str], LimitUse], known: Mapping[str, SharedLimit]
+) -> frozenset[str]:
+    """Return the names of limits that could bind.
+
+    A limit could bind if every job on its greediest candidate would together take more than there is.
+    """
+    most: dict[str, int] = {}
+    for job, candidates in by_job.items():
+        peak: dict[str, int] = {}
+        for candidate in candidates:
+            for name, amount in use[job, candidate.key].items():
+                peak[name] = max(peak.get(name, 0), amount)
+        for name, amount in peak.items():
+            most[name] = most.get(name, 0) + amount
+    return frozenset(name for name, amount in most.items() if amount > known[name].amount)

@@ -1,0 +1,217 @@
+"""Solve in stages: first which jobs can be placed (strict tiers of priority), then at what cost.
+
+Every answer carries a proven bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pricing.money import Usd
+from router.planning.column_generation import Shortlist
+from router.planning.costing import compute_usd, moves_of
+from router.planning.effort import Effort
+from router.planning.formulation import Formulation, free_starts
+from router.planning.greedy import greedy_holdings, start_values
+from router.planning.left_shift import compact_holdings
+from router.planning.problem import PlacementProblem
+from router.planning.program import ConstraintRow, Program
+from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
+from router.planning.solver import Solution, usd_below
+
+PLACEMENT = "placement"
+_STAYING = "staying"
+
+
+@dataclass(frozen=True)
+class PlacementSolution:
+    """The program's answer as runs by job.
+
+    ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed.
+    """
+
+    scene: PlacementProblem
+    stage_two: Program
+    runs: Mapping[str, tuple[ScheduledRun, ...]]
+    holdings: Mapping[str, tuple[SlotHold, ...]]
+    bound_usd: Usd
+    threshold: Usd
+    stage_one_proven: bool
+    hit_time_limit: bool
+
+    @property
+    def spent(self) -> Usd:
+        """Return cost plus thresholds, exact: for comparing two answers."""
+        compute = Usd.total(compute_usd(found) for found in self.runs.values())
+        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
+
+
+def solve_in_stages(
+    scene: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
+) -> PlacementSolution:
+    """Place all jobs at the least cost.
+
+    Only where placing all is impossible, tier by tier from the highest priority down the most jobs are placed first;
+    then the cost is minimised. Half of the effort may go into the first attempt.
+    """
+    program, u = formulation.program, formulation.layout.u
+    if not scene.jobs:
+        return _empty_answer(scene, program, proven=True)
+    all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
+    quick = greedy_holdings(scene)
+    start = start_values(scene, formulation.layout, quick)
+    greedy_places_all = len(quick) == len(scene.jobs)
+    first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
+    solution = first.solve(phase, all_placed, _solver_gap(gap), start if greedy_places_all else None)
+    if solution.values:
+        return _answer(scene, formulation, all_placed, solution, proven=True)
+    if greedy_places_all:
+        # Every job has a place, so stage one is proven whatever the search found in time.
+        return replace(_greedy_answer(scene, all_placed, quick, solution), stage_one_proven=True)
+    proven, hit_time_limit = True, solution.hit_time_limit
+    narrowed = program
+    tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
+    best: Solution | None = None
+    for number, tier in enumerate(tiers):
+        out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
+        share = 1 / (len(tiers) - number + 1)
+        part = effort.within(share, share)
+        stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
+        hit_time_limit = hit_time_limit or stage.hit_time_limit
+        if not stage.values:
+            proven = False
+            break
+        proven = proven and stage.outcome == "optimal"
+        best = stage
+        most = float(round(stage.objective))
+        narrowed = narrowed.with_rows([ConstraintRow(f"tier {tier} left out", tuple(out.items()), "<=", most)])
+    solution = effort.solve(phase, narrowed, _solver_gap(gap))
+    hit_time_limit = hit_time_limit or solution.hit_time_limit
+    if not solution.values and best is None:
+        return replace(_greedy_answer(scene, program, quick, solution), hit_time_limit=True)
+    if not solution.values and best is not None:
+        solution = replace(best, bound=0.0, hit_time_limit=True)
+    answer = _answer(scene, formulation, narrowed, solution, proven=proven)
+    return replace(answer, hit_time_limit=hit_time_limit or answer.hit_time_limit)
+
+
+def solve_again(
+    scene: PlacementProblem,
+    formulation: Formulation,
+    program: Program,
+    effort: Effort,
+    gap: float,
+    before: PlacementSolution,
+) -> PlacementSolution | None:
+    """Return another answer under more rows, with ``before``'s bound and stages; None when none was found."""
+    solution = effort.solve(_STAYING, program, _solver_gap(gap))
+    if not solution.values:
+        return None
+    answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
+    return replace(
+        answer,
+        stage_two=before.stage_two,
+        bound_usd=before.bound_usd,
+        hit_time_limit=before.hit_time_limit or solution.hit_time_limit,
+    )
+
+
+def with_full_bound(answer: PlacementSolution, shortlist: Shortlist) -> PlacementSolution:
+    """Return the answer with the bound that holds for all candidates.
+
+    That no other job can be placed is then proven only if no job is left out.
+    """
+    left_out = len(answer.scene.jobs) - len(answer.runs)
+    bound = usd_below(shortlist.bound(left_out))
+    return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
+
+
+def better_answer(before: PlacementSolution, found: PlacementSolution, *, complete: bool) -> PlacementSolution:
+    """Return the better of two answers.
+
+    Over a ``complete`` choice of candidates the second one's own bound holds for all: a candidate that was left out of
+    it cannot be part of a plan cheaper than the first. Otherwise only the first one's bound does.
+    """
+    if not found.runs or count_left_out(found) > count_left_out(before):
+        return before
+    same = count_left_out(found) == count_left_out(before)
+    if same and found.spent > before.spent and not complete:
+        return before
+    better = found if not same or found.spent <= before.spent else before
+    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.scene.jobs))
+    floor = min(found.bound_usd, better.spent) if complete else Usd(0)
+    least = before.bound_usd if same else Usd(0)
+    return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
+
+
+def count_left_out(answer: PlacementSolution) -> tuple[int, ...]:
+    """Return the number of jobs of each priority that are left out, highest first."""
+    tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
+    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
+
+
+def _solver_gap(gap: float) -> float:
+    """Return the gap to ask the solver for, so that cost <= bound x (1 + gap) too.
+
+    The solver measures its gap against the plan's cost, so a little more has to be asked.
+    """
+    return gap / (1 + gap)
+
+
+def _empty_answer(scene: PlacementProblem, program: Program, *, proven: bool) -> PlacementSolution:
+    return PlacementSolution(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
+
+
+def _answer(
+    scene: PlacementProblem, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
+) -> PlacementSolution:
+    holdings = compact_holdings(scene, holdings_of(scene, formulation.layout, solution.values))
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return PlacementSolution(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(solution.bound),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=proven,
+        hit_time_limit=solution.hit_time_limit,
+    )
+
+
+def _greedy_answer(
+    scene: PlacementProblem, program: Program, holdings: dict[str, tuple[SlotHold, ...]], late: Solution
+) -> PlacementSolution:
+    """Return the plan made without the program, with the bound that the program's search has proven so far."""
+    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    return PlacementSolution(
+        scene=scene,
+        stage_two=program,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
+        threshold=threshold_of(scene, runs),
+        stage_one_proven=False,
+        hit_time_limit=True,
+    )
+
+
+def threshold_of(scene: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun, ...]]) -> Usd:
+    """Return ``min_saving`` for every start beyond the free ones."""
+    total = 0
+    for name, found in runs.items():
+        job = scene.job[name]
+        more = max(0.0, starts_of(found) - free_starts(job))
+        total += round(more * job.gang.min_saving.nanos)
+    return Usd(total)
+
+
+def with_holdings(answer: PlacementSolution, holdings: Mapping[str, tuple[SlotHold, ...]]) -> PlacementSolution:
+    """Return the answer with other holdings of the same jobs; bound and stages stay."""
+    scene = answer.scene
+    runs = {
+        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)
+        for name, holds in holdings.items()
+    }
+    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(scene, runs))

@@ -1,0 +1,53 @@
+"""Folders of stepfare's data: price books, price history, quotes, imported bills, the ledger's extract."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+
+def data_folder() -> Path:
+    """Return ``STEPFARE_HOME`` where it is set, else the user's data folder. It need not exist yet."""
+    given = os.environ.get("STEPFARE_HOME")  # noqa: TID251  this module alone reads these variables
+    return Path(given).expanduser() if given else platformdirs.user_data_path("stepfare")
+
+
+def books_folder() -> Path:
+    """Return the folder of fetched price books and the pointer to the latest."""
+    return data_folder() / "books"
+
+
+def history_folder() -> Path:
+    """Return the folder of the price history, which has a folder per month."""
+    return data_folder() / "history"
+
+
+def clouds_file() -> Path:
+    """Return the clouds file that is read when none is named.
+
+    It is ``STEPFARE_CLOUDS``, else in the user's settings folder.
+    """
+    given = os.environ.get("STEPFARE_CLOUDS")  # noqa: TID251
+    return Path(given).expanduser() if given else platformdirs.user_config_path("stepfare") / "clouds.yaml"
+
+
+def quotes_folder() -> Path:
+    """Return the folder of quotes that were given, a file each."""
+    return data_folder() / "quotes"
+
+
+def hazard_fit_file() -> Path:
+    """Return the file of the hazard model that ``stepfare quotes fit`` fitted to recorded spot availability."""
+    return data_folder() / "weather-fit.json"
+
+
+def bills_folder() -> Path:
+    """Return the folder of imported bills and the content of each delivery."""
+    return data_folder() / "bills"
+
+
+def extract_folder() -> Path:
+    """Return the folder of the ledger as columns, a folder per state: made from the ledger, and safe to delete."""
+    return data_folder() / "extract"

@@ -1,0 +1,99 @@
+"""Budget quotes: the number of steps that a budget pays for by a deadline, and its probability. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pricing.money import Usd
+from router.quotes.explanation import list_conditions, list_single_sizes
+from router.quotes.quote import BudgetQuote, Reach, Refused
+from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, summarise_reasons
+from router.quotes.runner import DeadlineCase, ScenarioRunner, choose_clock
+from router.quotes.statistics import quantiles, to_usd
+from router.spot.simulator.inputs import HOUR_S
+
+CONFIDENCES: Final = (0.5, 0.8, 0.95)
+DRAWS: Final = 200
+_TICKS: Final = 64
+_LEAST_TICK_S, _MOST_TICK_S = 120, HOUR_S
+_COARSE, _BETWEEN, _ROUNDS = 10, 4, 3
+_ROOM: Final = 1.25  # factor above what the cheapest option could do for the money
+
+
+def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> BudgetQuote | Refused:
+    """Return the steps within ``budget`` and on time, or why there are none.
+
+    They are those reached in 50, 80 and 95 % of the draws. Steps beyond those that the job has left are reported too.
+    """
+    asking, name = QuoteProblem(ask, trade), ask.job.name
+    hours = asking.window_h
+    if asking.steps == 0 or hours <= 0 or not asking.venues:
+        return asking.refused() or Refused(
+            name, "nothing can run it", "see stepfare plan", reasons=summarise_reasons(asking.dropped)
+        )
+    within = [v for v in asking.venues if v.startup_hours < hours]
+    most = max((int((hours - v.startup_hours) * v.steps_per_hour) for v in within), default=0)
+    rate = min((v.usd_per_hour / v.steps_per_hour for v in within), default=1.0)
+    most = min(most, int(_ROOM * budget.dollars() / rate))
+    if most < 1:
+        what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h"
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
+    clock = choose_clock(int(hours * HOUR_S), _TICKS, _LEAST_TICK_S, _MOST_TICK_S)
+    everything = asking.menu(asking.venues, max(1, most // 2), hours)
+    alone = list_single_sizes(asking, everything)
+    menu = alone[0][1] if alone else everything  # as quotes choose: the cheapest gang size that can be in time
+    asking.least_steps = max(1, min(asking.steps, most // _COARSE))
+    stage = asking.stage(menu, clock, DRAWS)
+    reaches = _reaches(stage, most, budget.dollars())
+    if not any(r.steps for r in reaches):
+        what = f"not one step for ${budget.dollars():,.2f} in {hours:.1f} h is {min(CONFIDENCES):.0%} sure"
+        return Refused(name, what, "give more of either", reasons=summarise_reasons(asking.dropped))
+    return BudgetQuote(
+        job=name,
+        job_digest=ask.job.digest,
+        asked_at=trade.now,
+        start=asking.start,
+        deadline=ask.deadline,
+        budget=budget,
+        steps=asking.steps,
+        reaches=reaches,
+        places=asking.somewhere(menu),
+        conditions=list_conditions(asking, menu, stage.availability, trade.policy_name),
+        policy=trade.policy_name,
+        draws=DRAWS,
+        book_digest=trade.book.digest,
+        run_policy=trade.run_policy,
+    )
+
+
+def _reaches(stage: ScenarioRunner, most: int, dollars: float) -> tuple[Reach, ...]:
+    """Return the most steps for each confidence, to about a part in 1,000 of ``most``; 0 for none.
+
+    They are those of which the share of draws within the money and on time is at least the confidence. Where the share
+    is not monotone, the farthest of a coarse grid is refined.
+    """
+    known: dict[int, tuple[float, float]] = {}  # by steps: the share, and the median dollars
+    steps_by_confidence = dict.fromkeys(CONFIDENCES, 0)
+    _simulate_steps(stage, {most * i // _COARSE for i in range(1, _COARSE + 1)}, dollars, known)
+    for _ in range(_ROUNDS):
+        wanted: set[int] = set()
+        for confidence in CONFIDENCES:
+            low = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+            high = min((n for n in known if n > low), default=low)
+            wanted |= {low + (high - low) * i // (_BETWEEN + 1) for i in range(1, _BETWEEN + 1)}
+        _simulate_steps(stage, wanted, dollars, known)
+    for confidence in CONFIDENCES:
+        steps_by_confidence[confidence] = max((n for n, (share, _) in known.items() if share >= confidence), default=0)
+    return tuple(Reach(c, n, to_usd(known[n][1]) if n else Usd(0)) for c, n in steps_by_confidence.items())
+
+
+def _simulate_steps(
+    stage: ScenarioRunner, wanted: set[int], dollars: float, known: dict[int, tuple[float, float]]
+) -> None:
+    """Simulate these numbers of steps and store their results in ``known``."""
+    new = sorted({n for n in wanted if n > 0} - known.keys())
+    if not new:
+        return
+    for n, got in zip(new, stage.plays([DeadlineCase(stage.clock.ticks, DRAWS, n) for n in new]), strict=True):
+        share = float(((got.usd <= dollars) & ~got.late).mean())
+        known[n] = share, float(quantiles(got.usd, (0.5,))[0])

@@ -1,0 +1,181 @@
+"""Explanation of a quote: the parts of its cost, what moves it, and the conditions on which it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from pricing.money import Usd
+from pricing.offers import is_stale
+from router.quotes.curve import SimulatedDeadline
+from router.quotes.quote import Driver, Other
+from router.quotes.request import QuoteProblem, format_offer, option_keys
+from router.quotes.runner import ScenarioOutcomes
+from router.quotes.statistics import quantiles, summarise_usd, to_moment, to_usd
+from router.spot.availability.fit import AvailabilityFit
+from router.spot.availability.observed import OptionAvailability
+from router.spot.simulator.traces import Floats
+from router.spot.venues import QuoteOption, filter_options
+
+_SIZES: Final = 2
+_LEAST_SHARE: Final = 0.005
+_WORDS: Final = {
+    "slow": "the job may be slower than its profile says",
+    "sure": "spot may be scarce, and on-demand steps in",
+    "launches": "spot may be lost often: each start costs start-up and lost work",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteChange:
+    """The job with one thing changed, and its options then; ``allowed`` by the job's own rules."""
+
+    what: str
+    menu: tuple[QuoteOption, ...]
+    allowed: bool = True
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The keys of the options."""
+        return option_keys(self.menu)
+
+
+def compute_drivers(s: SimulatedDeadline) -> tuple[Driver, ...]:
+    """Return the parts of the expected cost that is quoted, to the cent, the largest first.
+
+    They add up to it but for start-ups, which are part of the machines. Where earlier quotes did not hold, the
+    simulation is read at other levels: all parts alike.
+    """
+    got, mean = s.played, to_usd(float(s.usd.mean()))
+    total = float(got.usd.mean())
+    if mean is None or not np.isfinite(total) or total <= 0 or not mean.nanos:
+        return ()
+    read = mean.dollars() / total
+    venues, stage = s.stage.venues, s.stage
+    spot, egress = float(got.spot_usd.mean()), float(got.egress_usd.mean())
+    ticks = float((got.spot_ticks + got.on_demand_ticks).mean())
+    hourly = (total - egress) / (ticks * stage.clock.tick_s / 3600)
+    lost = np.mean([v.lost_hours for v in venues if not v.sure] or [0.0])
+    starts = float(got.launches.mean()) * (stage.startup_s / 3600 + float(lost)) * hourly
+    sure = "on-demand machines" if any(not v.sure for v in venues) else "machines on demand"
+    parts = [("spot machines", spot), (sure, total - spot - egress), ("moving data and checkpoints", egress)]
+    priced_parts = [
+        (what, part) for what, dollars in parts if (part := to_usd(dollars * read)) is not None and part.nanos > 0
+    ]
+    priced_parts.sort(key=lambda part: -part[1].nanos)
+    rest = mean - Usd.total(part for _, part in priced_parts[1:])
+    parts_quoted = [
+        Driver(what, part, part.nanos / mean.nanos) for what, part in [(priced_parts[0][0], rest), *priced_parts[1:]]
+    ]
+    if starts / total >= _LEAST_SHARE:
+        share = min(1.0, starts / total)
+        parts_quoted.append(Driver("of these: start-ups and lost work", to_usd(share * mean.dollars()), share))
+    return tuple(parts_quoted)
+
+
+def describe_dearest_risk(got: ScenarioOutcomes) -> str:
+    """Return in words the cause that correlates most with the cost over the draws; "" where none does."""
+    ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
+    causes = {"slow": got.slow, "sure": got.on_demand_ticks / ran, "launches": got.launches.astype(np.float64)}
+    strength = {name: _correlation(values, got.usd) for name, values in causes.items()}
+    worst = max(strength, key=lambda name: strength[name])
+    return (
+        f"{_WORDS[worst]} (goes with {strength[worst]:.0%} of what the cost varies)" if strength[worst] > 0.01 else ""
+    )
+
+
+def _uncertainty(fit: AvailabilityFit | None) -> str:
+    if fit is None:
+        return "how far spot availability drifts is assumed, not learned from your history: run stepfare quotes fit"
+    days = max(1, (fit.until - fit.since).days)
+    learned = f"were learned from {days} days of {fit.pools} pools"
+    return f"how far spot availability drifts, and how wide the range is, {learned}"
+
+
+def _correlation(values: Floats, dollars: Floats) -> float:
+    """Return the share of the cost's variance that a straight line through ``values`` explains, where it rises."""
+    finite = np.isfinite(dollars)
+    if finite.sum() < 3 or np.ptp(values[finite]) == 0 or np.ptp(dollars[finite]) < 1e-9:
+        return 0.0
+    r = float(np.corrcoef(values[finite], dollars[finite])[0, 1])
+    return max(r, 0.0) ** 2
+
+
+def build_alternative(what: str, s: SimulatedDeadline, start: datetime) -> Other:
+    """Return the simulation as an alternative."""
+    cost, finish = summarise_usd(s.usd), to_moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
+    return Other(what, cost.p50, cost.p90, s.on_time, finish, mean=cost.mean)
+
+
+def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
+    """Return the same job with one thing changed, for several changes."""
+    steps, hours = asking.steps, asking.window_h
+    changes: list[QuoteChange] = []
+
+    def add(what: str, venues: Sequence[QuoteOption], *, allowed: bool = True) -> None:
+        picked = asking.menu(venues, steps, hours)
+        if picked and picked[0].hours(steps) <= hours:
+            changes.append(QuoteChange(what, picked, allowed))
+
+    spot = [v for v in menu if not v.sure]
+    if spot:
+        add("on-demand alone", filter_options(asking.venues, lambda v: v.sure))
+    elif asking.job.market.spot == "never" and asking.job.checkpoint is not None:
+        market = asking.job.market.model_copy(update={"spot": "allowed"})
+        add("with spot allowed", asking.again(market=market), allowed=False)
+    own = {v.size for v in menu}
+    best = min(menu, key=lambda v: v.whole_usd(steps))
+    add(f"without {best.region}", filter_options(asking.venues, lambda v: v.region != best.region and v.size in own))
+    alone = list_single_sizes(asking, menu)
+    return changes + [QuoteChange(what, venues) for what, venues in alone if venues != tuple(menu)]
+
+
+def list_single_sizes(
+    asking: QuoteProblem, menu: Sequence[QuoteOption], hours: float | None = None
+) -> list[tuple[str, tuple[QuoteOption, ...]]]:
+    """Return the same job on one gang size, for each of the cheapest sizes.
+
+    It is empty where no other size than those of ``menu`` is available. ``hours`` is the time to the deadline; None: to
+    that of the request.
+    """
+    steps, hours = asking.steps, asking.window_h if hours is None else hours
+    sizes = {v.size for v in asking.venues}
+    if {v.size for v in menu} == sizes and len(sizes) == 1:
+        return []
+    ranked = sorted(sizes, key=lambda s: (min(v.whole_usd(steps) for v in asking.venues if v.size == s), s))
+    menus: list[tuple[str, tuple[QuoteOption, ...]]] = []
+    for kind, count in ranked:
+        picked = asking.menu([v for v in asking.venues if v.size == (kind, count)], steps, hours)
+        if len(menus) < _SIZES and picked and picked[0].hours(steps) <= hours:
+            menus.append((f"on {count} {kind} alone", picked))
+    return menus
+
+
+def list_conditions(
+    asking: QuoteProblem, menu: Sequence[QuoteOption], availability: OptionAvailability, policy: str
+) -> tuple[str, ...]:
+    """Return the conditions on which the quote holds."""
+    sentences = [f"started at {asking.start:%Y-%m-%d %H:%MZ}, run by {policy}"]
+    if any(v.sure for v in menu):
+        sentences.append("on-demand machines can be had when they are needed")
+    else:
+        sentences.append("spot alone: nothing makes sure that it is ever done")
+    sentences.append("prices stay as they are in the price book")
+    stale = sorted({format_offer(v.candidate) for v in menu if any(is_stale(p.offer) for p in v.candidate.parts)})
+    if stale:
+        sentences.append(f"prices that could not be refreshed hold: {', '.join(stale)}")
+    if asking.job.data is not None and asking.job.data.mode == "copy":
+        sentences.append(
+            "the data are in the first region when it starts; copying them there is in the cost, not in the time"
+        )
+    if any(not v.sure for v in menu) and not availability.observed:
+        sentences.append("spot was never observed here: its availability, and how wide the range is, come from a prior")
+    if any(not v.sure for v in menu) and availability.observed:
+        sentences.append(_uncertainty(asking.trade.fit))
+    if asking.ask.job.checkpoint is None and asking.ask.job.market.spot != "never":
+        sentences.append("without a checkpoint the job would lose all its work with a spot machine: none is counted on")
+    return tuple(sentences)

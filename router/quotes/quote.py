@@ -1,0 +1,205 @@
+"""Quotes as frozen values, the same for the same inputs; :mod:`router.quotes.quote_json` has their JSON form.
+
+Amounts are statistics of a simulation, rounded to the cent; None stands for one without end: a job on spot alone may
+never be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from pricing.money import Usd
+from router.jobs.run_policy import RunPolicy
+
+KNEE_RULE = (
+    "the point farthest below the straight line from the earliest to the loosest deadline, hours and the expected cost "
+    "both scaled to one: after it, more time saves less than on average"
+)
+LEVELS = tuple(i / 40 for i in range(1, 40))  # 2.5 % to 97.5 %: the ends of the 95 % interval, and the levels inside
+
+
+@dataclass(frozen=True, slots=True)
+class Likely:
+    """A distribution of money: its median, its 90 % quantile, and its mean, which is the expected amount."""
+
+    p50: Usd | None
+    p90: Usd | None
+    mean: Usd | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The cost of another deadline; ``knee`` marks the one beyond which more time saves little.
+
+    ``mean`` is the expected cost, by which points are compared; absent where it has no end, and in quotes made before
+    it was stored.
+    """
+
+    deadline: datetime
+    hours: float
+    p50: Usd | None
+    p90: Usd | None
+    on_time: float
+    knee: bool
+    mean: Usd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """A part of the expected cost, or with ``usd`` None something that moves it."""
+
+    what: str
+    usd: Usd | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """The same job with one thing changed; ``mean`` is as in a point."""
+
+    change: str
+    p50: Usd | None
+    p90: Usd | None
+    on_time: float
+    finish_p50: datetime | None
+    mean: Usd | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Somewhere:
+    """A place that the quote counts on.
+
+    ``usd_per_hour`` is of the whole gang. ``weather`` names the source of its expected spot availability.
+    """
+
+    where: str
+    market: str
+    accelerator: str
+    accelerators: int
+    usd_per_hour: Usd
+    steps_per_hour: float
+    price_as_of: str
+    weather: str
+    weak: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One stretch of a typical run; ``where`` is "" while the job waits."""
+
+    start: datetime
+    end: datetime
+    where: str
+    market: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A quote: the cost of finishing a job by ``deadline``, as a distribution.
+
+    ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of ``draws`` leaves.
+    ``usd_levels`` and ``finish_levels`` are quantiles at 2.5 %, 5 %, ... 97.5 %. ``spot_share`` is of the hours that
+    the job runs. ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too.
+    ``plan_usd`` is what a plan of this job alone expects of its cheapest place, where it runs at once and stays.
+    ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
+    earlier version. ``policy`` is the same in words.
+    """
+
+    job: str
+    job_digest: str
+    team: str
+    files: tuple[str, ...]
+    asked_at: datetime
+    start: datetime
+    deadline: datetime
+    valid_until: datetime
+    steps: int
+    usd: Likely
+    finish_p50: datetime | None
+    finish_p90: datetime | None
+    on_time: float
+    on_time_low: float
+    on_time_high: float
+    confidence: float
+    spot_share: float
+    interruptions: float
+    usd_per_step: Usd | None
+    steps_per_usd: float | None
+    earliest: datetime
+    earliest_usd: Usd | None
+    usd_levels: tuple[Usd | None, ...]
+    finish_levels: tuple[datetime | None, ...]
+    curve: tuple[Point, ...]
+    drivers: tuple[Driver, ...]
+    dearest_risk: str
+    alternatives: tuple[Other, ...]
+    places: tuple[Somewhere, ...]
+    run: tuple[Leg, ...]
+    conditions: tuple[str, ...]
+    policy: str
+    draws: int
+    seed: int
+    book_digest: str
+    book_as_of: datetime
+    plan_usd: Usd | None = None
+    run_policy: RunPolicy | None = None
+
+    @property
+    def knee(self) -> Point | None:
+        """The knee of the curve."""
+        return next((p for p in self.curve if p.knee), None)
+
+    @property
+    def has_means(self) -> bool:
+        """True if points and alternatives have means; quotes made before means were stored have medians alone."""
+        return self.usd.mean is None or any(p.mean is not None for p in self.curve)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Steps that a budget pays for by the deadline, with that ``confidence``; ``usd`` is their median cost."""
+
+    confidence: float
+    steps: int
+    usd: Usd | None
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetQuote:
+    """A budget quote: how many steps a budget pays for.
+
+    ``steps`` is what the job has left to do. ``policy`` and ``run_policy`` are as in a quote.
+    """
+
+    job: str
+    job_digest: str
+    asked_at: datetime
+    start: datetime
+    deadline: datetime
+    budget: Usd
+    steps: int
+    reaches: tuple[Reach, ...]
+    places: tuple[Somewhere, ...]
+    conditions: tuple[str, ...]
+    policy: str
+    draws: int
+    book_digest: str
+    run_policy: RunPolicy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why there is no quote.
+
+    ``earliest`` is when the job would be done on the fastest on-demand, and ``earliest_usd`` what that costs; None
+    where nothing can run it. ``reasons`` are the planner's, where no place is left.
+    """
+
+    job: str
+    what: str
+    remedy: str
+    earliest: datetime | None = None
+    earliest_usd: Usd | None = None
+    earliest_on: str = ""
+    reasons: tuple[str, ...] = ()

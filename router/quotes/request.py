@@ -1,0 +1,275 @@
+"""Requests for quotes, and the inputs that all quotes of a command share."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from pricing.book import PriceBook
+from pricing.places import RegionId
+from router.jobs.limits import Limits
+from router.jobs.quantities import Moment
+from router.jobs.run_policy import RunPolicy
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.remaining_work import transfer_usd
+from router.planning.transfers import checkpoint_transfer
+from router.quotes.quote import Refused, Somewhere
+from router.quotes.runner import PolicyFactory, QuoteClock, ScenarioRunner
+from router.quotes.statistics import QuoteLevels, to_usd
+from router.spot.availability.fit import AvailabilityFit
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.availability.observed import OptionAvailability, PoolObservation, estimate_availability
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import FullInfoPolicy
+from router.spot.venues import QuoteOption, build_quote_options, find_fastest, shortlist_options, unquotable_reason
+
+_REASONS: Final = 4
+_MENUS_TRIED: Final = 32  # regions tried in turn until all options of a choice are linked
+OptionObservations = Callable[[Sequence[QuoteOption]], Mapping[str, PoolObservation]]
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteRequest:
+    """A request: one job by one deadline.
+
+    ``files`` are where the job is written, to find it again when the quote is accepted.
+    """
+
+    job: Job
+    deadline: datetime
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MarketInputs:
+    """The inputs that all quotes of a command share.
+
+    ``seen`` returns the recorded observations of the pools of these options. ``policy_name`` describes ``policy_for``
+    in words. ``fit`` is what was learned of recorded availability, where it is fresh. ``run_policy`` is what runs an
+    accepted quote.
+    """
+
+    finder: CandidateFinder
+    book: PriceBook
+    limits: Limits
+    now: datetime
+    seen: OptionObservations
+    policy_for: PolicyFactory
+    policy_name: str
+    seed: int = 0
+    fit: AvailabilityFit | None = None
+    run_policy: RunPolicy | None = None
+
+
+class QuoteProblem:
+    """The quote problem of one job: its options, and scenario runners for them."""
+
+    def __init__(self, ask: QuoteRequest, trade: MarketInputs) -> None:
+        self.trade, self.ask = trade, ask
+        earliest = ask.job.earliest_start
+        self.start = trade.now if earliest is None else max(trade.now, earliest.at(trade.now))
+        self.job = ask.job.model_copy(update={"deadline": Moment(absolute=ask.deadline)})
+        self.steps = steps_to_do(ask.job, running=False)
+        self.candidates, self.dropped = trade.finder.find(self.job)
+        hours = (self.start, max(self.start, ask.deadline))
+        self.venues = build_quote_options(self.job, self.candidates, trade.limits, hours)
+        self.untold = tuple(filter(None, (unquotable_reason(c, hours) for c in self.candidates)))
+        self.horizon_s = 0
+        self.least_steps = self.steps
+        self._availability: dict[tuple[str, ...], OptionAvailability] = {}
+        self._policies: dict[tuple[str, ...], FullInfoPolicy] = {}
+        self._linked: dict[tuple[RegionId, RegionId], bool] = {}
+
+    @property
+    def window_h(self) -> float:
+        """The hours from the start to the deadline."""
+        return (self.ask.deadline - self.start) / timedelta(hours=1)
+
+    def after(self, hours: float) -> datetime:
+        """Return the time ``hours`` after the start, to the next second."""
+        return self.start + timedelta(seconds=math.ceil(hours * 3600))
+
+    def again(self, **changes: object) -> tuple[QuoteOption, ...]:
+        """Return the options of the job with some fields changed."""
+        job = self.job.model_copy(update=changes)
+        hours = (self.start, max(self.start, self.ask.deadline))
+        return build_quote_options(job, self.trade.finder.find(job)[0], self.trade.limits, hours)
+
+    def refused(self) -> Refused | None:
+        """Return why there can be no quote; None where there can."""
+        name = self.ask.job.name
+        if self.steps == 0:
+            return Refused(name, "has no steps left", "nothing is to be done")
+        if self.window_h <= 0:
+            return Refused(name, "its deadline is not after its start", "ask for a later one with --by")
+        if not self.candidates:
+            return Refused(
+                name, "no offer passes the job's rules", "see the reasons", reasons=summarise_reasons(self.dropped)
+            )
+        if not self.venues and self.untold and len(self.untold) == len(self.candidates):
+            what = "it fits reservations alone, of which a quote can say nothing"
+            return Refused(name, what, "plan it; or state usd_per_hour and dates that reach", reasons=self.untold)
+        if not self.venues:
+            what = "it may run on spot alone and cannot resume: each loss begins all over"
+            return Refused(name, what, "add `checkpoint:`, or `market: {spot: allowed}`")
+        best = find_fastest(self.venues, self.steps)
+        hours = best.hours(self.steps)
+        if hours <= self.window_h:
+            return None
+        what = f"cannot be done by then: {hours:.1f} h on the fastest, {self.window_h:.1f} h left"
+        at = self.after(hours)
+        return Refused(
+            name,
+            what,
+            "ask for a later deadline with --by",
+            at,
+            to_usd(best.whole_usd(self.steps)),
+            f"{best.candidate.key}",
+        )
+
+    def stage(self, venues: Sequence[QuoteOption], clock: QuoteClock, draws: int, seed: int = 0) -> ScenarioRunner:
+        """Return a scenario runner of these options.
+
+        All runners of the same options share one policy: it is made for ``horizon_s``, the longest window of any of
+        them (0: the first one's own), and the slack that ``least_steps`` leave in it.
+        """
+        trade = self.trade
+        availability = self.availability(venues)
+        key = option_keys(venues)
+
+        def policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
+            if key not in self._policies:
+                share = self.least_steps / max(self.steps, 1)
+                deadline_s = max(like.task.deadline_s, self.horizon_s)
+                task = replace(like.task, work_s=max(1, int(like.task.work_s * share)), deadline_s=deadline_s)
+                self._policies[key] = trade.policy_for(hazard_model, replace(like, task=task))
+            return self._policies[key]
+
+        return ScenarioRunner(
+            self.job, self.steps, venues, availability, clock, draws, trade.seed + seed, self.move_usd, policy_for
+        )
+
+    def availability(self, venues: Sequence[QuoteOption]) -> OptionAvailability:
+        """Return the expected availability of these options."""
+        key = option_keys(venues)
+        if key not in self._availability:
+            self._availability[key] = estimate_availability(
+                venues, self.trade.seen(self.venues), self.trade.now, self.trade.fit
+            )
+        return self._availability[key]
+
+    def levels(self, venues: Sequence[QuoteOption]) -> QuoteLevels:
+        """Return how draws there are read: as past quotes held, where availability was observed and learned from."""
+        fit = self.trade.fit
+        return (
+            QuoteLevels()
+            if fit is None or not self.availability(venues).observed
+            else QuoteLevels(fit.cost, fit.finish)
+        )
+
+    def move_usd(self, source: RegionId, to: RegionId) -> float:
+        """Return the cost of one move of the checkpoint; infinite where no tariff is known."""
+        try:
+            moved = checkpoint_transfer(self.job, source, to, self.trade.book)
+        except LookupError:
+            return float("inf")
+        return 0.0 if moved is None else transfer_usd(moved.tariff, moved.volume_bytes, self.trade.limits).dollars()
+
+    def linked(self, a: RegionId, b: RegionId) -> bool:
+        """Return whether moving the checkpoint has a known price both ways."""
+        if a == b:
+            return True
+        key = (min(a, b), max(a, b))
+        if key not in self._linked:
+            self._linked[key] = math.isfinite(self.move_usd(a, b)) and math.isfinite(self.move_usd(b, a))
+        return self._linked[key]
+
+    def menus(self, venues: Sequence[QuoteOption], steps: float, hours: float) -> tuple[tuple[QuoteOption, ...], ...]:
+        """Return choices of a few options within ``hours``, the most promising first; empty without options.
+
+        All options of a choice are linked to each other, and no choice is a part of another. There is one choice where
+        all that look good are linked; else there is one for each way to keep a region and the regions linked to it.
+        """
+        choices: dict[tuple[str, ...], tuple[QuoteOption, ...]] = {}
+        todo: list[tuple[RegionId, ...]] = [()]
+        seen: set[frozenset[RegionId]] = set()
+        while todo and len(seen) < _MENUS_TRIED:
+            regions_required = todo.pop(0)
+            if frozenset(regions_required) in seen:
+                continue
+            seen.add(frozenset(regions_required))
+            among = (
+                [v for v in venues if all(self.linked(v.region, a) for a in regions_required)]
+                if regions_required
+                else venues
+            )
+            picked = shortlist_options(among, steps, hours)
+            regions = list(dict.fromkeys(v.region for v in picked))
+            unlinked = [a for a in regions if not all(self.linked(a, b) for b in regions)]
+            if picked and not unlinked:
+                choices[option_keys(picked)] = picked
+            todo += [(*regions_required, a) for a in unlinked]
+        return tuple(sorted(choices.values(), key=lambda menu: _promise_order(menu, steps, hours)))
+
+    def menu(self, venues: Sequence[QuoteOption], steps: float, hours: float) -> tuple[QuoteOption, ...]:
+        """Return the most promising of :meth:`menus`; empty without options."""
+        return next(iter(self.menus(venues, steps, hours)), ())
+
+    def plan_usd(self) -> float | None:
+        """Return the cost that a plan of this job alone expects.
+
+        It is that of its cheapest option by which it is done with the job's confidence.
+        """
+        fits = [v for v in self.venues if v.candidate.reserved_hours(self.steps) <= self.window_h]
+        return min((v.whole_usd(self.steps) for v in fits), default=None)
+
+    def somewhere(self, venues: Sequence[QuoteOption]) -> tuple[Somewhere, ...]:
+        """Return the options as a quote names them."""
+        basis = self.availability(venues).basis
+        return tuple(_to_somewhere(v, words) for v, words in zip(venues, basis, strict=True))
+
+
+def _promise_order(menu: Sequence[QuoteOption], steps: float, hours: float) -> tuple[bool, float, tuple[str, ...]]:
+    """Return the sort key of choices: those in time first, then by their least possible cost."""
+    late = menu[0].hours(steps) > hours
+    return late, min(v.whole_usd(steps) for v in menu), option_keys(menu)
+
+
+def option_keys(venues: Sequence[QuoteOption]) -> tuple[str, ...]:
+    """Return the keys that tell choices of options apart."""
+    return tuple(v.candidate.key for v in venues)
+
+
+def format_offer(candidate: Candidate) -> str:
+    """Return ``aws/us-east-1/p5.48xlarge``, with the zone where the offer has one."""
+    offer = candidate.offer
+    return "/".join(p for p in (offer.cloud, offer.region, offer.zone, offer.instance_type) if p)
+
+
+def _to_somewhere(v: QuoteOption, basis: str) -> Somewhere:
+    offer, c = v.candidate.offer, v.candidate
+    price = to_usd(v.usd_per_hour)
+    assert price is not None
+    return Somewhere(
+        where=format_offer(c),
+        market=offer.market.value,
+        accelerator=c.accelerator,
+        accelerators=c.accelerators,
+        usd_per_hour=price,
+        steps_per_hour=v.steps_per_hour,
+        price_as_of=offer.as_of.isoformat() if offer.as_of else "undated",
+        weather=basis,
+        weak=c.weak,
+    )
+
+
+def summarise_reasons(dropped: Sequence[DroppedListing]) -> tuple[str, ...]:
+    """Return the commonest reasons for which offers were left out, each with an example."""
+    count = Counter(d.code for d in dropped)
+    example = {d.code: f"{d.reason} ({d.listing.name})" for d in reversed(dropped)}
+    return tuple(f"{n:,} offers: {example[code]}" for code, n in count.most_common(_REASONS))

@@ -1,1 +1,0 @@
-"""Policies over windows of recorded weather, side by side. Pure."""

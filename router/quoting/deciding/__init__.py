@@ -1,1 +1,0 @@
-"""Policies as the watcher asks them, for one job that runs. Pure."""

@@ -1,0 +1,1 @@
+"""Plans, quotes, reports and bills as text, tables, pictures and HTML pages."""

@@ -1,0 +1,134 @@
+"""Text and JSON of ``apply``: the gangs before confirmation, and the results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from router.controller.accept import AcceptedOrders
+from router.controller.context import ControllerContext
+from router.controller.deployment import Deploy
+from router.controller.guardrails import CurrentPrice, Refusal
+from router.controller.placement_options import maximum_cost
+from router.controller.provision_order import ProvisionResult, existing_result
+from router.jobs.run_policy import RunPolicy
+from router.render.tables import format_day_time, format_table, format_timestamp, format_usd, wrap_text
+from router.state.records import Attempt
+
+SCHEMA_VERSION = 1
+_NAMED = 3
+
+
+def plan_table(
+    site: ControllerContext, accepted: AcceptedOrders, prices: Sequence[CurrentPrice], refused: Sequence[Refusal]
+) -> str:
+    """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
+    rows = []
+    for request in accepted.requests:
+        choice = request.choices[0]
+        existing = existing_result(site, request.plan, request.order)
+        rows.append(
+            (
+                request.order.job,
+                choice.place,
+                format_day_time(request.order.start),
+                format_usd(request.order.expected_usd),
+                format_usd(maximum_cost(request.choices)),
+                str(len(request.choices) - 1),
+                existing.result.value if existing else "to be made",
+            )
+        )
+    header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
+    widths = {"JOB": 20, "PLACE": 48}
+    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
+    if any(price.unsure for price in prices):
+        lines.append("some prices could not be refreshed: the last known ones are used")
+    lines.append(
+        f"{len(accepted.requests)} gangs, expected {format_usd(accepted.expected_usd)}, "
+        f"at risk up to {format_usd(accepted.at_risk_usd)} (next places included)"
+    )
+    lines += [wrap_text(policy_line) for policy_line in _policies(accepted, site.deploy)]
+    for job, team, references in accepted.secrets:
+        given = ", ".join(f"{name} is {reference}" for name, reference in references)
+        lines.append(wrap_text(_printable(f"secrets of {job} (team {team}): {given}")))
+    for refusal in refused:
+        prefix = f"{refusal.job}: " if refusal.job else ""
+        lines.append(wrap_text(f"refused: {prefix}{refusal.what} ({refusal.remedy})"))
+    return "\n".join(lines)
+
+
+def _policies(accepted: AcceptedOrders, deploy: Deploy) -> list[str]:
+    """Return which policy runs which jobs, with the reason if it is not the deploy file's."""
+    jobs_by_policy: dict[str, list[str]] = {}
+    for job, assigned in accepted.policies.items():
+        why = ""
+        if assigned.overridden is not None:
+            why = f", as the deploy file says (--override-policy); the quote was made for {assigned.overridden}"
+        elif assigned.quoted is not None:
+            differs = assigned.quoted.name != deploy.policy
+            why = ", as its quote was made for" + (
+                f", not by {deploy.policy.value}, the deploy file's" if differs else ""
+            )
+        jobs_by_policy.setdefault(f"run by {assigned.policy}{why}", []).append(job)
+    return [
+        f"{', '.join(jobs) if len(jobs) <= _NAMED else f'{len(jobs)} jobs'}: {text}"
+        for text, jobs in jobs_by_policy.items()
+    ]
+
+
+def _printable(text: str) -> str:
+    """Return the text with unprintable characters replaced, so that a terminal cannot obey them."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
+    """Return a table with one row per gang, followed by the causes of failures."""
+    rows = []
+    for outcome in outcomes:
+        attempt = _current_attempt(site, outcome)
+        rows.append(
+            (
+                outcome.order.job,
+                format_day_time(outcome.order.start),
+                outcome.result.value,
+                f"{attempt.cloud}/{attempt.region}" if attempt else "",
+                str(attempt.machines) if attempt else "",
+                attempt.id if attempt else "",
+                (attempt.phase.value if attempt else ""),
+            )
+        )
+    header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
+    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40})]
+    lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
+    return "\n".join(lines) + "\n"
+
+
+def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
+    """Return the same as JSON."""
+    rows = []
+    for outcome in outcomes:
+        attempt = _current_attempt(site, outcome)
+        rows.append(
+            {
+                "job": outcome.order.job,
+                "gang": outcome.order.gang,
+                "start": format_timestamp(outcome.order.start),
+                "result": outcome.result.value,
+                "cause": None if outcome.cause is None else outcome.cause.value,
+                "message": outcome.message,
+                "attempt": None if attempt is None else attempt.id,
+                "phase": None if attempt is None else attempt.phase.value,
+                "cloud": None if attempt is None else attempt.cloud,
+                "region": None if attempt is None else attempt.region,
+                "machines": None if attempt is None else attempt.machines,
+                "usd_per_hour": None if attempt is None else str(attempt.usd_per_hour),
+                "policy": None
+                if attempt is None or (runs := RunPolicy.recorded(attempt.policy)) is None
+                else runs.content,
+            }
+        )
+    return json.dumps({"schema_version": SCHEMA_VERSION, "gangs": rows}, indent=2) + "\n"
+
+
+def _current_attempt(site: ControllerContext, outcome: ProvisionResult) -> Attempt | None:
+    return None if outcome.attempt is None else site.store.attempt(outcome.attempt.id)

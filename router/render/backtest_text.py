@@ -1,0 +1,223 @@
+"""Back-test results as a table, JSON and CSV. Pure functions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from router.backtest.catalogue import POLICIES
+from router.backtest.scores import PolicyScore, PooledWindows
+from router.backtest.windows import BacktestCell, WindowLayout
+from router.jobs.quantities import format_duration
+from router.render.tables import format_table, wrap_text
+from router.spot.policies.registry import ALIASES, WindowOutcomes
+from router.spot.simulator.inputs import HOUR_S
+
+ScoredCells = Sequence[tuple[PooledWindows, tuple[PolicyScore, ...]]]
+_HEADER = ("POLICY", "MEAN USD", "OF OD", "OVER", "LESS", "DIFFERENCE, 90 %", "EFF N", "LATE")
+_RIGHT = frozenset({"MEAN USD", "OF OD", "OVER", "EFF N", "LATE"})
+_WIDTHS = {"POLICY": 13, "LESS": 9}
+_DIGITS = 6
+
+
+def policies() -> str:
+    """Return a table of the policies: names, descriptions, and how they can be replayed."""
+    rows = []
+    for name, policy in POLICIES.items():
+        ways = [word for word, way in (("sees", policy.sees), ("asks", policy.asks or policy.plays)) if way is not None]
+        rows.append((name, ", ".join(ways), policy.about))
+    others: dict[str, list[str]] = {}
+    for alias, name in ALIASES.items():
+        others.setdefault(name, []).append(alias)
+    also = wrap_text("also called: " + ", ".join(f"{name} ({', '.join(aliases)})" for name, aliases in others.items()))
+    notes = (
+        "sees: what is available is free to know, in every zone at every tick",
+        "asks: knows what zones answered; a probe that finds spot is billed for a minute",
+        "with --probes all ask; else those that can do both see",
+        also,
+        wrap_text("`policy: greedy` of a deploy file is another one, which does not wait: docs/policies.md"),
+    )
+    return "\n".join([format_table(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}), "", *notes])
+
+
+def title(cell: BacktestCell) -> str:
+    """Return job, deadline and place of a cell in one line."""
+    task = cell.task
+    deadline, launch = (format_duration(timedelta(seconds=s)) for s in (task.deadline_s, task.changeover_s))
+    job = cell.job if cell.job.endswith(" of work") else f"{cell.job}: {task.work_s / HOUR_S:.4g}h of work"
+    gang = f" on {task.size} machines" if task.size > 1 else ""
+    moved = f", checkpoint {cell.move.checkpoint_gb:.4g} GB" if cell.zones > 1 else ""
+    return f"{job}{gang} in {deadline}, launch {launch}{moved}, {cell.place}"
+
+
+def difference(score: PolicyScore) -> str:
+    """Return a difference, such as ``-0.019 [-0.028, -0.012]``, without interval if there is only one stretch."""
+    gap = score.difference
+    if gap is None:
+        return ""
+    if score.effective <= 1 or gap.effective <= 1:
+        return f"{gap.mean:+.3f} (one stretch)"
+    return f"{gap.mean:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]"
+
+
+def cells_of(score: PolicyScore) -> tuple[str, ...]:
+    """Return the row of a policy."""
+    return (
+        score.policy,
+        f"{score.usd:,.2f}",
+        f"{score.share:.3f}",
+        f"{score.over:.1%}",
+        score.against or "",
+        difference(score),
+        f"{score.effective:.1f}",
+        str(score.misses),
+    )
+
+
+def table(scored: ScoredCells, windows: WindowLayout) -> str:
+    """Return one block of text per cell, with a legend."""
+    blocks = []
+    for pooled, scores in scored:
+        rows = [cells_of(score) for score in scores]
+        least, demand = float(pooled.least_usd.mean()), float(pooled.demand_usd.mean())
+        rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
+        rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
+        count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
+        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{format_table(_HEADER, rows, _RIGHT, _WIDTHS)}")
+    return "\n\n".join([*blocks, _legend(windows)])
+
+
+def _legend(windows: WindowLayout) -> str:
+    learns = f"learned from the blocks before, {windows.blocks} in all" if windows.blocks > 1 else "nothing learned"
+    return wrap_text(
+        "OF OD: of on-demand from the start. OVER: the least that was possible, known afterwards. DIFFERENCE: to LESS, "
+        "the cheapest of the others, on the same windows, as a share of on-demand; interval by resampling stretches. "
+        f"Windows every {format_duration(timedelta(seconds=windows.every_s))}; {learns}."
+    )
+
+
+def as_json(scored: ScoredCells, windows: WindowLayout) -> str:
+    """Return everything in the table, unrounded, as JSON."""
+    content = {
+        "blocks": windows.blocks,
+        "every_s": windows.every_s,
+        "cells": [_cell(pooled, scores) for pooled, scores in scored],
+    }
+    return json.dumps(content, indent=2)
+
+
+def _cell(pooled: PooledWindows, scores: Sequence[PolicyScore]) -> dict[str, Any]:
+    cell = pooled.cell
+    return {
+        **_task(cell),
+        "sites": [
+            {"name": s.name, "tick_s": s.series.tick_s, "zones": [z.zone for z in s.series.zones]} for s in cell.sites
+        ],
+        "windows": int(pooled.start.size),
+        "stretches": int(np.unique(pooled.stretch).size),
+        "optimum_usd": float(pooled.least_usd.mean()),
+        "on_demand_usd": float(pooled.demand_usd.mean()),
+        "policies": [_policy(score) for score in scores],
+    }
+
+
+def _task(cell: BacktestCell) -> dict[str, Any]:
+    task = cell.task
+    return {
+        "job": cell.job,
+        "place": cell.place,
+        "zones": cell.zones,
+        "work_h": task.work_s / HOUR_S,
+        "deadline_h": task.deadline_s / HOUR_S,
+        "changeover_h": task.changeover_s / HOUR_S,
+        "machines": task.size,
+        "checkpoint_gb": cell.move.checkpoint_gb,
+    }
+
+
+def _policy(score: PolicyScore) -> dict[str, Any]:
+    gap = score.difference
+    return {
+        "policy": score.policy,
+        "mean_usd": score.usd,
+        "of_on_demand": score.share,
+        "over_optimum": score.over,
+        "less": score.against,
+        "difference": None
+        if gap is None
+        else {
+            "mean": gap.mean,
+            "low": gap.low,
+            "high": gap.high,
+            "level": 0.9,
+        },
+        "effective_n": score.effective,
+        "misses": score.misses,
+        "spot_h": score.spot_h,
+        "on_demand_h": score.on_demand_h,
+        "launches": score.launches,
+    }
+
+
+def rows(pools: Sequence[PooledWindows]) -> str:
+    """Return CSV with one row per window and policy; hours count from the start of the traces or of the window."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    header = (
+        "site",
+        "block",
+        "start_h",
+        "policy",
+        "cost_usd",
+        "on_demand_usd",
+        "optimum_usd",
+        "egress_usd",
+        "probes_usd",
+        "spot_h",
+        "on_demand_h",
+        "finish_h",
+        "launches",
+        "late",
+    )
+    for number, pooled in enumerate(pools):
+        task = _task(pooled.cell)
+        if not number:
+            writer.writerow([*task, *header])
+        for name, played in pooled.played.items():
+            for row in _windows(pooled, name, played):
+                writer.writerow([_plain(value) for value in (*task.values(), *row)])
+    return stream.getvalue()
+
+
+def _windows(pooled: PooledWindows, name: str, played: WindowOutcomes) -> list[tuple[object, ...]]:
+    count = pooled.start.size
+    sites = [pooled.cell.sites[number].name for number in pooled.site.tolist()]
+    return list(
+        zip(
+            sites,
+            pooled.block.tolist(),
+            pooled.hours(pooled.start).tolist(),
+            [name] * count,
+            played.usd.tolist(),
+            pooled.demand_usd.tolist(),
+            pooled.least_usd.tolist(),
+            played.egress_usd.tolist(),
+            played.probe_usd.tolist(),
+            pooled.hours(played.spot_ticks).tolist(),
+            pooled.hours(played.on_demand_ticks).tolist(),
+            pooled.hours(played.finish_tick).tolist(),
+            played.launches.tolist(),
+            played.late.astype(int).tolist(),
+            strict=True,
+        )
+    )
+
+
+def _plain(value: object) -> object:
+    return round(value, _DIGITS) if isinstance(value, float) else value

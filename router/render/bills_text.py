@@ -1,0 +1,135 @@
+"""Bills and their gaps as text: tables, lines, amounts. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any
+
+from router.render.tables import format_table, wrap_text
+from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
+from router.showback.focus.counts import FocusFinding
+from router.showback.focus.rules import RULES
+
+_WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
+_RIGHT = frozenset({"ROWS", "BILLED"})
+_ID = "bill-"
+# Digits of an id in tables; commands accept any prefix of four or more that is unique.
+_DIGITS = 8
+
+
+def escape_unprintable(text: str) -> str:
+    """Return text of a bill with unprintable characters replaced, so that a terminal cannot obey them."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def format_amount_text(text: str | None) -> str:
+    """Return an amount such as ``1,234.56``, rounded to hundredths; empty if it is unknown."""
+    return "" if text is None else f"{Decimal(text):,.2f}"
+
+
+def format_period(bill: ImportedBill) -> str:
+    """Return the billing period: ``2026-11`` for a month, else the day it begins."""
+    if bill.start is None:
+        return ""
+    month = bill.start[8:] == "01T00:00:00Z" and bill.end is not None and bill.end[8:] == "01T00:00:00Z"
+    return bill.start[:7] if month else bill.start[:10]
+
+
+def table(standings: list[BillStanding]) -> str:
+    """Return a table with one row per bill and currency."""
+    header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
+    rows = [
+        (
+            _short(s.bill.id),
+            escape_unprintable(s.bill.issuer or s.bill.label),
+            escape_unprintable(s.bill.account or ""),
+            format_period(s.bill),
+            str(s.bill.rows),
+            format_amount_text(sums["BilledCost"]),
+            currency,
+            _replacement(s),
+        )
+        for s in standings
+        for currency, sums in s.bill.sums.items()
+    ]
+    return format_table(header, rows, _RIGHT, _WIDTHS)
+
+
+def _short(identity: str) -> str:
+    return identity.removeprefix(_ID)[:_DIGITS]
+
+
+def _replacement(standing: BillStanding) -> str:
+    return "removed" if standing.removed is not None else _short(standing.replaced_by or "")
+
+
+def describe_bill(bill: ImportedBill) -> str:
+    """Return issuer, account and period of a bill, such as ``AWS, 111122223333, 2026-11``."""
+    words = (bill.issuer or bill.label or "issuer unknown", bill.account or "account unknown", format_period(bill))
+    return ", ".join(escape_unprintable(word) for word in words if word)
+
+
+def fall_lines(before: ImportedBill, after: ImportedBill, found: tuple[BillDecrease, ...]) -> Iterator[str]:
+    """Yield a line with both figures for each count or sum that is lower than in the bill before."""
+    for each in found:
+        if each.what == "rows":
+            yield f"{describe_bill(after)}: rows fall from {before.rows:,} to {after.rows:,}"
+        else:
+            kind = each.what.removesuffix("Cost").lower()
+            old, new = format_amount_text(each.before), format_amount_text(each.after)
+            change = f"{kind} cost falls from {old} to {new} {escape_unprintable(each.currency)}"
+            yield f"{describe_bill(after)}: {change}".rstrip()
+
+
+def format_sums(bill: ImportedBill) -> str:
+    """Return rows and billed costs, such as ``220 rows, 9,282.35 USD billed``."""
+    amounts = [
+        f"{format_amount_text(sums['BilledCost']) or 'unknown'} {escape_unprintable(code)} billed"
+        for code, sums in bill.sums.items()
+    ]
+    return ", ".join([f"{bill.rows:,} rows", *amounts])
+
+
+def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:
+    """Yield one line per kind of gap with its count; absent optional columns share one line."""
+    for name in dict.fromkeys(gap.file for gap in gaps):
+        of_file = [gap for gap in gaps if gap.file == name]
+        yield f"{escape_unprintable(name)}:"
+        absent = [gap.column for gap in of_file if gap.rule == "absent-column"]
+        if absent:
+            yield wrap_text(f"not in the file: {', '.join(absent)}", "  ")
+        for gap in of_file:
+            if gap.rule != "absent-column":
+                finding = FocusFinding(gap.rule, gap.column, gap.row, gap.line, gap.value)
+                what = finding.what if gap.rule in RULES else gap.rule
+                often = "" if gap.row is None else f" ({_count(gap)})"
+                yield wrap_text(f"{escape_unprintable(gap.column)} {what}{often}", "  ")
+
+
+def _count(gap: BillGap) -> str:
+    place = f"line {gap.line}" if gap.line is not None else f"row {gap.row}"
+    return place if gap.count == 1 else f"{gap.count:,} times, first at {place}"
+
+
+def as_record(standing: BillStanding) -> dict[str, Any]:
+    """Return the record of a bill for JSON."""
+    bill, delivery = standing.bill, standing.delivery
+    return {
+        "id": bill.id,
+        "issuer": bill.issuer,
+        "account": bill.account,
+        "period_start": bill.start,
+        "period_end": bill.end,
+        "label": bill.label,
+        "rows": bill.rows,
+        "sums": bill.sums,
+        "data_through": bill.data_through,
+        "imported_at": delivery.imported_at,
+        "delivery": delivery.number,
+        "replaces": standing.replaces,
+        "replaced_by": standing.replaced_by,
+        "stands": standing.stands,
+        "removed": None if standing.removed is None else asdict(standing.removed),
+    }

@@ -1,0 +1,178 @@
+"""Explanations of plans as text of 80 columns. Pure functions from a plan to a string."""
+
+from __future__ import annotations
+
+from pricing.money import Usd
+from router.planning.changes import main_placement
+from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.render.plan_text import describe_shadow_price
+from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+
+_DROPPED = {
+    "advisory": "cannot be ordered from here",
+    "capacity": "too few machines to be had",
+    "cloud": "cloud not allowed",
+    "core": "no on-demand core beside it",
+    "egress cap": "over the egress cap",
+    "egress unknown": "cost of moving the data unknown",
+    "fabric": "no RDMA fabric",
+    "limit": "gang larger than a limit",
+    "market": "market not wanted",
+    "residency": "not where the data may be",
+    "size": "gang is no whole number of machines",
+    "speed": "speed unknown or does not fit in memory",
+    "too risky": "interrupted too often",
+    "too slow": "over 90 days of run time",
+}
+
+
+def plan_text(plan: Plan) -> str:
+    """Return the reason of each placement in a sentence or two, followed by the limits."""
+    parts = [_summary(plan, job) for job in plan.jobs]
+    if plan.shadow_prices:
+        lines = ["What more of a limit would bring over the plan:"]
+        lines += [wrap_text(f"{describe_shadow_price(price)}: {price.limit}", "  ") for price in plan.shadow_prices]
+        parts.append("\n".join(lines))
+    parts.append("stepfare explain FILE JOB says more of one job")
+    return "\n\n".join(parts) + "\n"
+
+
+def _summary(plan: Plan, job: JobSummary) -> str:
+    place = main_placement(plan.lines, job.job)
+    if place is None:
+        unplaced = next(u for u in plan.unplaced if u.job == job.job)
+        return wrap_text(f"{job.job}: left out: {unplaced.reason}")
+    text = f"{job.job}: {place}, {format_usd(job.cost_usd)}"
+    if job.runner_up is not None:
+        text += f"; {_compare(job, job.runner_up)}"
+    costly_rules = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
+    if costly_rules:
+        text += "; " + ", ".join(f"its {c.rule} costs {format_usd(c.saving_usd)}" for c in costly_rules)
+    return wrap_text(text)
+
+
+def _compare(job: JobSummary, second: Alternative) -> str:
+    more = second.cost_usd - job.cost_usd
+    name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
+    if more.nanos < 0:
+        return f"{name} would save {format_usd(-more)} but {second.lacks}"
+    return f"next best {name}, {format_usd(more)} dearer"
+
+
+def job_text(plan: Plan, name: str, quoted: str = "") -> str:
+    """Return the full explanation of one job.
+
+    It covers the placement, the runner-up, alternatives, costs of rules, rejected offers and doubts. ``quoted`` is the
+    comparison with a quote.
+    """
+    job = next(j for j in plan.jobs if j.job == name)
+    parts = [_result(plan, job)]
+    lines = [x for x in plan.lines if x.job == name]
+    if lines:
+        parts.append(_lines(lines))
+    moves = [m for m in plan.moves if m.job == name]
+    if moves:
+        rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
+        parts.append(format_table(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
+    if job.alternatives:
+        parts.append(_alternatives(job))
+    parts += _rules(job)
+    if job.dropped:
+        parts.append(_dropped(job))
+    if job.notes:
+        parts.append("\n".join(["What to doubt", *(wrap_text(note, "  ") for note in job.notes)]))
+    if quoted:
+        parts.append(wrap_text(quoted))
+    return "\n\n".join(parts) + "\n"
+
+
+def _result(plan: Plan, job: JobSummary) -> str:
+    head = [f"{job.job} (team {job.team})"]
+    if job.finish is None:
+        unplaced = next(u for u in plan.unplaced if u.job == job.job)
+        head.append(wrap_text(f"left out: {unplaced.reason}", "  "))
+        head += [
+            wrap_text(
+                f"it would fit with {r.change}: {r.detail}" + (f" ({format_usd(r.cost_usd)})" if r.cost_usd else ""),
+                "  ",
+            )
+            for r in unplaced.relaxations
+        ]
+        return "\n".join(head)
+    head.append(f"  {job.steps:,} steps for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
+    if job.deadline is not None and job.on_time_probability is not None:
+        head.append(
+            f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
+            f"{job.on_time_probability:.1%} sure to be\n  done in the time reserved ({job.confidence:.0%} asked)"
+        )
+    else:
+        head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
+    if job.runner_up is not None:
+        head.append(wrap_text(_compare(job, job.runner_up), "  "))
+    return "\n".join(head)
+
+
+def _lines(lines: list[Line]) -> str:
+    rows = [
+        (
+            x.kind,
+            f"{x.cloud}/{x.region}",
+            f"{x.machines}x {x.instance_type}",
+            MARKETS[x.market],
+            f"{float(x.hours):,.2f}",
+            format_usd(Usd(x.usd_per_hour.nanos)),
+            format_usd(x.cost_usd),
+        )
+        for x in lines
+    ]
+    header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
+    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
+    first = lines[0]
+    share = first.on_time_steps_per_hour / first.steps_per_hour
+    speed = f"{first.steps_per_hour:,.5g} steps/h expected"
+    if share < 0.9999:
+        speed += f"; time is reserved at {first.on_time_steps_per_hour:,.5g} steps/h so that the deadline holds"
+    return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
+
+
+def _alternatives(job: JobSummary) -> str:
+    rows = [
+        (
+            f"{a.cloud}/{a.region}",
+            f"{a.machines}x {a.instance_type}",
+            MARKETS[a.market],
+            format_usd(a.cost_usd),
+            _signed(a.cost_usd - job.cost_usd) if job.finish else "",
+            str(number) if a.lacks else "",
+        )
+        for number, a in enumerate(job.alternatives, start=1)
+    ]
+    header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
+    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
+    lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
+    return "\n".join([text, *lacks])
+
+
+def _signed(amount: Usd) -> str:
+    return ("+" if amount.nanos >= 0 else "") + format_usd(amount)
+
+
+def _rules(job: JobSummary) -> list[str]:
+    if not job.constraint_costs:
+        return []
+    lines = ["What its rules cost, the other jobs held in place"]
+    for rule in job.constraint_costs:
+        if rule.saving_usd.nanos:
+            lines.append(wrap_text(f"{rule.rule}: {format_usd(rule.saving_usd)}, else {rule.instead}", "  "))
+        else:
+            lines.append(f"  {rule.rule}: nothing")
+    return ["\n".join(lines)]
+
+
+def _dropped(job: JobSummary) -> str:
+    lines = ["Offers that cannot serve it"]
+    lines += [
+        wrap_text(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
+        for row in job.dropped
+    ]
+    return "\n".join(lines)

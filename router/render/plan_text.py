@@ -1,0 +1,263 @@
+"""Plans as a table of 80 columns, or a wide table with every line and move. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pricing.money import Usd
+from pricing.places import mixes_simulated_and_real
+from router.planning.changes import main_placement
+from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
+from router.planning.plan_json import plan_content
+from router.render.tables import (
+    MARKETS,
+    format_day_time,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
+
+_SHOWN_LIMITS = 5
+MIXED_CLOUDS_WARNING = (
+    "this plan mixes a made-up cloud (sandbox) with real ones: its total is no money that anybody would bill"
+)
+
+
+def table(plan: Plan) -> str:
+    """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
+    rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
+    header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
+    parts = [_head(plan)]
+    if rows:
+        widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
+        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths))
+    parts.append(_totals(plan))
+    parts += _footnotes(plan)
+    parts += _left_out(plan)
+    parts += _limits(plan)
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def wide(plan: Plan) -> str:
+    """Return every line and move, as wide as needed."""
+    header = (
+        "JOB",
+        "KIND",
+        "WHERE",
+        "MACHINE",
+        "N",
+        "BUY",
+        "START",
+        "END",
+        "BILLED H",
+        "$/H",
+        "STEPS",
+        "$/STEP",
+        "COST",
+        "PRICED",
+    )
+    rows = [_wide_row(line) for line in plan.lines]
+    right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
+    parts = [_head(plan), format_table(header, rows, right, {})]
+    if plan.moves:
+        moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, format_usd(m.cost_usd)) for m in plan.moves]
+        parts.append(
+            format_table(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
+        )
+    mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
+    parts += [_totals(plan), *mixed, *_unbounded(plan, "? "), *_left_out(plan), *_limits(plan)]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _by_start(job: JobSummary) -> tuple[str, str]:
+    return (job.start.isoformat() if job.start else "", job.job)
+
+
+def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
+    own = [x for x in plan.lines if x.job == job.job]
+    place = main_placement(plan.lines, job.job)
+    if place is None:
+        return (job.job, "", "", "", "", "", "")
+    kind = next(x.accelerator for x in own)
+    gang = [x for x in own if x.gang == own[0].gang]
+    market = "mix" if len(gang) > 1 else MARKETS[place.market]
+    later = "" if any(x.kind == "order" for x in own) else "*"
+    weak = "~" if any(x.weak for x in own) else ""
+    return (
+        job.job,
+        f"{place.cloud}/{place.region}",
+        f"{place.accelerators}x{kind.removesuffix('GB')}",
+        market,
+        format_day_time(job.start) + later,
+        format_step_price(job.usd_per_step),
+        weak + format_usd(job.cost_usd).lstrip("$"),
+    )
+
+
+def _wide_row(line: Line) -> tuple[str, ...]:
+    where = "/".join(p for p in (line.cloud, line.region, line.zone) if p)
+    share = "" if line.share >= 1 else f" {line.share:.0%}"
+    count = str(line.machines) + ("?" if line.capacity else "")
+    return (
+        line.job,
+        line.kind + share,
+        where,
+        line.instance_type,
+        count,
+        line.market,
+        format_timestamp(line.start),
+        format_timestamp(line.end),
+        f"{float(line.hours):.2f}",
+        format_usd(Usd(line.usd_per_hour.nanos)),
+        f"{line.steps:,}",
+        format_step_price(line.usd_per_step),
+        ("~" if line.weak else "") + format_usd(line.cost_usd),
+        line.price_as_of,
+    )
+
+
+def _head(plan: Plan) -> str:
+    name = plan_content(plan)["plan_id"]
+    days = (plan.as_of - plan.book_as_of).days
+    age = f", {days} days old" if days > 1 else ""
+    return (
+        f"{name} made for {format_timestamp(plan.as_of)}, good until {format_timestamp(plan.expires_at)}\n"
+        f"prices of book {plan.book_digest[:12]}, {plan.book_as_of:%Y-%m-%d}{age}; "
+        f"orders until {plan.horizon_end:%d %H:%MZ}, then outlook"
+    )
+
+
+def _totals(plan: Plan) -> str:
+    placed = sum(1 for job in plan.jobs if job.finish is not None)
+    words = {
+        "optimal": "optimal within the gap asked",
+        "feasible": "feasible",
+        "infeasible": "nothing could be placed",
+        "time_limit": "no plan found within the time limit",
+    }[plan.status]
+    if plan.unplaced and plan.lines and not plan.stage_one_proven:
+        words += "; that no more could be placed is not proven"
+    lines = [wrap_text(f"{placed} of {len(plan.jobs)} jobs placed, {words}{_cut_short(plan)}")]
+    if not plan.lines:
+        return lines[0]
+    moves = Usd.total(m.cost_usd for m in plan.moves)
+    lines += [
+        (
+            f"total    {format_usd(plan.cost_usd):>13}   orders {format_usd(plan.orders_usd)}, "
+            f"moving data {format_usd(moves)}"
+        ),
+        f"at least {format_usd(plan.bound_usd):>13}   proven bound, gap {plan.gap:.2%}, asked {plan.gap_asked:.2%}",
+    ]
+    if plan.threshold_usd.nanos:
+        lines.append(
+            f"counted  {format_usd(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)"
+        )
+    return "\n".join(lines)
+
+
+def _cut_short(plan: Plan) -> str:
+    """Return the phases that were cut short, and why; a plan of an earlier version names no phases."""
+    out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
+    out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
+    words = ""
+    if plan.time_limit_hit:
+        words += f"; the time limit cut short: {', '.join(out_of_time) or 'the search'}"
+    return words + (f"; stopped at a count of rounds or nodes: {', '.join(out_of_work)}" if out_of_work else "")
+
+
+def _footnotes(plan: Plan) -> list[str]:
+    notes = []
+    kinds = {job.job: {x.kind for x in plan.lines if x.job == job.job} for job in plan.jobs}
+    if any(found == {"outlook"} for found in kinds.values()):
+        notes.append("* starts after tonight's orders: an outlook")
+    if any(x.weak for x in plan.lines):
+        notes.append("~ rests on a weak price or risk: stepfare explain says why")
+    if mixes_simulated_and_real(x.cloud for x in plan.lines):
+        notes.append(MIXED_CLOUDS_WARNING)
+    notes += _unbounded(plan)
+    notes += _reserved(plan)
+    if plan.lines:
+        notes.append("START is day of the month and UTC; $/STEP counts reservations at their own price")
+    return ["\n".join(notes)] if notes else []
+
+
+def _unbounded(plan: Plan, mark: str = "") -> list[str]:
+    """Return a sentence on machines that the plan counts on without knowing how many there are."""
+    lines = [line for line in plan.lines if line.capacity]
+    if not lines:
+        return []
+    jobs = len({line.job for line in lines})
+    gangs = {(line.job, line.cloud, line.region, line.zone, line.instance_type, line.market): line for line in lines}
+    count = sum(line.accelerators for line in gangs.values())
+    some = f"{jobs} job{'s' if jobs > 1 else ''}"
+    words = f"{some} on {count:,} accelerators of which nobody said how many there are: the plan counts on all of them"
+    return [wrap_text(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
+
+
+def _reserved(plan: Plan) -> list[str]:
+    """Return a line per reservation in use, which adds nothing to the total, with what is known of its price."""
+    lines_by_source: dict[str, list[Line]] = {}
+    for line in plan.lines:
+        if line.reservation_cost:
+            lines_by_source.setdefault(line.price_source, []).append(line)
+    return [
+        wrap_text(f"{name}: nothing more to pay; {_price_of(lines)}", "  ").lstrip()
+        for name, lines in lines_by_source.items()
+    ]
+
+
+def _price_of(lines: Sequence[Line]) -> str:
+    cost, rate = lines[0].reservation_cost, lines[0].amortised_usd_per_hour
+    if cost == "unknown" or rate is None:
+        return "what it really costs is unknown (usd_per_hour or sunk in the limits file)"
+    if cost == "sunk":
+        return "sunk: its price is not counted any more"
+    each = Usd(rate.nanos // lines[0].machines)
+    total = Usd.total(usd for x in lines if (usd := x.amortised_usd) is not None)
+    return f"amortised at {format_usd(each)} an hour a machine, {format_usd(total)} here"
+
+
+def _left_out(plan: Plan) -> list[str]:
+    if not plan.unplaced:
+        return []
+    parts = ["LEFT OUT"]
+    for job in plan.unplaced:
+        parts.append(wrap_text(f"{job.job}: {job.reason}"))
+        for r in job.relaxations:
+            cost = f" ({format_usd(r.cost_usd)})" if r.cost_usd is not None else ""
+            parts.append(wrap_text(f"it would fit with {r.change}: {r.detail}{cost}", "    "))
+        if not job.relaxations:
+            parts.append("    no change of a single rule is enough")
+    return ["\n".join(parts)]
+
+
+def _limits(plan: Plan) -> list[str]:
+    shown = plan.shadow_prices[:_SHOWN_LIMITS]
+    if not shown:
+        return []
+    what = "JOBS OR MONEY" if any(price.places for price in shown) else "MONEY"
+    lines = [f"LIMITS THAT COST {what} (what more of them would bring over the plan)"]
+    lines += [wrap_text(f"{describe_shadow_price(price)}: {price.limit}", "  ") for price in shown]
+    return ["\n".join(lines)]
+
+
+def describe_shadow_price(price: ShadowPrice) -> str:
+    """Return what more of a limit would bring, in words: jobs first, then money."""
+    unit = price.unit.removesuffix("s")
+    if price.basis == "lp_estimate":
+        return f"{format_usd(price.usd_per_unit)} a {unit} by an LP estimate, not solved again"
+    if price.saves_usd is None:
+        return f"{format_usd(price.usd_per_unit)} a {unit}"
+    many = price.machines != 1
+    more = f"{price.machines:,} machine{'s' if many else ''} more" if price.machines else f"${price.raised_by:,} more"
+    if price.unit not in ("machines", "USD"):
+        more += f" ({price.raised_by:,} {price.unit})"
+    verb = "" if many and price.machines else "s"
+    money = price.saves_usd
+    if not price.places:
+        return f"{more} save{verb} {format_usd(money)}"
+    bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
+    jobs = f"{price.places} more job{'s' if price.places > 1 else ''}"
+    return f"{more} place{verb} {jobs}, and the plan then costs {bill}"

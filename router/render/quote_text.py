@@ -1,0 +1,239 @@
+"""Quotes as text with the answer in the first line, as a table, or as one line for a ticket. Pure functions.
+
+The first figure is the expected cost: its parts add up to it, quotes are compared by it, and plans show it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pricing.money import Usd
+from pricing.problems import Problem
+from router.quotes.quote import BudgetQuote, Other, Quote, Refused
+from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+
+_ENDLESS = "no end in sight"
+_LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"
+_PLACES = 6
+
+
+def text(answer: Quote | BudgetQuote, name: str) -> str:
+    """Return the full text for the owner of the job."""
+    return _budget(answer) if isinstance(answer, BudgetQuote) else _quote(answer, name)
+
+
+def line(answer: Quote | BudgetQuote, name: str) -> str:
+    """Return one line for a ticket."""
+    if isinstance(answer, BudgetQuote):
+        steps = ", ".join(f"{r.steps:,} at {r.confidence:.0%}" for r in answer.reaches)
+        return f"{answer.job} by {format_timestamp(answer.deadline)} for {format_usd(answer.budget)}: steps {steps}"
+    q = answer
+    named = f" ({name})" if name else ""
+    return (
+        f"{q.job} by {format_timestamp(q.deadline)}: {format_cost(q.usd.mean)} expected, "
+        f"9 of 10 up to {format_cost(q.usd.p90)}, "
+        f"on time {format_on_time(q)}; "
+        f"valid until {format_timestamp(q.valid_until)}{named}"
+    )
+
+
+def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
+    """Return a table with one row per job, and the total."""
+    budgets = [(n, a) for n, a in answers if isinstance(a, BudgetQuote)]
+    quotes = [(n, a) for n, a in answers if isinstance(a, Quote)]
+    parts = []
+    if quotes:
+        header = ("JOB", "BY", "EXPECTED", "9 OF 10", "ON TIME", "SPOT", "KNEE", "QUOTE")
+        rows = [
+            (
+                q.job,
+                f"{q.deadline:%d %H:%M}",
+                _amount(q.usd.mean),
+                _amount(q.usd.p90),
+                format_on_time(q),
+                f"{q.spot_share:.0%}",
+                f"{q.knee.deadline:%d %H:%M}" if q.knee else "",
+                name.removeprefix("quote-")[:8],
+            )
+            for name, q in quotes
+        ]
+        parts.append(format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
+        means = [q.usd.mean for _, q in quotes]
+        known = Usd.total(m for m in means if m is not None)
+        more = " and more without end" if None in means else ""
+        parts.append(f"{len(quotes)} jobs, expected {format_usd(known)}{more}; dollars, days and times of UTC")
+    if budgets:
+        names = ("JOB", "BY", *(f"STEPS AT {r.confidence:.0%}" for r in budgets[0][1].reaches), "LEFT")
+        budget_rows = [
+            (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
+        ]
+        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
+    return "\n\n".join(parts) + "\n"
+
+
+def refusal_problem(r: Refused) -> Problem:
+    """Return why there is no quote, and what would help."""
+    what, remedy = r.what, r.remedy
+    if r.earliest is not None:
+        what += f"; at the earliest {format_timestamp(r.earliest)}, "
+        what += f"for about {format_cost(r.earliest_usd)} on {r.earliest_on}"
+    if r.reasons:
+        remedy = "\n    ".join((remedy, *r.reasons))
+    return Problem(f"job {r.job}", "", what, remedy)
+
+
+def format_cost(amount: Usd | None) -> str:
+    """Return an amount such as ``$1,234.56``, or words if it has no upper bound."""
+    return _ENDLESS if amount is None else format_usd(amount)
+
+
+def format_on_time(q: Quote) -> str:
+    """Return the probability of being on time, or a lower bound if the draws cannot tell it from certainty."""
+    if q.on_time >= _LEAST_SURE:
+        return f">{int(q.on_time_low * 1000) / 10:g}%"
+    return f"{q.on_time:.1%}" if q.on_time > 0.9 else f"{q.on_time:.0%}"
+
+
+def _amount(amount: Usd | None) -> str:
+    return "-" if amount is None else format_usd(amount).removeprefix("$")
+
+
+def _quote(q: Quote, name: str) -> str:
+    cost = f"{format_cost(q.usd.mean)} expected, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
+    head = f"{q.job} by {format_timestamp(q.deadline)}: {cost}; on time {format_on_time(q)}"
+    finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
+    parts = [
+        wrap_text(head),
+        "\n".join(
+            [
+                f"  half       {format_cost(q.usd.p50)}: half of the cases cost no more",
+                *_planned(q),
+                f"  done       {finish}",
+                f"  earliest   {format_timestamp(q.earliest)} for about {format_cost(q.earliest_usd)}, on demand"
+                if _has_on_demand(q)
+                else f"  earliest   {format_timestamp(q.earliest)} if spot is never lost",
+                f"  a step     {format_step_price(q.usd_per_step) or '-'} dollars"
+                + (f", {q.steps_per_usd:,.3g} steps a dollar" if q.steps_per_usd else ""),
+                f"  spot       {q.spot_share:.0%} of the hours, {q.interruptions:.1f} restarts expected",
+                wrap_text(
+                    f"  on time    {q.on_time_low:.1%} to {q.on_time_high:.1%} ({q.draws} simulated scenarios); "
+                    f"the job asks for {q.confidence:.1%}",
+                    "",
+                    80,
+                ),
+            ]
+        ),
+        _drivers(q),
+        _curve(q),
+        _others(q.alternatives, q),
+        _places(q),
+        _conditions(q.conditions),
+        wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
+        f"valid until {format_timestamp(q.valid_until)}"
+        + (f"; stepfare quote --accept {name} --out plan.json" if name else ""),
+    ]
+    return "\n\n".join(p for p in parts if p) + "\n"
+
+
+def _planned(q: Quote) -> list[str]:
+    """Return a line with the cost of a plan if it differs from the expected cost."""
+    if q.plan_usd is None or q.plan_usd == q.usd.mean:
+        return []
+    return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
+
+
+def _has_on_demand(q: Quote) -> bool:
+    return any(p.market != "spot" for p in q.places)
+
+
+def _when(moment: datetime | None) -> str:
+    return "never" if moment is None else format_timestamp(moment)
+
+
+def _drivers(q: Quote) -> str:
+    lines = [f"WHAT IT COSTS ({format_cost(q.usd.mean)} expected)"]
+    lines += [f"  {d.share:5.0%}  {format_cost(d.usd):>13}  {d.what}" for d in q.drivers]
+    if q.dearest_risk:
+        lines.append(wrap_text(f"dearest risk: {q.dearest_risk}", "  "))
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _curve(q: Quote) -> str:
+    if len(q.curve) < 2:
+        return ""
+    rows = [
+        (
+            format_timestamp(p.deadline),
+            f"{p.hours:,.1f}",
+            _amount(p.mean if q.has_means else p.p50),
+            _amount(p.p90),
+            f"{p.on_time:.0%}",
+            "knee" if p.knee else "",
+        )
+        for p in q.curve
+    ]
+    header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
+    return format_table(header, rows, frozenset(header[1:-1]), {})
+
+
+def _others(others: Sequence[Other], q: Quote) -> str:
+    if not others:
+        return ""
+    than = q.usd.mean if q.has_means else q.usd.p50
+    costs = [o.mean if q.has_means else o.p50 for o in others]
+    rows = [
+        (o.change, _amount(cost), _amount(o.p90), f"{o.on_time:.0%}", _more(cost, than))
+        for o, cost in zip(others, costs, strict=True)
+    ]
+    header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
+    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
+
+
+def _statistic(q: Quote) -> str:
+    return "EXPECTED" if q.has_means else "MEDIAN"
+
+
+def _more(cost: Usd | None, than: Usd | None) -> str:
+    if cost is None or than is None or not than.nanos:
+        return ""
+    return f"{cost.nanos / than.nanos - 1:+.0%}"
+
+
+def _places(q: Quote | BudgetQuote) -> str:
+    lines = ["COUNTS ON"]
+    for p in q.places[:_PLACES]:
+        dated = "undated price" if p.price_as_of == "undated" else f"price of {p.price_as_of}"
+        price = f"{format_usd(p.usd_per_hour)}/h, {dated}"
+        lines.append(
+            wrap_text(
+                f"{p.where} {p.accelerators} x {p.accelerator} {MARKETS.get(p.market, p.market)}, {price}; {p.weather}",
+                "  ",
+            )
+        )
+    if len(q.places) > _PLACES:
+        lines.append(f"  and {len(q.places) - _PLACES} more")
+    return "\n".join(lines)
+
+
+def _conditions(conditions: Sequence[str]) -> str:
+    return "\n".join(["HOLDS IF", *(wrap_text(words, "  ") for words in conditions)])
+
+
+def _budget(b: BudgetQuote) -> str:
+    mid = b.reaches[1] if len(b.reaches) > 1 else b.reaches[0]
+    share = f" of the {b.steps:,} it has left" if mid.steps < b.steps else f", all of the {b.steps:,} it has left"
+    head = f"{b.job} for {format_usd(b.budget)} by {format_timestamp(b.deadline)}: "
+    head += f"{mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
+    rows = [
+        (f"{r.confidence:.0%} sure", f"{r.steps:,}", _amount(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
+        for r in b.reaches
+    ]
+    header = ("", "STEPS", "MEDIAN COST", "OF THE JOB")
+    parts = [
+        wrap_text(head),
+        format_table(header, rows, frozenset(header[1:]), {}),
+        _places(b),
+        _conditions(b.conditions),
+    ]
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,155 @@
+"""Report of a price refresh as text and JSON. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from providers.registry import CLOUDS
+from router.prices.books import SANDBOX
+from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
+from router.render.tables import format_table, format_timestamp, wrap_text
+
+SCHEMA_VERSION = 1
+_SHOWN = 5
+
+
+def as_text(report: RefreshReport) -> str:
+    """Return one row per cloud, followed by failures, omitted rows with reasons, and what an account would add."""
+    rows = [
+        (
+            cloud.cloud,
+            cloud.status.value,
+            f"{cloud.scopes_done}/{cloud.scopes_total}" if cloud.scopes_total else "",
+            _number(cloud.rows_read),
+            _number(cloud.counts.fresh),
+            _number(cloud.counts.added),
+            _number(cloud.counts.changed),
+            _number(cloud.counts.removed),
+            _number(cloud.counts.kept),
+            f"{cloud.seconds:.1f}s",
+        )
+        for cloud in report.clouds
+        if cloud.status is not RefreshStatus.SKIPPED
+    ]
+    header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
+    right = frozenset(header) - {"CLOUD", ""}
+    parts = [format_table(header, rows, right, {}) + "\n"] if rows else []
+    parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
+    parts += [wrap_text(f"warning: {warning}") + "\n" for warning in report.warnings]
+    return "\n".join([*parts, _end(report)])
+
+
+def _number(count: int) -> str:
+    return str(count) if count else ""
+
+
+def _details(cloud: CloudReport, *, stored: bool) -> str:
+    lines: list[str] = []
+    lines += _failures(cloud.failures)
+    if cloud.counts.kept and cloud.failures and stored:
+        lines.append(f"  {cloud.counts.kept} older offers stay, marked as not refreshed")
+    lines += [wrap_text(f"held back: {held}", "  ") for held in cloud.held[:_SHOWN]]
+    if len(cloud.held) > _SHOWN:
+        lines.append(f"  ... and {len(cloud.held) - _SHOWN} more held back (-o json lists all)")
+    lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}", "  ") for d in cloud.dropped[:_SHOWN]]
+    if len(cloud.dropped) > _SHOWN:
+        lines.append(f"  ... and {len(cloud.dropped) - _SHOWN} more reasons (-o json lists all)")
+    for hint in _distinct(cloud.hints):
+        adds = f"; an account would add {hint.would_add}" if hint.would_add else ""
+        lines.append(wrap_text(f"{hint.what + ': ' if hint.what else ''}{hint.error}{adds}", "  "))
+        if hint.error.remedy:
+            lines.append(wrap_text(hint.error.remedy, "    "))
+    return "\n".join([f"{cloud.cloud} ({CLOUDS[cloud.cloud].title})", *lines]) + "\n" if lines else ""
+
+
+def _failures(failures: tuple[RefreshFailure, ...]) -> list[str]:
+    """Return the failures as lines; the same failure of many regions is one line."""
+    groups: dict[tuple[str, str], list[RefreshFailure]] = {}
+    for failure in failures:
+        region = failure.where.partition("/")[2]
+        text = str(failure.error).replace(region, "it") if region else str(failure.error)
+        groups.setdefault((failure.what, text), []).append(failure)
+    lines = []
+    for (what, error), same in groups.items():
+        places = ", ".join(failure.where for failure in same[:3])
+        more = f" and {len(same) - 3} more" if len(same) > 3 else ""
+        lines.append(wrap_text(f"failed: {places}{more}: {what + ': ' if what else ''}{error}", "  "))
+        if same[0].error.remedy:
+            lines.append(wrap_text(same[0].error.remedy, "    "))
+    return lines
+
+
+def _distinct(hints: tuple[RefreshFailure, ...]) -> tuple[RefreshFailure, ...]:
+    return tuple({(hint.what, str(hint.error), hint.would_add): hint for hint in hints}.values())
+
+
+def _end(report: RefreshReport) -> str:
+    history = f"; {report.history_added} points added to the price history" if report.history_added else ""
+    lines = []
+    for book in report.books:
+        name = f" as --book {book.name}" if book.name == SANDBOX else ""
+        if book.stored is None:
+            lines.append(
+                f"nothing was stored{name}: the book of before stays ({book.before[:12]}, {book.offers} offers)"
+            )
+        else:
+            lines.append(
+                f"stored {book.stored.digest[:12]} of {format_timestamp(report.now)}{name}, {book.stored.offers} offers"
+            )
+    return "\n".join(lines) + f"{history}\n"
+
+
+def as_json(report: RefreshReport) -> str:
+    """Return the whole report as JSON, with every failure, dropped reason and held-back row."""
+    first = report.books[0]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "now": report.now.isoformat(),
+        "complete": report.complete,
+        "book": _stored(first),
+        "book_before": first.before,
+        "books": [{"name": book.name, "stored": _stored(book), "before": book.before} for book in report.books],
+        "history_added": report.history_added,
+        "warnings": list(report.warnings),
+        "clouds": [_cloud(cloud) for cloud in report.clouds],
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _stored(book: BookReport) -> dict[str, Any] | None:
+    return None if book.stored is None else {"digest": book.stored.digest, "offers": book.stored.offers}
+
+
+def _cloud(cloud: CloudReport) -> dict[str, Any]:
+    counts = cloud.counts
+    return {
+        "cloud": cloud.cloud,
+        "status": cloud.status.value,
+        "scopes_done": cloud.scopes_done,
+        "scopes_total": cloud.scopes_total,
+        "rows_read": cloud.rows_read,
+        "offers": counts.fresh,
+        "added": counts.added,
+        "changed": counts.changed,
+        "removed": counts.removed,
+        "kept": counts.kept,
+        "failures": [_failure(failure) for failure in cloud.failures],
+        "hints": [_failure(hint) for hint in cloud.hints],
+        "dropped": [{"why": d.why, "count": d.count, "example": d.example} for d in cloud.dropped],
+        "held_back": [{"gate": held.gate, "what": str(held)} for held in cloud.held],
+        "calls": cloud.calls,
+        "retries": cloud.retries,
+        "seconds": round(cloud.seconds, 3),
+    }
+
+
+def _failure(failure: RefreshFailure) -> dict[str, str]:
+    return {
+        "where": failure.where,
+        "what": failure.what,
+        "error": str(failure.error),
+        "code": failure.error.code,
+        "remedy": failure.error.remedy,
+        "would_add": failure.would_add,
+    }

@@ -1,0 +1,167 @@
+"""Showback reports as text and Markdown. Numbers are never wrapped: columns that do not fit are omitted and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+
+from router.render.tables import WIDTH, clip_text, format_table, wrap_text
+from router.showback.report.text import UNKNOWN, replace_unprintable, short_text
+from router.showback.report.values import (
+    HIDDEN,
+    NUMBERS,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    ShowbackReport,
+    sum_known,
+)
+
+# Rows of a section that text shows; json has all.
+MOST = 20
+_LONGEST, _SHORTEST = 22, 12
+# The totals come last, where they stay visible in a terminal.
+_LAST = ("totals",)
+_HEAD = ("books", "basis", "sharing", "made_from", "usage_through", "bills_through", "unpriced_rows", "utilisation")
+_SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savings", "change"})
+_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
+
+
+def as_table(report: ShowbackReport, width: int = WIDTH) -> str:
+    """Return the sections that have rows, each as wide as fits; the totals come last."""
+    parts = [report.title, *_head(report)]
+    for section in _ordered(report):
+        parts += ["", section.title.upper()]
+        if section.rows:
+            parts += list(_table(section, width))
+        parts += [wrap_text(replace_unprintable(note), "  ", width) for note in section.notes]
+    parts.append(f"{UNKNOWN}: not known")
+    return "\n".join(parts)
+
+
+def as_markdown(report: ShowbackReport) -> str:
+    """Return the same as tables of GitHub's Markdown."""
+    parts = [f"## {_escaped(report.title)}", "", *(f"{_escaped(line)}  " for line in _head(report))]
+    for section in _ordered(report):
+        parts += ["", f"### {_escaped(section.title)}", ""]
+        if section.rows:
+            shown = _visible_columns(section, 1)
+            rows, more = _cells(section, shown)
+            names = [_escaped(column.title or column.name) for column in shown]
+            ends = ["---:" if column.kind in NUMBERS else "---" for column in shown]
+            lines = [names, ends, *([_escaped(cell) for cell in row] for row in rows)]
+            parts += [f"| {' | '.join(line)} |" for line in lines]
+            if more:
+                parts += ["", f"... and {more:,} more rows"]
+        parts += [f"\n{_escaped(note)}" for note in section.notes]
+    return "\n".join(parts) + f"\n\n{UNKNOWN}: not known\n"
+
+
+def select_columns(section: ReportSection) -> tuple[ReportColumn, ...]:
+    """Return the most important columns for people, and others in which any row has a value."""
+    return _visible_columns(section, HIDDEN - 1)
+
+
+def total_rows(section: ReportSection) -> list[tuple[CellValue, ...]]:
+    """Return a row of sums for each currency with several rows, if the money of the section adds up."""
+    names = [column.name for column in section.columns]
+    if section.name not in _SUMMED or "currency" not in names:
+        return []
+    totals = []
+    place = names.index("currency")
+    for currency in dict.fromkeys(row[place] for row in section.rows):
+        rows = [row for row in section.rows if row[place] == currency]
+        if len(rows) > 1:
+            sums: list[CellValue] = [
+                sum_known(_money(row[n]) for row in rows) if column.kind is CellKind.MONEY else None
+                for n, column in enumerate(section.columns)
+            ]
+            sums[place] = currency
+            first = next(n for n in range(len(names)) if n != place)
+            sums[first] = "all"
+            totals.append(tuple(sums))
+    return totals
+
+
+def _money(cell: CellValue) -> Decimal | None:
+    return cell if isinstance(cell, Decimal) else None
+
+
+def _head(report: ShowbackReport) -> Iterator[str]:
+    values = {str(row[0]): str(row[1]) for row in report.section("head").rows}
+    yield from (f"{name.replace('_', ' '):14} {replace_unprintable(values[name])}" for name in _HEAD)
+    yield from (f"warning        {replace_unprintable(note)}" for note in report.section("head").notes)
+
+
+def _ordered(report: ShowbackReport) -> Iterator[ReportSection]:
+    filled = [s for s in report.sections if s.name not in (*_LAST, "head", "days") and s.rows]
+    yield from (*filled, *(report.section(name) for name in _LAST))
+
+
+def _visible_columns(section: ReportSection, rank: int) -> tuple[ReportColumn, ...]:
+    return tuple(
+        column
+        for place, column in enumerate(section.columns)
+        if column.rank <= rank and (column.rank == 0 or any(row[place] is not None for row in section.rows))
+    )
+
+
+def _cells(section: ReportSection, shown: Sequence[ReportColumn]) -> tuple[list[list[str]], int]:
+    places = [section.columns.index(column) for column in shown]
+    rows = [
+        [short_text(row[place], column.kind) for place, column in zip(places, shown, strict=True)]
+        for row in section.rows[:MOST]
+    ]
+    for total in total_rows(section):
+        cells = [
+            "" if total[place] is None else short_text(total[place], column.kind)
+            for place, column in zip(places, shown, strict=True)
+        ]
+        rows.append(cells)
+    return rows, max(len(section.rows) - MOST, 0)
+
+
+def _table(section: ReportSection, width: int) -> Iterator[str]:
+    """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
+    every = select_columns(section)
+    shown = [column for column in every if column.rank == 0] or list(every[:1])
+    text, more = _draw(section, shown)
+    longest = _LONGEST
+    while _text_width(text) > width and len(shown) > 1:
+        if longest > _SHORTEST:
+            longest = _SHORTEST
+        else:
+            shown = shown[:-1]
+        text, more = _draw(section, shown, longest)
+    for column in sorted(every, key=lambda each: each.rank):
+        if column not in shown:
+            wider = [each for each in every if each in shown or each is column]
+            wider_text, _ = _draw(section, wider, longest)
+            if _text_width(wider_text) <= width:
+                shown, text = wider, wider_text
+    yield text
+    omitted = [column.title for column in every if column not in shown]
+    if more:
+        yield f"  ... and {more:,} more"
+    if omitted:
+        yield wrap_text(f"left out: {', '.join(omitted)}; -o json has all", "  ", width)
+
+
+def _text_width(text: str) -> int:
+    return max(map(len, text.splitlines()))
+
+
+def _draw(section: ReportSection, shown: Sequence[ReportColumn], longest: int = _LONGEST) -> tuple[str, int]:
+    rows, more = _cells(section, shown)
+    names = [column.title.upper() for column in shown]
+    right = frozenset(name for name, column in zip(names, shown, strict=True) if column.kind in NUMBERS)
+    for row in rows:
+        for place, column in enumerate(shown):
+            if column.kind is CellKind.TEXT:
+                row[place] = clip_text(row[place], longest)
+    return format_table(names, rows, right, {}), more
+
+
+def _escaped(text: str) -> str:
+    return replace_unprintable(text.replace("\n", " ")).translate(_MARKDOWN)

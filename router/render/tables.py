@@ -1,0 +1,86 @@
+"""Text formatting for people: money, times, tables, wrapped paragraphs. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from pricing.money import Usd
+
+WIDTH = 80
+MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
+
+
+def format_usd(amount: Usd) -> str:
+    """Return an amount to the cent, such as ``$1,234.56``."""
+    sign = "-" if amount.nanos < 0 else ""
+    return f"{sign}${Decimal(abs(amount.nanos)).scaleb(-9):,.2f}"
+
+
+def format_step_price(amount: Usd | None) -> str:
+    """Return the price of a step with three significant digits and no exponent; empty if there is none."""
+    if amount is None:
+        return ""
+    value = amount.dollars()
+    if value == 0:
+        return "0"
+    if value >= 100:
+        return f"{value:,.0f}"
+    digits = 2
+    while value < 10 ** (1 - digits) and digits < 9:
+        digits += 1
+    return f"{value:.{digits + 1 if value < 10 else digits}f}"[:9]
+
+
+def format_day_time(moment: datetime | None) -> str:
+    """Return day of the month and time in UTC, such as ``21 18:00``; empty for None."""
+    return moment.strftime("%d %H:%M") if moment else ""
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Return a timestamp such as ``2026-11-21 18:00Z``."""
+    return moment.strftime("%Y-%m-%d %H:%MZ")
+
+
+def clip_text(text: str, width: int) -> str:
+    """Return at most ``width`` characters, with an ellipsis in the middle of longer text."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def format_table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]
+) -> str:
+    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns."""
+    table = [list(header), *[list(row) for row in rows]]
+    for i, name in enumerate(header):
+        most = widths.get(name)
+        if most is not None:
+            for row in table[1:]:
+                row[i] = clip_text(row[i], most)
+    sizes = [max(len(row[i]) for row in table) for i in range(len(header))]
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(size) if name in right else cell.ljust(size)
+            for cell, size, name in zip(row, sizes, header, strict=True)
+        ]
+        lines.append(" ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def wrap_text(text: str, indent: str = "", width: int = WIDTH) -> str:
+    """Wrap a paragraph to ``width`` columns, later lines indented two more; a longer word stays whole, to be copied."""
+    import textwrap
+
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

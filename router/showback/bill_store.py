@@ -1,0 +1,211 @@
+"""Store imported bills on disk: an immutable Parquet file for each bill, and a manifest for each delivery.
+
+The manifest makes a delivery count. It is renamed into place when all files of the delivery are there. A process killed
+before leaves files that no manifest names, which the next import removes; one killed after has imported. Nothing is
+ever changed: that an older bill stands again, or one stands no more, is a decision with a file of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+from filelock import FileLock, Timeout
+
+from pricing.problems import InvalidInputError
+from router.showback.bills import (
+    BillDecision,
+    BillDecisionKind,
+    BillStanding,
+    Delivery,
+    compute_standings,
+    manifest_json,
+    read_decision,
+    read_delivery,
+    select_until,
+)
+from router.showback.focus.texts import moment_text
+
+_LOCK_WAIT_S = 120.0
+_DELIVERIES, _DECISIONS, _PARQUET, _INCOMING = "deliveries", "decisions", "parquet", ".incoming"
+_LEAST_PREFIX = 4
+T = TypeVar("T")
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of the file's contents, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+class BillStore:
+    """The bills under ``folder``, which is made on the first import."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """Return all deliveries, the oldest first.
+
+        InvalidInputError for a damaged manifest, since its bills would be missing.
+        """
+        return tuple(_read_manifest(path, read_delivery) for path in sorted((self.folder / _DELIVERIES).glob("*.json")))
+
+    def decisions(self) -> tuple[BillDecision, ...]:
+        """Return which bills people restored or removed, the oldest first. InvalidInputError as for deliveries."""
+        return tuple(_read_manifest(path, read_decision) for path in sorted((self.folder / _DECISIONS).glob("*.json")))
+
+    def bills(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
+        """Return all bills, replaced ones too, in the order of import.
+
+        ``as_of``: as if nothing had been imported or decided after it.
+        """
+        return compute_standings(*select_until(self.deliveries(), self.decisions(), as_of))
+
+    def standing(self, as_of: datetime | None = None) -> tuple[BillStanding, ...]:
+        """Return the bills that count, or counted at ``as_of``."""
+        return tuple(each for each in self.bills(as_of) if each.stands)
+
+    def changed_after(self, moment: datetime) -> bool:
+        """Return whether anything was imported or decided after the moment."""
+        known = select_until(self.deliveries(), self.decisions(), moment)
+        return known != (self.deliveries(), self.decisions())
+
+    def number(self) -> int:
+        """Return the next number of a delivery or a decision."""
+        known = [each.number for each in self.deliveries()] + [each.number for each in self.decisions()]
+        return max(known, default=0) + 1
+
+    def current(self, as_of: datetime | None = None) -> tuple[Path, ...]:
+        """Return the Parquet files of the bills that stand, or stood at ``as_of``.
+
+        Each has the columns of FOCUS 1.4 and ours. InvalidInputError where a file is gone.
+        """
+        paths = tuple(self.path(each) for each in self.standing(as_of))
+        gone = next((path for path in paths if not path.is_file()), None)
+        if gone is not None:
+            raise InvalidInputError.single("is gone: a bill would be missing", where=str(gone), remedy=_AGAIN)
+        return paths
+
+    def path(self, standing: BillStanding) -> Path:
+        """Return the path of the bill's rows."""
+        return self.folder / _PARQUET / standing.bill.file
+
+    def find(self, identity: str) -> BillStanding:
+        """Find a bill by its id, or the first digits of it. InvalidInputError where there is none or are several."""
+        digits = identity.removeprefix("bill-").lower()
+        matches = [each for each in self.bills() if each.bill.id.removeprefix("bill-").startswith(digits)]
+        if len(digits) < _LEAST_PREFIX or len(matches) != 1:
+            what = f"names {len(matches)} bills" if len(digits) >= _LEAST_PREFIX else "is too short"
+            remedy = f"`stepfare bills list` shows them; {_LEAST_PREFIX} digits at least"
+            raise InvalidInputError.single(f"{identity!r} {what}", field="ID", remedy=remedy)
+        return matches[0]
+
+    def whole(self, standing: BillStanding) -> bool:
+        """Return whether the bill's file is there and is the one that was written."""
+        path = self.path(standing)
+        return path.is_file() and file_sha256(path) == standing.bill.sha256
+
+    @contextmanager
+    def incoming(self) -> Iterator[Path]:
+        """Yield an empty folder for one import, which alone may write while the block runs.
+
+        The folder is removed afterwards.
+        """
+        with self.held():
+            self._sweep()
+            folder = self.folder / _INCOMING
+            folder.mkdir(mode=0o700)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep everybody else from changing which bills stand while the block runs.
+
+        InvalidInputError where somebody else holds the lock for long.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / ".lock", timeout=_LOCK_WAIT_S):
+                yield
+        except Timeout:
+            what = f"another command has been importing bills for {_LOCK_WAIT_S:.0f} seconds"
+            raise InvalidInputError.single(
+                what, where=str(self.folder), remedy="try again when it has finished"
+            ) from None
+
+    def commit(self, delivery: Delivery, incoming: Path) -> None:
+        """Commit the delivery whose files lie, synced, in ``incoming``; call it inside the block of that."""
+        (self.folder / _PARQUET).mkdir(mode=0o700, exist_ok=True)
+        (self.folder / _DELIVERIES).mkdir(mode=0o700, exist_ok=True)
+        for bill in delivery.bills:
+            (incoming / bill.file).replace(self.folder / _PARQUET / bill.file)
+        _put(incoming, self.folder / _DELIVERIES / f"{delivery.number:06}-{delivery.digest[:12]}.json", delivery)
+
+    def decide(
+        self, what: BillDecisionKind, identity: str, reason: str, who: str, now: datetime
+    ) -> tuple[BillStanding, ...]:
+        """Restore a bill, in the place of the one that stands, or remove one that stands.
+
+        Returns the bills concerned as they are afterwards, the one that was decided on first. InvalidInputError: no
+        such bill, nothing would change, or the rows of a bill to be restored are gone.
+        """
+        with self.incoming() as incoming:
+            target = self.find(identity)
+            replaced = [each for each in self.standing() if each.bill.key == target.bill.key and each != target]
+            if target.stands is (what is BillDecisionKind.RESTORE):
+                problem = "stands already" if target.stands else "does not stand: there is nothing to take away"
+                remedy = "`stepfare bills list --all` shows what stands"
+                raise InvalidInputError.single(f"{target.bill.id} {problem}", field="ID", remedy=remedy)
+            if what is BillDecisionKind.RESTORE and not self.whole(target):
+                problem = "its rows are gone, or not those that were stored"
+                raise InvalidInputError.single(problem, where=str(self.path(target)), remedy=_AGAIN)
+            decision = BillDecision(self.number(), moment_text(now), who, what, target.bill.id, reason)
+            (self.folder / _DECISIONS).mkdir(mode=0o700, exist_ok=True)
+            _put(incoming, self.folder / _DECISIONS / f"{decision.number:06}-{what}.json", decision)
+            concerned = {target.bill.id: 0, **{each.bill.id: 1 for each in replaced}}
+            after = [each for each in self.bills() if each.bill.id in concerned]
+        return tuple(sorted(after, key=lambda each: concerned[each.bill.id]))
+
+    def _sweep(self) -> None:
+        """Remove what killed imports left behind. Nobody else writes, for this process holds the lock."""
+        shutil.rmtree(self.folder / _INCOMING, ignore_errors=True)
+        known_files = {bill.file for delivery in self.deliveries() for bill in delivery.bills}
+        for path in (self.folder / _PARQUET).glob("*.parquet"):
+            if path.name not in known_files:
+                path.unlink()
+
+
+_AGAIN = "import the bill again, or bring the folder back from a backup"
+
+
+def current_bill_files(folder: Path) -> tuple[Path, ...]:
+    """Return the Parquet files of the bills under ``folder`` that stand; none where nothing was imported."""
+    return BillStore(folder).current()
+
+
+def _put(incoming: Path, path: Path, record: Delivery | BillDecision) -> None:
+    """Write the manifest to the disk, whole, before it has its name."""
+    part = incoming / "manifest"
+    with part.open("w", encoding="utf-8") as stream:
+        stream.write(manifest_json(record))
+        stream.flush()
+        os.fsync(stream.fileno())
+    part.replace(path)
+
+
+def _read_manifest(path: Path, read: Callable[[str], T]) -> T:
+    try:
+        return read(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        remedy = "bring the folder back from a backup"
+        raise InvalidInputError.single(f"is no manifest of bills: {error}", where=str(path), remedy=remedy) from None

@@ -1,0 +1,102 @@
+"""Write files of charges for machines: FOCUS 1.4 or 1.2, CSV or Parquet, whole or not at all.
+
+Text is written as it is, also where it begins with ``=`` or ``@``: a leading apostrophe would change ids and negative
+amounts for every program that reads the file. Files that people open in a spreadsheet are another export, with
+escaping.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from router.showback.focus.arrow_types import arrow_schema
+from router.showback.focus.cells import cell_texts, cell_values, header_names
+from router.showback.focus.charge import Charge
+from router.showback.focus.versions import NEWEST, written_columns
+
+_ROWS_AT_ONCE = 16_384
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a stream beside ``path`` that replaces it, synced, when the block succeeds, and is removed otherwise."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> int:
+    """Write the charges in their order, and return how many there are.
+
+    The same charges give the same bytes: UTF-8, a comma, lines end in LF. OSError where the file cannot be written,
+    ValueError for a charge that it cannot hold; no file is left then.
+    """
+    count = 0
+    with replace_file(path) as stream:
+        text = _Encoded(stream)
+        writer = csv.writer(text, lineterminator="\n")
+        # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
+        quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writerow(header_names(version))
+        for charge in charges:
+            row = cell_texts(charge, version)
+            (quoting_writer if any("\r" in cell for cell in row) else writer).writerow(row)
+            count += 1
+    return count
+
+
+def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> int:
+    """Write the charges in their order, and return how many there are.
+
+    Amounts are decimal128, moments UTC to the microsecond, JSON is text. OSError where the file cannot be written,
+    ValueError for an amount with more digits than fit; no file is left then.
+    """
+    schema, count = arrow_schema(written_columns(version)), 0
+    with replace_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+        for chunk in _chunks(charges):
+            rows = [cell_values(charge, version) for charge in chunk]
+            arrays = [_array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), schema, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            count += len(rows)
+    return count
+
+
+WRITERS: dict[str, Callable[[Path, Iterable[Charge], str], int]] = {"csv": write_csv, "parquet": write_parquet}
+
+
+def _chunks(charges: Iterable[Charge]) -> Iterator[list[Charge]]:
+    remaining = iter(charges)
+    while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
+        yield chunk
+
+
+def _array(column: list[Any], field: pa.Field) -> pa.Array:
+    try:
+        return pa.array(column, field.type)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{field.name}: {error}") from None
+
+
+class _Encoded:
+    """The one method that the csv module needs of a text file; the caller closes the stream of bytes below."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text.encode("utf-8"))

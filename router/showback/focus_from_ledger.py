@@ -1,0 +1,338 @@
+"""Convert ledger entries into FOCUS charges. Pure.
+
+Metered entries are usage, what people added are purchases, credits, taxes and adjustments; planned entries are no
+charges. BilledCost and EffectiveCost are the ledger's money to the nano-dollar. ListCost and ContractedCost are a unit
+price x PricingQuantity, exactly, as FOCUS has it: a third of an hour has no last digit, so that they may differ from
+the money by less than two nano-dollars. docs/design/023-charging.md says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
+from router.ledger.month import Month
+from router.showback.accounts import Account, Showback
+from router.showback.focus.charge import Charge
+
+CURRENCY = "USD"
+STEPS = "Steps"
+# A price of nine decimals times a quantity of fifteen has the 24 that a cost may have, and the other way round.
+_QUANTITY_PLACES, _DERIVED_PLACES, _GIVEN_PLACES = 15, 15, 9
+_NANO_PLACES = 9
+_TICK = timedelta(microseconds=1)
+_EXACT = Context(prec=400, traps=[Inexact])
+
+_CATEGORIES = {
+    LedgerEntryKind.METERED: "Usage",
+    LedgerEntryKind.FEE: "Purchase",
+    LedgerEntryKind.CREDIT: "Credit",
+    LedgerEntryKind.TAX: "Tax",
+    LedgerEntryKind.ADJUSTMENT: "Adjustment",
+}
+_PRICED = frozenset({"Usage", "Purchase"})
+_PRICING = {Market.SPOT: "Dynamic", Market.ON_DEMAND: "Standard", Market.RESERVED: "Other"}
+# By what was paid for: FOCUS's category and subcategory, the kind of resource, and what is counted.
+SERVICES = {
+    CostItem.MACHINE: ("Compute", "Virtual Machines", "Instance", "Instance hours"),
+    CostItem.DISK: ("Storage", "Block Storage", "Disk", "Disk size"),
+    CostItem.EGRESS: ("Networking", "Network Connectivity", "Object store", "Data transferred"),
+    CostItem.STORAGE: ("Storage", "Object Storage", "Object store", "Stored size"),
+    CostItem.OTHER: ("Other", "Other (Other)", "Service", "Service"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedBooks:
+    """The closed month and corrected entries, which decide whether an entry is a correction.
+
+    ``closed`` is the month up to which books are closed (None: no month is). ``months`` has the month of each entry
+    that others correct, by key.
+    """
+
+    closed: Month | None = None
+    months: Mapping[str, Month] = field(default_factory=dict)
+
+    def corrected(self, entry: LedgerEntry) -> bool:
+        """Return whether the entry changes what a closed month says.
+
+        An entry in the same month as what it corrects does not.
+        """
+        if not entry.corrects or self.closed is None:
+            return False
+        month = self.months.get(entry.corrects) or _parse_month(entry.corrects) or Month.of(entry.start)
+        return month < entry.period and month <= self.closed
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPart:
+    """A part of an entry by time, with the money and the saved steps that are its share."""
+
+    start: datetime
+    end: datetime
+    billed: Decimal
+    effective: Decimal
+    useful: Decimal | None = None
+
+
+@dataclass(slots=True)
+class UnpricedEntries:
+    """Entries left out because their price is unknown: how many and how much, by what they are and their unit."""
+
+    entries: dict[tuple[CostItem, str], int] = field(default_factory=dict)
+    quantities: dict[tuple[CostItem, str], Fraction] = field(default_factory=dict)
+
+    def add(self, entry: LedgerEntry) -> None:
+        """Count one entry."""
+        key = (entry.what, entry.unit)
+        self.entries[key] = self.entries.get(key, 0) + 1
+        self.quantities[key] = self.quantities.get(key, Fraction(0)) + entry.quantity
+
+
+def charges_of_entries(
+    entries: Iterable[LedgerEntry],
+    accounts: Showback,
+    books: ClosedBooks = ClosedBooks(),
+    left: UnpricedEntries | None = None,
+) -> Iterator[Charge]:
+    """Yield a charge for each metered or added entry, in their order.
+
+    An entry without a price has no charge, for a cost of 0 would be a wrong sum; ``left`` counts those. ``accounts``
+    names who bills whom.
+    """
+    account_by_cloud: dict[str, Account] = {}
+    for entry in entries:
+        if entry.kind is LedgerEntryKind.PLANNED:
+            continue
+        if entry.unpriced:
+            if left is not None:
+                left.add(entry)
+            continue
+        if entry.cloud not in account_by_cloud:
+            account_by_cloud[entry.cloud] = accounts.account(entry.cloud)
+        yield charge_of_entry(entry, account_by_cloud[entry.cloud], corrects=books.corrected(entry))
+
+
+def charge_of_part(entry: LedgerEntry, account: Account, part: EntryPart, *, corrects: bool) -> Charge:
+    """Return the charge of a part of a metered entry that has a price: the part that no bill has."""
+    share = Fraction((part.end - part.start) // _TICK, (entry.end - entry.start) // _TICK)
+    usd = Usd(round(Fraction(part.billed) * 10**_NANO_PLACES))
+    partial = replace(entry, start=part.start, end=part.end, quantity=entry.quantity * share, usd=usd)
+    charge = charge_of_entry(partial, account, corrects=corrects)
+    return replace(
+        charge,
+        billed_cost=part.billed,
+        effective_cost=part.effective,
+        pricing_currency_effective_cost=part.effective,
+        x_useful_units=part.useful,
+        x_useful_unit=STEPS if part.useful is not None else None,
+    )
+
+
+def category_of(kind: LedgerEntryKind) -> str | None:
+    """Return FOCUS's ChargeCategory of an entry; None for a planned one, which is no charge."""
+    return _CATEGORIES.get(kind)
+
+
+def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool) -> Charge:
+    """Return the charge of one entry that has a price. ``corrects``: it changes a closed month."""
+    category = _CATEGORIES[entry.kind]
+    usd = decimal_of_usd(entry.usd)
+    charge: dict[str, Any] = {
+        **account_fields(account),
+        **_service_fields(entry, account),
+        **_place_fields(entry, account),
+        **_job_fields(entry),
+        "billing_period_start": entry.period.begins,
+        "billing_period_end": entry.period.ends,
+        "charge_period_start": entry.start,
+        "charge_period_end": entry.end,
+        "charge_category": category,
+        "charge_class": "Correction" if corrects else None,
+        "charge_description": _description(entry),
+        "charge_frequency": "Usage-Based" if category == "Usage" else "One-Time",
+        "billing_currency": CURRENCY,
+        "pricing_currency": CURRENCY,
+        "billed_cost": usd,
+        "effective_cost": usd,
+        "pricing_currency_effective_cost": usd,
+        "list_cost": usd,
+        "contracted_cost": usd,
+        # As in reports: what people added with a document's name is on an invoice.
+        "x_record_state": "Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
+        "x_price_observed_at": _parse_day(entry.price_as_of),
+        "x_price_source": entry.price_source or None,
+    }
+    if category in _PRICED:
+        charge |= _price_fields(entry, usd)
+    return Charge(**charge)
+
+
+def decimal_of_usd(amount: Usd | UsdPerHour) -> Decimal:
+    """Return the amount as a decimal, exactly."""
+    return Decimal(amount.nanos).scaleb(-_NANO_PLACES, _EXACT)
+
+
+def account_fields(account: Account) -> dict[str, Any]:
+    """Return the fields of a charge that name who bills whom."""
+    return {
+        "billing_account_id": account.billing_account_id,
+        "billing_account_name": account.billing_account_name,
+        "billing_account_type": account.billing_account_type,
+        "sub_account_id": account.sub_account_id,
+        "sub_account_name": account.sub_account_name,
+        "sub_account_type": account.sub_account_type,
+        "service_provider_name": account.provider,
+        "host_provider_name": account.host,
+        "invoice_issuer_name": account.issuer,
+    }
+
+
+def _service_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
+    category, subcategory, kind, _ = SERVICES[entry.what]
+    return {
+        "service_category": category,
+        "service_subcategory": subcategory,
+        "service_name": getattr(account.services, entry.what.value),
+        "resource_id": entry.resource or None,
+        "resource_name": _name(entry),
+        "resource_type": kind if entry.resource else None,
+    }
+
+
+def _name(entry: LedgerEntry) -> str | None:
+    if not entry.resource:
+        return None
+    is_machine = entry.what is CostItem.MACHINE and entry.attempt and entry.rank is not None
+    return f"{entry.attempt}-{entry.rank}" if is_machine else entry.resource
+
+
+def _place_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
+    region = entry.region or None
+    return {
+        "region_id": region,
+        "region_name": account.regions.get(region, region) if region else None,
+        "availability_zone": entry.zone or None,
+    }
+
+
+def _job_fields(entry: LedgerEntry) -> dict[str, Any]:
+    owners = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
+    tags = {name: value for name, value in owners.items() if value}
+    is_waste = entry.use is not None and entry.use is not MachineUse.WORK
+    return {
+        "tags": tags or None,
+        "x_plan_id": entry.plan or None,
+        "x_job_id": entry.job or None,
+        "x_attempt": entry.attempt or None,
+        "x_waste_kind": entry.use.value if entry.use is not None and is_waste else None,
+        # 0 where nobody knows.
+        "x_useful_units": Decimal(entry.steps) if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
+        "x_useful_unit": STEPS if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
+    }
+
+
+def _price_fields(entry: LedgerEntry, usd: Decimal) -> dict[str, Any]:
+    """Return quantity, unit prices and their products, of usage and of purchases."""
+    if entry.what is CostItem.MACHINE and entry.usd_per_hour is not None and entry.machines:
+        return _machine_price_fields(entry, entry.usd_per_hour)
+    quantity, unit = _rounded(entry.quantity, _GIVEN_PLACES), entry.unit.strip()
+    metered = entry.kind is LedgerEntryKind.METERED
+    known = quantity > 0 and any(map(str.isalpha, unit))
+    # A price of this very charge, for tiers and contracts have no one price.
+    price = _rounded(abs(Fraction(usd)) / Fraction(quantity), _DERIVED_PLACES) if known else usd
+    if not known or (not metered and _EXACT.multiply(price, quantity) != _EXACT.abs(usd)):
+        quantity, unit, price = Decimal(1), "Units", _EXACT.abs(usd)
+    quantity = quantity.copy_sign(usd)
+    cost = _EXACT.multiply(price, quantity)
+    return {
+        **_prices(price, price, cost, cost),
+        "pricing_category": "Standard",
+        "pricing_quantity": quantity,
+        "pricing_unit": unit,
+        "consumed_quantity": quantity if metered else None,
+        "consumed_unit": unit if metered else None,
+        "sku_id": entry.what.value,
+        "sku_meter": SERVICES[entry.what][-1],
+        "sku_price_id": f"{entry.region}/{entry.what.value}" if metered else entry.key,
+    }
+
+
+def _machine_price_fields(entry: LedgerEntry, rate: UsdPerHour) -> dict[str, Any]:
+    hours = _rounded(entry.quantity, _QUANTITY_PLACES)
+    price = decimal_of_usd(rate)
+    on_demand = None if entry.on_demand_usd_per_hour is None else decimal_of_usd(entry.on_demand_usd_per_hour)
+    machines, gpus = Decimal(entry.machines), Decimal(entry.accelerators)
+    # The price on the list: spot's list price is its own.
+    listed = price if entry.market is Market.SPOT or on_demand is None else on_demand
+    market = (entry.market or Market.ON_DEMAND).value
+    details = {"InstanceType": entry.instance_type, "GpuCount": entry.accelerators, "x_GpuModel": entry.accelerator}
+    return {
+        **_prices(listed, price, _EXACT.multiply(listed, hours), _EXACT.multiply(price, hours)),
+        "pricing_category": _PRICING[entry.market or Market.ON_DEMAND],
+        "pricing_quantity": hours,
+        "pricing_unit": entry.unit,
+        "consumed_quantity": hours,
+        "consumed_unit": entry.unit,
+        "sku_id": entry.instance_type or "machine",
+        "sku_meter": SERVICES[CostItem.MACHINE][-1],
+        "sku_price_id": f"{entry.region}/{entry.instance_type}/{market}",
+        "sku_price_details": {name: value for name, value in details.items() if value},
+        "x_on_demand_equivalent_cost": None
+        if on_demand is None
+        else _EXACT.multiply(_EXACT.multiply(on_demand, hours), machines),
+        "x_gpu_hours": _EXACT.multiply(_EXACT.multiply(hours, gpus), machines) if gpus else None,
+        "x_gpu_model": entry.accelerator or None,
+    }
+
+
+def _prices(listed: Decimal | None, price: Decimal | None, list_cost: Decimal, cost: Decimal) -> dict[str, Any]:
+    return {
+        "list_unit_price": listed,
+        "contracted_unit_price": price,
+        "pricing_currency_list_unit_price": listed,
+        "pricing_currency_contracted_unit_price": price,
+        "list_cost": list_cost,
+        "contracted_cost": cost,
+    }
+
+
+def _description(entry: LedgerEntry) -> str:
+    if entry.kind.is_added:
+        return entry.reason
+    if entry.what is CostItem.EGRESS:
+        return f"copied {entry.reference}".strip()
+    market = (entry.market.value if entry.market else "").replace("_", " ")
+    words = [entry.instance_type, market] if entry.what is CostItem.MACHINE else [entry.what.value]
+    use = entry.use.value.replace("_", " ") if entry.use else ""
+    return ": ".join(part for part in (" ".join(filter(None, words)), use) if part) or entry.what.value
+
+
+def _rounded(value: Fraction, places: int) -> Decimal:
+    """Round half to even."""
+    return Decimal(round(value * 10**places)).scaleb(-places, _EXACT).normalize(_EXACT)
+
+
+@lru_cache(maxsize=1024)
+def _parse_day(text: str) -> datetime | None:
+    """Return the day of a price; None where there is none, or it is unknown."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _parse_month(text: str) -> Month | None:
+    try:
+        return Month.parse(text)
+    except ValueError:
+        return None

@@ -1,0 +1,220 @@
+"""Keep an extract of the ledger as facts in Parquet, which grows with the ledger.
+
+The extract can be deleted at any time, and is made again. Only rows with a number above the last are read. The hash of
+the last row that was read tells whether it is still the same ledger: if the ledger has another one there, all is made
+anew. Rows archived later stay. Rows archived before they were read are missing, and reported
+(:attr:`~router.showback.extract_parts.ExtractManifest.gaps`), until the archive's file is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from router.showback.collector import without_collector
+from router.showback.extract_parts import (
+    ExtractManifest,
+    ExtractPart,
+    lock_extract,
+    merge_parts,
+    read_manifest,
+    remove_unnamed_parts,
+    write_manifest,
+    write_part,
+)
+from router.showback.facts_from_ledger import facts_of_rows
+from router.state.ledger_columns import LedgerColumns, columns_from_rows
+from router.state.ledger_rows import BEGINNING, Row
+
+_BATCH = 25_000
+# The most rows of a part as they are read, and how many are read before a manifest makes them count.
+_PART_ROWS, _COMMIT_ROWS = 250_000, 1_000_000
+# This many parts of about one size in a month become one.
+_FAN = 8
+_SMALLEST = 8_192
+
+ProgressCallback = Callable[[int], None]
+
+
+class LedgerReader(Protocol):
+    """The methods of a ledger that the extract reads (:class:`router.state.ledger_store.LedgerStore`)."""
+
+    def head(self) -> int:
+        """Return the number of the last entry."""
+
+    def hash_at(self, seq: int) -> str | None:
+        """Return the hash of an entry."""
+
+    def columns(self, after: int = 0, *, size: int = ...) -> Iterator[LedgerColumns]:
+        """Yield rows above a number, in order."""
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Rows on their way into parts, by month."""
+
+    folder: Path
+    manifest: ExtractManifest
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    rows: int = 0
+    since: int = 0
+    parts: list[ExtractPart] = field(default_factory=list)
+
+
+class LedgerExtract:
+    """The extract under ``folder`` of the ledger of one state."""
+
+    def __init__(self, folder: Path, state: str) -> None:
+        self.folder = folder / state
+        self._state = state
+
+    @contextmanager
+    def current(self, books: LedgerReader, tell: ProgressCallback | None = None) -> Iterator[ExtractManifest]:
+        """Bring the extract up to the ledger's head; its files stay while the block runs.
+
+        ``tell`` receives the numbers read so far. InvalidInputError where somebody else holds the folder; OSError where
+        it cannot be written.
+        """
+        with lock_extract(self.folder):
+            with without_collector():
+                manifest = self._refreshed(books, tell or (lambda _: None))
+            yield manifest
+
+    def add_archived(
+        self, books: LedgerReader, rows: Iterable[Row], tell: ProgressCallback | None = None
+    ) -> ExtractManifest:
+        """Fill gaps with the rows of an archive, whose file the caller has checked.
+
+        Rows that are here already are left out.
+        """
+        with lock_extract(self.folder):
+            manifest = self._refreshed(books, tell or (lambda _: None))
+            reading, pending = _Reading(self.folder, manifest), list[Row]()
+            for row in rows:
+                if any(first <= row[0] <= last for first, last in manifest.gaps):
+                    pending.append(row)
+                    if len(pending) >= _BATCH:
+                        _add_rows(reading, columns_from_rows(pending))
+                        pending = []
+            if pending:
+                _add_rows(reading, columns_from_rows(pending))
+            _flush(reading, 0)
+            filled = {number for part in reading.parts for number in _row_numbers(self.folder, part)}
+            gaps = tuple(_remaining_gaps(manifest.gaps, filled))
+            return self._commit(replace(manifest, parts=(*manifest.parts, *reading.parts), gaps=gaps))
+
+    def _refreshed(self, books: LedgerReader, tell: ProgressCallback) -> ExtractManifest:
+        manifest = read_manifest(self.folder)
+        if manifest is None or not self._is_of(manifest, books):
+            manifest = ExtractManifest(self._state)
+        remove_unnamed_parts(self.folder, manifest)
+        head = books.head()
+        if head == manifest.head:
+            return manifest
+        reading, seq = _Reading(self.folder, manifest), manifest.head
+        gaps = list(manifest.gaps)
+        for columns in books.columns(manifest.head, size=_BATCH):
+            gaps += _missing_ranges(seq, columns.seqs)
+            seq = columns.seqs[-1]
+            _add_rows(reading, columns)
+            tell(seq)
+            if reading.since >= _COMMIT_ROWS:
+                _flush(reading, 0)
+                parts = (*reading.manifest.parts, *reading.parts)
+                reading.manifest = self._commit(self._upto(seq, books, parts, gaps))
+                reading.parts, reading.since = [], 0
+        _flush(reading, 0)
+        head = max(head, seq)
+        if head > seq:
+            gaps.append((seq + 1, head))
+        parts = (*reading.manifest.parts, *reading.parts)
+        return self._commit(self._upto(head, books, parts, gaps))
+
+    def _upto(
+        self, head: int, books: LedgerReader, parts: tuple[ExtractPart, ...], gaps: Sequence[tuple[int, int]]
+    ) -> ExtractManifest:
+        return ExtractManifest(self._state, head, books.hash_at(head) or BEGINNING, parts, tuple(gaps))
+
+    def _is_of(self, manifest: ExtractManifest, books: LedgerReader) -> bool:
+        same = BEGINNING if manifest.head == 0 else books.hash_at(manifest.head)
+        return manifest.state == self._state and manifest.hash == same
+
+    def _commit(self, manifest: ExtractManifest) -> ExtractManifest:
+        merged = _merge_similar(self.folder, manifest)
+        write_manifest(self.folder, merged)
+        return merged
+
+
+def _add_rows(reading: _Reading, rows: LedgerColumns) -> None:
+    table = facts_of_rows(rows)
+    months = pc.unique(table["month"]).to_pylist()
+    for month in months:
+        month_rows = table if len(months) == 1 else table.filter(pc.equal(table["month"], month))
+        reading.tables.setdefault(month, []).append(month_rows)
+    reading.rows += table.num_rows
+    reading.since += table.num_rows
+    if reading.rows >= _PART_ROWS:
+        _flush(reading, _PART_ROWS // 2)
+
+
+def _flush(reading: _Reading, least: int) -> None:
+    """Write months with more rows waiting than ``least`` as parts; all months where none has."""
+    sizes = {month: sum(table.num_rows for table in tables) for month, tables in reading.tables.items()}
+    large = [month for month, size in sizes.items() if size > least] or list(sizes)
+    for month in sorted(large):
+        table = pa.concat_tables(reading.tables.pop(month))
+        reading.rows -= table.num_rows
+        reading.parts.append(write_part(reading.folder, table, month))
+
+
+def _missing_ranges(seq: int, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    if numbers[-1] - seq == len(numbers):
+        return
+    for number in numbers:
+        if number > seq + 1:
+            yield seq + 1, number - 1
+        seq = number
+
+
+def _row_numbers(folder: Path, part: ExtractPart) -> list[int]:
+    import pyarrow.parquet as pq
+
+    numbers: list[int] = pq.read_table(part.path(folder, "facts"), columns=["row"])["row"].to_pylist()
+    return numbers
+
+
+def _remaining_gaps(gaps: Iterable[tuple[int, int]], filled: set[int]) -> Iterator[tuple[int, int]]:
+    for first, last in gaps:
+        missing = [number for number in range(first, last + 1) if number not in filled]
+        begin = 0
+        for place, number in enumerate(missing):
+            if place + 1 == len(missing) or missing[place + 1] != number + 1:
+                yield missing[begin], number
+                begin = place + 1
+
+
+def _merge_similar(folder: Path, manifest: ExtractManifest) -> ExtractManifest:
+    """Merge parts of about one size of a month: each row is rewritten a few times at most."""
+    parts = list(manifest.parts)
+    for month in {part.month for part in parts}:
+        while (similar := _similar_parts(part for part in parts if part.month == month)) is not None:
+            parts = [part for part in parts if part not in similar]
+            parts.append(merge_parts(folder, similar))
+    ordered = sorted(parts, key=lambda part: (part.month, part.first))
+    return replace(manifest, parts=tuple(ordered))
+
+
+def _similar_parts(parts: Iterable[ExtractPart]) -> tuple[ExtractPart, ...] | None:
+    levels: dict[int, list[ExtractPart]] = {}
+    for part in parts:
+        level, size = 0, _SMALLEST
+        while part.rows >= size:
+            level, size = level + 1, size * _FAN
+        levels.setdefault(level, []).append(part)
+    return next((tuple(group) for _, group in sorted(levels.items()) if len(group) >= _FAN), None)

@@ -1,0 +1,137 @@
+"""Aggregate facts as far as the reasons of a difference can still be told apart: the input of variance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from router.files import duckdb_session
+from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+class ReconcileBasis(StrEnum):
+    """Which money is compared: what invoices charge, or with commitments spread over what they cover."""
+
+    BILLED = "billed"
+    EFFECTIVE = "effective"
+
+
+class FactSide(StrEnum):
+    """The facts that an aggregate sums."""
+
+    PLANNED = "planned"
+    METER = "meter"
+    """All that was metered, whether a bill has it by now or not: beside the bridge, not in it."""
+    METERED = "metered"
+    """Metered and on no bill."""
+    ADDED = "added"
+    BILLED = "billed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactAggregate:
+    """The sum of ``rows`` facts that have the same words but for their time.
+
+    ``money`` is None where no price is known, ``hours`` and ``gpu_hours`` where none of them has any; ``start`` is the
+    earliest. Names are as in :data:`router.showback.facts.COLUMNS`; ``corrected``: they correct something.
+    """
+
+    side: FactSide
+    currency: str
+    money: Decimal | None
+    hours: Decimal | None = None
+    gpu_hours: Decimal | None = None
+    category: str = "Usage"
+    corrected: bool = False
+    what: str = "machine"
+    use: str | None = None
+    team: str | None = None
+    project: str | None = None
+    cost_center: str | None = None
+    job: str | None = None
+    attempt: str | None = None
+    cloud: str | None = None
+    region: str | None = None
+    instance_type: str | None = None
+    market: str | None = None
+    accelerator: str | None = None
+    start: datetime
+    rows: int = 1
+
+
+GROUPING_WORDS: Final = (
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "attempt",
+    "cloud",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+)
+_GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *GROUPING_WORDS)
+_GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
+
+# The part of planned facts that lies in the window, by time.
+_PLANNED: Final = f"""
+SELECT 'planned' AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start",
+       rc_money(rc_between(rc_money_units({{basis}}), a, b, s, e)) AS money,
+       rc_amount(rc_between(rc_amount_units(hours), a, b, s, e)) AS hours,
+       rc_amount(rc_between(rc_amount_units(gpu_hours), a, b, s, e)) AS gpu_hours
+FROM (SELECT *, epoch_us("start") AS s, epoch_us("end") AS e, greatest(epoch_us("start"), $since) AS a,
+             least(epoch_us("end"), $until) AS b FROM {{facts}} WHERE source = 'planned')
+WHERE a < b
+"""
+_SPENT: Final = f"""
+SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
+       hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours
+FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
+"""
+_GRAINS: Final = f"""
+SELECT side, {_GROUP_SQL}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
+       sum(gpu_hours) AS gpu_hours, count(*) AS rows
+FROM ({{parts}}) GROUP BY side, {_GROUP_SQL}, corrected, money IS NULL ORDER BY ALL
+"""
+
+
+def aggregate_facts(
+    connection: duckdb.DuckDBPyConnection,
+    basis: ReconcileBasis,
+    *,
+    month: str | None = None,
+    since: datetime,
+    until: datetime,
+    facts: str = "facts",
+    actual: str = "actual",
+) -> tuple[FactAggregate, ...]:
+    """Return the aggregates of ``facts`` and of ``actual``, both on one basis.
+
+    :func:`router.showback.reconcile.matching.reconcile` has made ``actual`` of ``facts``. Facts count that are in the
+    books of ``month`` (None: of all). Of planned facts the part from ``since`` to before ``until`` counts, by time, as
+    the ledger cuts it. An ``until`` of now leaves out what is planned to come.
+    """
+    parts = (
+        _PLANNED.format(facts=facts, basis=basis),
+        _SPENT.format(side="'meter'", basis=basis, table=facts, which="source = 'metered'"),
+        _SPENT.format(side="source", basis=basis, table=actual, which="source <> 'planned'"),
+    )
+    parameters: dict[str, object] = {"since": _micros(since), "until": _micros(until), "month": month}
+    rows = rows_of(connection, _GRAINS.format(parts=" UNION ALL ".join(parts)), parameters)
+    return tuple(FactAggregate(**{**row, "side": FactSide(row["side"])}) for row in rows)
+
+
+def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str, object]) -> list[dict[str, Any]]:
+    """Return the rows of a query, a mapping for each; moments in UTC."""
+    return duckdb_session.rows_of(connection.sql(query, params=values))
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 10**6 + moment.microsecond

@@ -1,0 +1,55 @@
+"""Build a report from its sections."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from router.showback.report import anomalies, change, daily, groups, jobs, outcomes, spending, totals
+from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.rollup_tables import RollupTables
+from router.showback.report.values import CellValue, ReportSection, ShowbackReport, strip_zeros
+
+
+def build_report(cubes: RollupTables, query: ReportQuery, inputs: ReportInputs) -> ShowbackReport:
+    """Return all sections of the month. The same rollups and query give the same report."""
+    context = ReportContext(cubes, query, inputs)
+    by_group, shared = groups.build_groups(context)
+    sections = (
+        totals.build_head(context),
+        totals.build_totals(context),
+        outcomes.build_budgets(context),
+        change.build_change(context),
+        by_group,
+        jobs.build_jobs(context),
+        jobs.build_unit_costs(context),
+        jobs.build_savings(context),
+        spending.build_waste(context),
+        spending.build_movement(context),
+        shared,
+        spending.build_coverage(context),
+        anomalies.build_anomalies(context),
+        outcomes.build_variance(context),
+        outcomes.build_plans(context),
+        outcomes.build_quotes(context),
+        spending.build_corrections(context),
+        daily.build_days(context),
+    )
+    return ShowbackReport(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
+
+
+def _normalise_section(section: ReportSection) -> ReportSection:
+    """Return the section with one form of each value, whatever scale the facts had."""
+    return replace(section, rows=tuple([tuple([_normalise_cell(cell) for cell in row]) for row in section.rows]))
+
+
+def _normalise_cell(cell: CellValue) -> CellValue:
+    if cell is None or isinstance(cell, str):  # Most cells are text or None.
+        return cell
+    if isinstance(cell, Decimal):
+        return strip_zeros(cell)
+    if isinstance(cell, datetime):
+        return cell.astimezone(UTC)
+    return cell

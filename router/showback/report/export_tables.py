@@ -1,0 +1,151 @@
+"""Export a report as one tidy table: CSV for people, Parquet for programs, a workbook with a sheet for each section.
+
+The table has a row for each row of a section, and a column for each that any section has, empty where it is none of the
+section's. The first column is the section. Notes of sections are in rows of the section ``notes``: ``name`` is the
+section, ``value`` the note. Text is kept from being a formula in CSV and the workbook, not in Parquet.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from router.showback.report.catalogue import collect_columns
+from router.showback.report.text import escape_formula, exact_text
+from router.showback.report.values import NUMBERS, CellKind, CellValue, ReportColumn, ReportSection, ShowbackReport
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SECTION, NOTES = "section", "notes"
+_FORMATS = {
+    CellKind.MONEY: "#,##0.00",
+    CellKind.RATE: "#,##0.00####",
+    CellKind.AMOUNT: "#,##0.##",
+    CellKind.SHARE: "0.0%",
+    CellKind.COUNT: "#,##0",
+    CellKind.DAY: "yyyy-mm-dd",
+    CellKind.MOMENT: "yyyy-mm-dd hh:mm:ss",
+}
+_WIDEST, _NARROWEST = 48, 9
+# The longest name of a sheet.
+_SHEET = 31
+
+
+def report_to_csv(report: ShowbackReport) -> str:
+    """Return CSV: numbers with all digits and no separators, moments in UTC; the same columns in every report."""
+    columns = collect_columns()
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
+    quoting_writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    writer.writerow([SECTION, *columns])
+    for name, row in _rows(report):
+        cells = [name, *(_safe_text(row.get(column), columns[column]) for column in columns)]
+        (quoting_writer if any("\r" in cell for cell in cells) else writer).writerow(cells)
+    return text.getvalue()
+
+
+def report_to_parquet(report: ShowbackReport) -> bytes:
+    """Return Parquet: money is decimal128 with 24 places, quantities have 18, quotients 9."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns, rows = collect_columns(), list(_rows(report))
+    arrays = [pa.array([name for name, _ in rows], pa.string())]
+    arrays += [pa.array([row.get(name) for _, row in rows], _arrow(column.kind)) for name, column in columns.items()]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(arrays, names=[SECTION, *columns]), sink, compression="zstd")
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def report_to_workbook(report: ShowbackReport, now: datetime) -> bytes:
+    """Return a workbook, created at ``now`` as it says. Of its numbers a spreadsheet keeps fifteen digits."""
+    import xlsxwriter
+
+    content = io.BytesIO()
+    options = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
+    with xlsxwriter.Workbook(content, options) as book:
+        book.set_properties({"title": report.title, "created": now.replace(tzinfo=None)})
+        formats = {kind: book.add_format({"num_format": text}) for kind, text in _FORMATS.items()}
+        bold = book.add_format({"bold": True, "bottom": 1})
+        for section in report.sections:
+            _sheet(book.add_worksheet(section.title[:_SHEET]), section, formats, bold)
+        notes = book.add_worksheet("Notes")
+        notes.write_row(0, 0, ["Section", "Note"], bold)
+        for number, (title, note) in enumerate(_notes(report), 1):
+            notes.write_string(number, 0, title)
+            notes.write_string(number, 1, escape_formula(note))
+        notes.set_column(0, 0, _WIDEST // 2)
+    return content.getvalue()
+
+
+def _rows(report: ShowbackReport) -> Iterator[tuple[str, dict[str, CellValue]]]:
+    for section in report.sections:
+        for row in section.records():
+            yield section.name, row
+    for section in report.sections:
+        for note in section.notes:
+            yield NOTES, {"name": section.name, "value": note}
+
+
+def _notes(report: ShowbackReport) -> Iterator[tuple[str, str]]:
+    return ((section.title, note) for section in report.sections for note in section.notes)
+
+
+def _safe_text(cell: CellValue, column: ReportColumn) -> str:
+    return exact_text(cell) if column.kind is not CellKind.TEXT else escape_formula(exact_text(cell))
+
+
+def _arrow(kind: CellKind) -> pa.DataType:
+    import pyarrow as pa
+
+    return {
+        CellKind.TEXT: pa.string(),
+        CellKind.MONEY: pa.decimal128(38, 24),
+        CellKind.AMOUNT: pa.decimal128(38, 18),
+        CellKind.RATE: pa.decimal128(38, 9),
+        CellKind.SHARE: pa.decimal128(38, 9),
+        CellKind.COUNT: pa.int64(),
+        CellKind.FLAG: pa.bool_(),
+        CellKind.DAY: pa.date32(),
+        CellKind.MOMENT: pa.timestamp("us", tz="UTC"),
+    }[kind]
+
+
+def _sheet(sheet: Any, section: ReportSection, formats: dict[CellKind, Any], bold: Any) -> None:
+    sheet.write_row(0, 0, [column.title or column.name for column in section.columns], bold)
+    sheet.freeze_panes(1, 0)
+    for place, column in enumerate(section.columns):
+        style, longest = formats.get(column.kind), len(column.title)
+        for number, row in enumerate(section.rows, 1):
+            longest = max(longest, len(_put(sheet, number, place, row[place], column.kind, style)))
+        sheet.set_column(place, place, min(max(longest + 1, _NARROWEST), _WIDEST))
+    if section.rows:
+        sheet.autofilter(0, 0, len(section.rows), len(section.columns) - 1)
+    sheet.set_landscape()
+    sheet.repeat_rows(0)
+    sheet.fit_to_pages(1, 0)
+
+
+def _put(sheet: Any, row: int, place: int, cell: CellValue, kind: CellKind, style: Any) -> str:
+    """Write a cell, and return text about as wide as it."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        sheet.write_boolean(row, place, cell)
+    elif kind in NUMBERS and isinstance(cell, Decimal | int):
+        sheet.write_number(row, place, cell, style)
+        return f"{cell:,.2f}"
+    elif isinstance(cell, datetime):
+        sheet.write_datetime(row, place, cell.replace(tzinfo=None), style)
+    elif isinstance(cell, date):
+        sheet.write_datetime(row, place, datetime(cell.year, cell.month, cell.day), style)  # noqa: DTZ001
+    else:
+        sheet.write_string(row, place, escape_formula(exact_text(cell)))
+    return exact_text(cell)

@@ -1,0 +1,177 @@
+"""Define the query that a report answers, and the inputs beside facts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from router.ledger.month import Month
+from router.showback.report.values import divide_known, sum_known
+from router.showback.shared_costs import Group, SharingMethod
+
+# A report can be grouped by these columns of facts.
+GROUPS = (
+    "team",
+    "project",
+    "cost_center",
+    "job",
+    "plan",
+    "attempt",
+    "cloud",
+    "account",
+    "region",
+    "instance_type",
+    "market",
+    "accelerator",
+    "what",
+    "use",
+    "category",
+    "state",
+)
+# The owners among them: where nobody is named the cost is unallocated, not unknown.
+OWNERS = frozenset({"team", "project", "cost_center", "job"})
+
+
+class CostBasis(StrEnum):
+    """The cost that sums, unit costs and waste are computed from; groups always show both."""
+
+    BILLED = "billed"  # cash: what invoices charge
+    EFFECTIVE = "effective"  # accrual: commitments spread over what they cover
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportQuery:
+    """A query for a month of the books as of ``now`` (UTC).
+
+    ``as_of``: what was recorded after it (entries, bills, budgets, closings) is left out; None: nothing is. ``fixed``:
+    shares of 1 by group, for the method fixed alone. ValueError for a query that cannot be answered.
+    """
+
+    month: Month
+    now: datetime
+    as_of: datetime | None = None
+    by: tuple[str, ...] = ("team",)
+    basis: CostBasis = CostBasis.EFFECTIVE
+    share: SharingMethod = SharingMethod.NONE
+    fixed: Mapping[Group, Decimal] | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.by if name not in GROUPS]
+        if unknown or not self.by or len(set(self.by)) < len(self.by):
+            wrong = f"{unknown[0]!r} is no group" if unknown else "one group at least, each once"
+            raise ValueError(f"{wrong}; there are {', '.join(GROUPS)}")
+        if (self.share is SharingMethod.FIXED) != (self.fixed is not None):
+            raise ValueError("fixed shares are for the method fixed, which needs them")
+
+    @property
+    def before(self) -> Month:
+        """The month before it."""
+        month = self.month
+        return Month(month.year - 1, 12) if month.month == 1 else Month(month.year, month.month - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """A budget of the month and what counts towards it.
+
+    ``scope`` is as people write it (``team research``); ``spent``, ``running`` (of machines that no entry has yet) and
+    ``forecast`` are None where unknown.
+    """
+
+    scope: str
+    currency: str
+    budget: Decimal
+    hard: bool
+    spent: Decimal | None = None
+    running: Decimal | None = None
+    forecast: Decimal | None = None
+
+    @property
+    def used(self) -> Decimal | None:
+        """The sum of what is spent and what runs, as a share of the budget."""
+        return None if self.spent is None else divide_known(sum_known((self.spent, self.running)), self.budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDue:
+    """The deadline of a job, and when it was done.
+
+    ``done_at`` None: it was not done, or nobody knows (``known`` False).
+    """
+
+    job: str
+    deadline: datetime | None
+    done_at: datetime | None
+    known: bool = True
+
+    @property
+    def met(self) -> bool | None:
+        """True if the deadline was met; None where it is unknown, or there was none."""
+        if self.deadline is None or not self.known:
+            return None
+        return self.done_at is not None and self.done_at <= self.deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuoteResult:
+    """An accepted quote whose job is over: dollars of machines and the end, as promised and as they were.
+
+    ``p50`` and ``p90`` are what half and nine of ten scenarios cost at most. ``done_at`` None: given up.
+    """
+
+    quote: str
+    job: str
+    deadline: datetime
+    promised: Decimal
+    p50: Decimal | None
+    p90: Decimal | None
+    cost: Decimal
+    p50_at: datetime | None
+    p90_at: datetime | None
+    done_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobVariance:
+    """The reasons why the invoiced cost of a job is not the planned one.
+
+    The buckets add up to ``invoiced`` - ``planned``. ``credit``: credits, taxes, corrections and other currencies.
+    """
+
+    job: str
+    currency: str
+    planned: Decimal | None
+    metered: Decimal | None
+    invoiced: Decimal | None
+    price: Decimal | None = None
+    quantity: Decimal | None = None
+    mix: Decimal | None = None
+    waste: Decimal | None = None
+    unplanned: Decimal | None = None
+    credit: Decimal | None = None
+    timing: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportInputs:
+    """Inputs of a report beside the facts.
+
+    ``origin`` tells people what the facts were made from; ``input_hash`` names it exactly. ``bills_through``: until
+    when bills reach; None where there are none. ``warnings`` name what is missing. An input that is None was not looked
+    at, and the report says so. ``past``: the state knows of records after the moment of the report, and nothing is
+    forecast.
+    """
+
+    origin: str
+    input_hash: str
+    past: bool = False
+    bills_through: datetime | None = None
+    closed: bool | None = None
+    budgets: tuple[BudgetUse, ...] | None = None
+    dues: Mapping[str, JobDue] = field(default_factory=dict)
+    quotes: tuple[QuoteResult, ...] | None = None
+    variance: tuple[JobVariance, ...] | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,156 @@
+"""Provide the rollup tables of a report: two months of sums, nine weeks of days, and the corrections, in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from router.files.duckdb_session import parquet_relation, rows_of
+from router.ledger.month import Month
+from router.showback import rollups
+from router.showback.extract_parts import ExtractManifest
+from router.showback.reconcile import exact
+
+if TYPE_CHECKING:
+    import duckdb
+
+# How many weeks back days are compared with the same days of the week.
+WEEKS = 9
+_EPOCH = date(1970, 1, 1)
+RollupRow = dict[str, Any]
+
+
+class RollupTables:
+    """Query the tables ``sums``, ``days`` and ``corrections`` of a connection.
+
+    Amounts come as Decimal, exact; null is None.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def ask(self, sql: str) -> list[RollupRow]:
+        """Return the rows of a query by name."""
+        return rows_of(self._connection.sql(sql))
+
+
+def rollups_of_extract(
+    connection: duckdb.DuckDBPyConnection,
+    folder: Path,
+    manifest: ExtractManifest,
+    months: Sequence[Month],
+    now: datetime,
+) -> RollupTables:
+    """Return the rollup tables of an extract (:meth:`~router.showback.ledger_extract.LedgerExtract.current`).
+
+    ``months`` are the reported one and those before it that are compared, the newest first. What is planned for after
+    ``now`` is still to come, and in no rollup.
+    """
+    parts = manifest.of_months(str(month) for month in months)
+    if not parts:
+        return rollups_of_facts(connection, _empty_facts(connection), months, now)
+    near = [part for part in parts if part.month in {str(month) for month in months[:2]}]
+    sums = parquet_relation([part.path(folder, "sums") for part in near]) if near else None
+    days = parquet_relation([part.path(folder, "days") for part in parts])
+    if sums is None:
+        _put(connection, "sums", f"{rollups.sums_sql(_empty_facts(connection))}")
+    else:
+        all_facts = parquet_relation([part.path(folder, "facts") for part in parts])
+        spent = rollups.sums_again_sql(f"(FROM {sums} WHERE source <> 'planned')")
+        planned = rollups.sums_sql(planned_relation(connection, all_facts, months[:2], now))
+        _put(connection, "sums", f"{spent} UNION ALL BY NAME {planned}")
+    _put(connection, "days", rollups.days_again_sql(days))
+    fact_files = [part.path(folder, "facts") for part in near]
+    _corrections(connection, parquet_relation(fact_files) if fact_files else _empty_facts(connection), months[0])
+    return RollupTables(connection)
+
+
+def rollups_of_facts(
+    connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime
+) -> RollupTables:
+    """Return the rollup tables of a relation with the columns of facts, as :func:`rollups_of_extract`."""
+    near = ", ".join(f"'{month}'" for month in months[:2])
+    all_months = ", ".join(f"'{month}'" for month in months)
+    spent = f"FROM {facts} WHERE month IN ({near}) AND source <> 'planned'"
+    planned = planned_relation(connection, facts, months[:2], now)
+    _put(connection, "sums", rollups.sums_sql(f"({spent} UNION ALL BY NAME FROM {planned})"))
+    _put(connection, "days", rollups.days_sql(f"(FROM {facts} WHERE month IN ({all_months}))"))
+    _corrections(connection, facts, months[0])
+    return RollupTables(connection)
+
+
+def report_months(month: Month) -> tuple[Month, ...]:
+    """Return the month and those before it that a report looks at, the newest first."""
+    months, first = [month], month.begins - timedelta(weeks=WEEKS)
+    while months[-1].begins > first:
+        months.append(Month.of(months[-1].begins - timedelta(microseconds=1)))
+    return tuple(months)
+
+
+def day_number(day: date) -> int:
+    """Return the number of a day, as rollups count days."""
+    return (day - _EPOCH).days
+
+
+def date_of_day(number: int) -> date:
+    """Return the day of a number: the inverse of :func:`day_number`."""
+    return _EPOCH + timedelta(days=number)
+
+
+def zero_if_unknown(amount: Decimal | None) -> Decimal:
+    """Return the amount, or 0 for None, for a sum over nothing counts as 0 in a total."""
+    return Decimal(0) if amount is None else amount
+
+
+def _put(connection: duckdb.DuckDBPyConnection, name: str, sql: str) -> None:
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+
+
+def planned_relation(connection: duckdb.DuckDBPyConnection, facts: str, months: Sequence[Month], now: datetime) -> str:
+    """Return what was planned for each month until ``now``, as a relation with the columns of facts.
+
+    A line over a month's end counts in each month by time, as reconciliation has it; ``months`` are any.
+    """
+    exact.define_macros(connection)
+    ends = [(month, max(min(month.ends, now), month.begins)) for month in months]
+    windows = ", ".join(f"('{month}', {_micros(month.begins)}, {_micros(end)})" for month, end in ends)
+    return f"({rollups.planned_sql(facts, windows)})"
+
+
+def _micros(moment: datetime) -> int:
+    return int(moment.timestamp()) * 10**6 + moment.microsecond
+
+
+def _corrections(connection: duckdb.DuckDBPyConnection, facts: str, month: Month) -> None:
+    names = (
+        "origin",
+        "row",
+        "corrects",
+        "category",
+        "what",
+        "team",
+        "project",
+        "job",
+        "cloud",
+        "start",
+        '"end"',
+        "recorded_at",
+        "currency",
+        "billed",
+        "effective",
+        "reason",
+        "who",
+        "reference",
+    )
+    where = f"corrects IS NOT NULL AND source <> 'planned' AND month = '{month}'"
+    _put(connection, "corrections", f"SELECT {', '.join(names)} FROM {facts} WHERE {where}")
+
+
+def _empty_facts(connection: duckdb.DuckDBPyConnection) -> str:
+    from router.showback.facts import COLUMNS
+
+    connection.register("no_facts", COLUMNS.empty_table())
+    return "no_facts"

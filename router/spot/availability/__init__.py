@@ -1,0 +1,1 @@
+"""Spot availability: hazard models learned from the past, their uncertainty, and whether they held. Pure."""

@@ -1,0 +1,169 @@
+"""Calibration of quotes against outcomes: coverage, reliability, sharpness.
+
+A quote is a distribution, as equally likely values: draws of a simulation, or evenly spaced quantiles that were stored.
+The place of an outcome in it is its probability integral transform. Costs have ties (a job on spot throughout costs the
+same each time), so that the transform is an interval, of which level p covers a part (Czado, Gneiting and Held,
+Biometrics 2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.spot.simulator.bootstrap import Interval, bootstrap_interval
+from router.spot.simulator.traces import Floats, Ints
+
+LEVELS: Final = (0.5, 0.8, 0.95)
+_NEAR: Final = 1e-9  # share of the value that counts as a tie: dollars are sums of floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PitIntervals:
+    """The probability integral transforms of outcomes, one entry each.
+
+    ``below`` is the share of the quoted values below the outcome, ``up_to`` the share up to it, ties included. Raise
+    ValueError where a share is not between 0 and 1, or where they cross.
+    """
+
+    below: Floats
+    up_to: Floats
+
+    def __post_init__(self) -> None:
+        if self.below.shape != self.up_to.shape or (self.below > self.up_to).any():
+            raise ValueError("give as many shares below as up to, none larger than its partner")
+        if self.below.size and (self.below.min() < 0 or self.up_to.max() > 1):
+            raise ValueError("a share must lie between 0 and 1")
+
+    @classmethod
+    def of(cls, quoted: Floats, outcomes: Floats) -> PitIntervals:
+        """Return the transforms of these outcomes in their quotes.
+
+        ``quoted`` is [value], the same for all ``outcomes``, or [outcome, value]. An outcome beyond all n values counts
+        half of 1 / n.
+        """
+        values, count = np.sort(np.atleast_2d(quoted), axis=1), np.atleast_2d(quoted).shape[1]
+        slack = _NEAR * np.maximum(np.abs(outcomes), 1.0)
+        below = (values < (outcomes - slack)[:, None]).sum(axis=1) / count
+        up_to = (values <= (outcomes + slack)[:, None]).sum(axis=1) / count
+        untied = below == up_to
+        edge = 0.5 / count
+        return cls(
+            np.where(untied, np.maximum(below - edge, 0), below), np.where(untied, np.minimum(up_to + edge, 1), up_to)
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[PitIntervals]) -> PitIntervals:
+        """Return the transforms of all parts as one."""
+        return cls(np.concatenate([p.below for p in parts]), np.concatenate([p.up_to for p in parts]))
+
+    def within(self, level: float) -> Floats:
+        """Return of each outcome the part within the lowest ``level`` of its quote: 1, 0, or between for a tie."""
+        part: Floats = np.clip((level - self.below) / (self.up_to - self.below), 0.0, 1.0)
+        return part
+
+    def histogram(self, bins: int = 10) -> Floats:
+        """Return the share of outcomes in each of ``bins`` equal parts of their quotes.
+
+        All are alike where quotes are calibrated. A U is overconfident, a hump is too wide, a slope is biased.
+        """
+        edges = [float(self.within(i / bins).mean()) for i in range(bins + 1)]
+        return np.diff(np.array(edges))
+
+
+@dataclass(frozen=True, slots=True)
+class LevelCoverage:
+    """The share of outcomes that held at a promised ``level``, with its 90 % interval and the number of outcomes."""
+
+    level: float
+    held: Interval
+    count: int
+
+    @property
+    def off(self) -> float:
+        """The realised share less the promised one."""
+        return self.held.mean - self.level
+
+    @property
+    def is_in(self) -> bool:
+        """True if the promised level lies in the interval."""
+        return self.held.low <= self.level <= self.held.high
+
+
+Reliability = tuple[LevelCoverage, ...]
+
+
+def measure_coverage(places: PitIntervals, groups: Ints, levels: Sequence[float] = LEVELS) -> Reliability:
+    """Return the coverage at each level.
+
+    ``groups`` marks outcomes that depend on each other (see :mod:`router.spot.simulator.bootstrap`).
+    """
+    return tuple(LevelCoverage(p, bootstrap_interval(places.within(p), groups), places.below.size) for p in levels)
+
+
+def interval_widths(quoted: Floats, level: float = 0.8) -> Floats:
+    """Return by [quote] the width of the middle ``level`` of the values [quote, value]."""
+    low, high = np.quantile(quoted, [(1 - level) / 2, (1 + level) / 2], axis=1)
+    widths: Floats = high - low
+    return widths
+
+
+def sharpness_loss(quoted: Floats, outcomes: Floats) -> Floats:
+    """Return by [outcome] the continuous ranked probability score of the values [outcome, value].
+
+    It is in the unit of the outcome; less is better. It rewards a quote for being right and for being narrow (Gneiting
+    and Raftery, JASA 2007).
+    """
+    values, n = np.sort(quoted, axis=1), quoted.shape[1]
+    weight = (2 * np.arange(1, n + 1) - n - 1) / n**2
+    scores: Floats = np.abs(values - outcomes[:, None]).mean(axis=1) - values @ weight
+    return scores
+
+
+CURVE: Final = tuple(round(0.05 * i, 2) for i in range(1, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationReport:
+    """The calibration of quotes of one kind against their outcomes.
+
+    ``plain`` is, at each level, the share at or below the value quoted for it, ties in full. ``curve`` is the share
+    that held at each level of ``CURVE``; ``bars`` is :meth:`PitIntervals.histogram`. ``width``, of the median quote's
+    middle 80 %, and ``loss``, :func:`sharpness_loss`, are shares of the mean outcome.
+    """
+
+    name: str
+    what: str
+    count: int
+    covered: Reliability
+    plain: tuple[float, ...]
+    curve: tuple[float, ...]
+    bars: tuple[float, ...]
+    width: float
+    loss: float
+
+
+def assess_calibration(name: str, what: str, quoted: Floats, outcomes: Floats, groups: Ints) -> CalibrationReport:
+    """Return the calibration of quotes [outcome, equally likely value].
+
+    Raise ValueError without any, or where lengths differ.
+    """
+    if quoted.ndim != 2 or not len(quoted) or not len(quoted) == outcomes.size == groups.size:
+        raise ValueError("as many quotes as outcomes and groups, at least one")
+    places, mean = PitIntervals.of(quoted, outcomes), float(outcomes.mean())
+    slack = _NEAR * np.maximum(np.abs(outcomes), 1.0)
+    limits = np.quantile(quoted, LEVELS, axis=1, method="inverted_cdf")
+    return CalibrationReport(
+        name,
+        what,
+        outcomes.size,
+        measure_coverage(places, groups),
+        tuple(float((outcomes <= limit + slack).mean()) for limit in limits),
+        tuple(float(places.within(level).mean()) for level in CURVE),
+        tuple(places.histogram().tolist()),
+        float(np.median(interval_widths(quoted))) / mean,
+        float(sharpness_loss(quoted, outcomes).mean()) / mean,
+    )

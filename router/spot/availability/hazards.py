@@ -1,0 +1,142 @@
+"""Logistic hazard model: the probability that a zone's spot is lost or comes back in the next tick.
+
+What was seen of a zone is three signals: time since the last change; availability smoothed over hours; availability
+smoothed over days, which tells zones and regimes apart. The odds of a change are logistic in them, one fit for all
+zones of a series: a zone's own past enters through the slow signal, so a zone with little past is shrunk to the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.traces import Bools, Floats
+
+FAST_H = 8.0
+SLOW_H = 48.0
+LONGEST_AGE_H = 72.0
+_PRIOR = 0.5
+_RIDGE = 1.0
+_SLOPES_RIDGE = 4.0
+_ROUNDS = 30
+_WIDEST = 8.0  # log odds
+
+
+@dataclass(eq=False, slots=True)
+class AvailabilitySignals:
+    """The signals of many zones at once, any shape, as of the last tick that was seen."""
+
+    up: Bools
+    age_h: Floats
+    fast: Floats
+    slow: Floats
+
+    @classmethod
+    def unseen(cls, shape: tuple[int, ...], mean: float = _PRIOR) -> AvailabilitySignals:
+        """Return the signals before anything was seen: as available as ``mean``."""
+        some = np.full(shape, mean)
+        return cls(np.zeros(shape, dtype=bool), np.zeros(shape), some, some.copy())
+
+    def see(self, up: Bools, tick_s: int, known: Bools | bool = True) -> None:
+        """Take a tick in; where it is not ``known`` nothing changes."""
+        hours = tick_s / HOUR_S
+        same = (up == self.up) & (self.age_h > 0)
+        age = np.minimum(np.where(same, self.age_h + hours, hours), LONGEST_AGE_H)
+        self.age_h = np.where(known, age, self.age_h)
+        self.fast = np.where(known, self.fast + (up - self.fast) * -np.expm1(-hours / FAST_H), self.fast)
+        self.slow = np.where(known, self.slow + (up - self.slow) * -np.expm1(-hours / SLOW_H), self.slow)
+        self.up = np.where(known, up, self.up)
+
+
+def iterate_signals(up: Bools, tick_s: int, mean: float = _PRIOR) -> Iterable[tuple[AvailabilitySignals, Bools]]:
+    """Yield the signals after each tick of [zone, tick] but the last, and the availability of the next tick."""
+    seen = AvailabilitySignals.unseen(up.shape[:1], mean)
+    for i in range(up.shape[1] - 1):
+        seen.see(up[:, i], tick_s)
+        yield seen, up[:, i + 1]
+
+
+def design_matrix(age_h: Floats, fast: Floats, slow: Floats) -> Floats:
+    """Return the design matrix [case, column] of the regression; ages are in hours above zero."""
+    age = np.log(age_h)
+    columns = np.stack([np.ones_like(age), age, 2 * fast - 1, 2 * slow - 1], axis=-1)
+    return np.reshape(columns, (-1, columns.shape[-1]))
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LogisticFit:
+    """One logistic regression: ``weights`` with their ``covariance``."""
+
+    weights: Floats
+    covariance: Floats
+    cases: int
+
+    @classmethod
+    def of(cls, x: Floats, happened: Bools) -> LogisticFit:
+        """Return the ridge-penalised fit; without cases it gives even odds at every tick, and is very unsure."""
+        columns = x.shape[1]
+        penalty = np.diag([_RIDGE * 0.01] + [_SLOPES_RIDGE] * (columns - 1))
+        # The prior of the level is half a change in a hundred ticks.
+        w = np.zeros(columns)
+        w[0] = np.log((happened.sum() + 0.5) / (happened.size - happened.sum() + 50))
+        centre = w.copy()
+        hessian = penalty
+        for _ in range(_ROUNDS):
+            p = change_probabilities(x, w)
+            hessian = (x * (p * (1 - p))[:, None]).T @ x + penalty
+            step = np.linalg.solve(hessian, x.T @ (happened - p) - penalty @ (w - centre))
+            w = w + step
+            if np.abs(step).max() < 1e-8:
+                break
+        return cls(w, np.linalg.inv(hessian), int(happened.size))
+
+
+def change_probabilities(x: Floats, weights: Floats) -> Floats:
+    """Return the probabilities of a change."""
+    share: Floats = 1 / (1 + np.exp(-np.clip(x @ weights, -_WIDEST, _WIDEST)))
+    return share
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LogisticHazards:
+    """Hazards per tick of ``tick_s``: ``fall`` of spot that is there, ``rise`` of spot that is not."""
+
+    tick_s: int
+    fall: LogisticFit
+    rise: LogisticFit
+    mean: float
+
+    @classmethod
+    def of(cls, parts: Iterable[Bools], tick_s: int) -> LogisticHazards:
+        """Return the model learned from [zone, tick] arrays of availability at this tick."""
+        parts = [p for p in parts if p.size]
+        mean = (sum(float(p.sum()) for p in parts) + 1) / (sum(p.size for p in parts) + 2)
+        rows: list[tuple[Bools, Floats, Bools]] = []
+        for part in parts:
+            for seen, then in iterate_signals(part, tick_s, mean):
+                rows.append((seen.up, design_matrix(seen.age_h, seen.fast, seen.slow), then != seen.up))
+        if not rows:
+            rows = [(np.zeros(0, dtype=bool), np.zeros((0, 4)), np.zeros(0, dtype=bool))]
+        up, x, change = (np.concatenate(c) for c in zip(*rows, strict=True))
+        return cls(tick_s, LogisticFit.of(x[up], change[up]), LogisticFit.of(x[~up], change[~up]), mean)
+
+    def changes(self, up: Bools, age_h: Floats, fast: Floats, slow: Floats) -> Floats:
+        """Return the probability that the next tick is not like this one."""
+        x = design_matrix(age_h, fast, slow)
+        return np.where(
+            up.ravel(), change_probabilities(x, self.fall.weights), change_probabilities(x, self.rise.weights)
+        ).reshape(up.shape)
+
+    def simulate(self, seen: AvailabilitySignals, ticks: int, rng: np.random.Generator) -> Bools:
+        """Return by [..., tick] availability simulated after ``seen``, which is not changed."""
+        now = AvailabilitySignals(seen.up.copy(), seen.age_h.copy(), seen.fast.copy(), seen.slow.copy())
+        simulated = np.empty((*seen.up.shape, ticks), dtype=bool)
+        for i in range(ticks):
+            age = np.maximum(now.age_h, self.tick_s / HOUR_S)
+            change = rng.random(seen.up.shape) < self.changes(now.up, age, now.fast, now.slow)
+            now.see(now.up ^ change, self.tick_s)
+            simulated[..., i] = now.up
+        return simulated

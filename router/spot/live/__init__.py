@@ -1,0 +1,1 @@
+"""Policies of one running job, as the supervisor asks them. Pure."""

@@ -1,0 +1,87 @@
+"""Placement options for a policy: a candidate of the planner as a policy sees it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, time
+
+from pricing.places import Market
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
+from router.planning.remaining_work import moves_usd, remaining_usd
+from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
+
+# Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
+TRANSFER_GIB_PER_S = 0.25
+_STREAMED = "stream"
+
+
+def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOption:
+    """Return the placement option for the rest of the job at ``candidate``.
+
+    ``job`` has the steps that are confirmed. Data that is streamed while the job runs delays nothing.
+    """
+    steps = steps_to_do(job, running=candidate.running)
+    moved = sum(t.gib for t in candidate.transfers if t.what != _STREAMED)
+    return PlacementOption(
+        key=candidate.key,
+        market=candidate.market,
+        usd_per_hour=candidate.usd_per_hour,
+        hours=steps / candidate.on_time_steps_per_hour,
+        startup_hours=candidate.startup_hours,
+        expected_usd=remaining_usd(job, candidate, limits),
+        transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
+        interruptions_per_hour=candidate.risk.interruptions_per_hour,
+        moves_usd=moves_usd(candidate, limits),
+        site=_machine_group(candidate),
+        region=str(candidate.region),
+        usd_since=_price_date(candidate),
+        chances=_availability(candidate, steps),
+    )
+
+
+def partition_options(
+    every: Sequence[Candidate], found: Sequence[Candidate], job: Job, limits: Limits
+) -> tuple[tuple[PlacementOption, ...], tuple[PlacementOption, ...]]:
+    """Return the options of the candidates that are available now (``found``), and those of the others."""
+    keys = {candidate.key for candidate in found}
+    closed = tuple(build_option(candidate, job, limits) for candidate in every if candidate.key not in keys)
+    return tuple(build_option(candidate, job, limits) for candidate in found), closed
+
+
+def _machine_group(candidate: Candidate) -> str:
+    """Return the name of these machines and numbers in their region, whatever the market.
+
+    On-demand is mostly sold for a region, spot by zone.
+    """
+    machines: Counter[str] = Counter()
+    for part in candidate.parts:
+        machines[part.machine.instance_type] += part.machines
+    kinds = " + ".join(f"{count} x {kind}" for kind, count in sorted(machines.items()))
+    return f"{candidate.region} {kinds}"
+
+
+def _availability(candidate: Candidate, steps: float) -> AvailabilityEstimate:
+    """Return the availability estimate as a quote has it, see :func:`router.spot.venues.build_quote_option`."""
+    risk = candidate.risk
+    if candidate.market is not Market.SPOT:
+        return AvailabilityEstimate(steps / candidate.steps_per_hour)
+    saving = risk.interval_hours / (risk.interval_hours + risk.stall_hours)
+    pools = {
+        (p.offer.cloud, p.offer.region, p.offer.zone or "", p.offer.instance_type)
+        for p in candidate.parts
+        if p.offer.market is Market.SPOT
+    }
+    lost = risk.interval_hours / 2 + risk.loss_extra_hours
+    return AvailabilityEstimate(
+        steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
+    )
+
+
+def _price_date(candidate: Candidate) -> datetime | None:
+    """Return the day of the newest of its prices; None where one has no date."""
+    days = [part.offer.as_of for part in candidate.parts]
+    known = [day for day in days if day is not None]
+    return datetime.combine(max(known), time(), UTC) if len(known) == len(days) else None

@@ -1,0 +1,146 @@
+"""Published baseline policies over one zone or several.
+
+Their sources are Wu et al., "Can't Be Late", NSDI 2024, and over zones SkyNomad, NSDI 2027. They need the guard
+:attr:`router.spot.simulator.simulation.GuardMode.PUBLISHED`.
+
+Symbols: C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. All is exact, in
+whole seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import (
+    IDLE,
+    ON_DEMAND,
+    SPOT,
+    Actions,
+    FullInfoSession,
+    FullView,
+    InstanceKinds,
+    find_on_demand_zone,
+)
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+Ranking = Callable[[SimulationInputs, FullView], Floats]
+
+
+def rank_by_price(scene: SimulationInputs, now: FullView) -> Floats:
+    """Return by [zone, window] the present spot price in dollars for an hour's work; the least ranks first."""
+    return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
+
+
+def rank_by_price_elsewhere(scene: SimulationInputs, now: FullView) -> Floats:
+    """Rank as :func:`rank_by_price`, but the whole region where the job last ran last: "eager failover", UP(S)."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
+    region = np.array([names[name] for name in scene.series.regions])
+    was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
+    usd = rank_by_price(scene, now)
+    return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
+
+
+def choose_spot_or_idle(
+    scene: SimulationInputs, now: FullView, ranking: Ranking = rank_by_price
+) -> tuple[Bools, InstanceKinds, Ints]:
+    """Return whether there is spot for each window, and the greedy action.
+
+    A live spot instance is kept; else the best zone that is up is taken; else the job is idle.
+    """
+    if len(now.up) == 1:
+        has, zone = now.up[0], now.zone
+    else:
+        first = np.argmin(np.where(now.up, ranking(scene, now), np.inf), axis=0)
+        has = now.up.any(axis=0)
+        zone = np.where((now.kind == SPOT) | ~has, now.zone, first)
+    return has, np.where(has, np.int8(SPOT), np.int8(IDLE)), zone
+
+
+def add_on_demand(scene: SimulationInputs, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
+    """Return the actions with on-demand where it is ``needed``."""
+    which = np.flatnonzero(needed)
+    if which.size:
+        kind, zone = kind.copy(), zone.copy()
+        kind[which] = ON_DEMAND
+        zone[which] = find_on_demand_zone(scene, now, which)
+    return kind, zone
+
+
+@dataclass(frozen=True, slots=True)
+class GreedySpot:
+    """A policy that takes the cheapest spot whenever there is any, and else waits."""
+
+    ranking: Ranking = rank_by_price
+
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+
+        def play(now: FullView) -> Actions:
+            _, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
+            return kind, zone
+
+        return play
+
+
+@dataclass(frozen=True, slots=True)
+class UniformProgress:
+    """Uniform Progress: on-demand where there is no spot and cp < ep(t), or where it runs already.
+
+    With ``hysteresis`` it leaves on-demand for spot only when cp > ep(t + 2d); without ("plain") it takes any spot at
+    once.
+    """
+
+    hysteresis: bool = True
+    ranking: Ranking = rank_by_price
+
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        task = scene.task
+
+        def play(now: FullView) -> Actions:
+            has, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
+            done, passed = (task.work_s - now.left_s) * task.deadline_s, now.tick * scene.tick_s
+            on_demand = now.kind == ON_DEMAND
+            needed = ~has & (on_demand | (done < passed * task.work_s))
+            if self.hysteresis:
+                needed |= on_demand & (done <= (passed + 2 * task.changeover_s) * task.work_s)
+            return add_on_demand(scene, now, kind, zone, needed)
+
+        return play
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSliced:
+    """Time Sliced: greedy in each of ``slices`` parts of R / n, each with a safety net of its own.
+
+    The net of a part keeps n-ths of C done by its end; surplus work is carried over. A tick belongs to the slice in
+    which it begins.
+
+    With need = target - cp and rest = the slice's end - t: where nothing is needed, spot or idle; else, where idle or
+    on demand and need + 2d > rest - tick, on demand; spot past its delay goes on to need + d. On demand with no spot it
+    stays there until the target is met.
+    """
+
+    slices: int = 8
+
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        task, g, n = scene.task, scene.tick_s, self.slices
+        d = task.changeover_s + scene.ways.longest_s
+
+        def play(now: FullView) -> Actions:
+            has, kind, zone = choose_spot_or_idle(scene, now)
+            slice_ = min(n - 1, now.tick * g * n // task.deadline_s)
+            # Times are multiplied by n, so that all stay whole seconds.
+            need = task.work_s * (slice_ + 1) - n * (task.work_s - now.left_s)
+            after = task.deadline_s * (slice_ + 1) - n * (now.tick + 1) * g
+            spot, on_demand = now.kind == SPOT, now.kind == ON_DEMAND
+            riding = spot & (now.delay_s == 0)
+            late = (~spot & (need + 2 * n * d > after)) | (~riding & (need + n * d > after))
+            return add_on_demand(scene, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
+
+        return play

@@ -1,0 +1,148 @@
+"""The deadline guard around any policy: on-demand while there is just time enough for it (PLANNING-MODEL 4). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from router.spot.policies.interface import (
+    CurrentPlacement,
+    Decision,
+    MoveDecision,
+    Observation,
+    PlacementOption,
+    Policy,
+    PolicyEvent,
+    ProbeDecision,
+    SaveDecision,
+    StayDecision,
+    WaitDecision,
+    sort_by_cost,
+    sort_by_finish,
+    to_duration,
+)
+
+_NONE = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineGuard:
+    """A policy that follows ``inner`` but goes on demand while there is just time for it.
+
+    It does so at the first tick where (time left - one tick) < W + d, or < W + 2d where ``inner`` would launch spot and
+    nothing runs that could stay: that goes on until the first of the two.
+
+    W is the work left from the last confirmed checkpoint. d is launch, transfer and restore, rounded up to whole ticks;
+    of the two d, one is the spot option's own (with the way back, where the checkpoint moves along) and one
+    on-demand's. While a gang runs on spot, d includes saving. A caller that asks at every tick, knows of a loss by the
+    next one, and gives a launch up after its start-up hours, misses no deadline that on-demand from the beginning would
+    have met. On-demand is assumed to be available: without such an option in the observation ``inner`` decides alone.
+
+    Where even on-demand is too late, the decision is marked ``late`` and takes what is done soonest, staying included.
+    """
+
+    inner: Policy
+
+    def decide(self, o: Observation) -> Decision:
+        """See :class:`~router.spot.policies.interface.Policy`."""
+        wanted = self.inner.decide(o)
+        if o.event is PolicyEvent.LAUNCHED:
+            return (
+                wanted
+                if isinstance(wanted, ProbeDecision)
+                else StayDecision()
+                if o.here is not None
+                else WaitDecision(o.now + o.tick)
+            )
+        sure = [p for p in o.places if p.sure]
+        left, here = o.left, o.here
+        if left is not None and here is not None and here.place.sure and not o.must_go:
+            return _decide_on_demand(o, wanted, [*sure, here.place], left)
+        if left is None or not sure:
+            return wanted
+        in_time = [p for p in sure if o.last_words + p.needs <= left]
+        if not in_time:
+            return _decide_too_late(o, wanted, left)
+        leaving = _NONE if here is None else o.save
+        if left - o.tick < leaving + _time_needed(o, sure):
+            return MoveDecision(sort_by_cost(in_time), "the last moment for on-demand")
+        return _decide_on_spot(o, wanted, sure, left)
+
+
+def _time_needed(o: Observation, sure: list[PlacementOption]) -> timedelta:
+    """Return W + d of the on-demand option that is done soonest, with d in whole ticks."""
+    return min(to_duration(p.hours) + _round_up_to_ticks(p.delay, o.tick) for p in sure)
+
+
+def _round_up_to_ticks(duration: timedelta, tick: timedelta) -> timedelta:
+    return -(-duration // tick) * tick
+
+
+def _safe_keys(o: Observation, wanted: MoveDecision, sure: list[PlacementOption], left: timedelta) -> tuple[str, ...]:
+    """Return the keys that the inner policy wants and that keep the deadline safe.
+
+    These are on-demand options that are in time, and spot ones from which on-demand is still in time if they are lost
+    before their first checkpoint.
+    """
+    known, least = {p.key: p for p in o.places}, _time_needed(o, sure)
+    to = []
+    for place in (known[key] for key in wanted.to if key in known):
+        if place.sure:
+            fits = o.last_words + place.needs <= left
+        else:
+            there = _round_up_to_ticks(o.last_words + place.delay, o.tick)
+            fits = left - o.tick >= there + least + to_duration(place.transfer_hours) + o.save
+        if fits:
+            to.append(place.key)
+    return tuple(to)
+
+
+def _decide_on_demand(o: Observation, wanted: Decision, sure: list[PlacementOption], left: timedelta) -> Decision:
+    """Return the decision for a gang on demand: it stays there unless there is time to lose.
+
+    It may leave where it could come back to on-demand in time.
+    """
+    if not isinstance(wanted, MoveDecision):
+        return wanted
+    if not wanted.to:  # It stops, and comes back to on-demand a tick later at the latest.
+        return wanted if left - o.tick >= o.save + _time_needed(o, sure) else StayDecision("no time to leave on-demand")
+    to = _safe_keys(o, wanted, sure, left)
+    return replace(wanted, to=to) if to else StayDecision("no time to leave on-demand")
+
+
+def _decide_on_spot(o: Observation, wanted: Decision, sure: list[PlacementOption], left: timedelta) -> Decision:
+    """Return the decision while there is a tick to spare.
+
+    It is what the inner policy wants, where a launch of that is in time. Where none is, what runs and can stay goes on,
+    for a tick of it is safe; else on-demand begins.
+    """
+    if not isinstance(wanted, MoveDecision) or not wanted.to:
+        return wanted
+    to = _safe_keys(o, wanted, sure, left)
+    if to:
+        return replace(wanted, to=to)
+    if not o.must_go:
+        return StayDecision("too late for another spot start, and time enough where it is")
+    in_time = [p for p in sure if o.last_words + p.needs <= left]
+    return MoveDecision(sort_by_cost(in_time), "too late for another spot start")
+
+
+def _decide_too_late(o: Observation, wanted: Decision, left: timedelta) -> Decision:
+    here = o.here
+    if isinstance(wanted, SaveDecision) and o.last_words > _NONE:
+        return wanted
+    quick = [p for p in o.places if o.last_words + p.needs <= left]
+    best = min(o.last_words + p.needs for p in o.places)
+    if here is not None and not o.must_go and _time_to_finish(here) <= best:
+        on_time = _time_to_finish(here) <= left
+        return StayDecision(
+            "on-demand would be too late; here it may be in time" if on_time else "late, and soonest here", True
+        )
+    if quick:
+        return MoveDecision(sort_by_cost(quick), "on-demand would be too late; this may be in time", late=True)
+    return MoveDecision(sort_by_finish(o.places), f"late by {best - left} even on the fastest", late=True)
+
+
+def _time_to_finish(here: CurrentPlacement) -> timedelta:
+    """Return the time until the last step of a gang that goes on where it is."""
+    return max(_NONE, to_duration(here.place.hours) - to_duration(here.unsaved_hours))

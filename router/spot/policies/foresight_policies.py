@@ -1,0 +1,266 @@
+"""Policies that play a :class:`~router.spot.policies.foresight.ForesightModel`, with full or with blind views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStates
+from router.spot.policies.action_values import ActionValues
+from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
+from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
+from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
+from router.spot.policies.repricing import PriceFits
+from router.spot.policies.window_features import WindowFeatures
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT, Actions, FullView
+from router.spot.simulator.simulation import FullInfoSession as SeeingPlayer
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+_CERTAIN: Final = 1 - 1e-9
+_QUICK_TICKS, _QUICK_DRAWS, _LEAST_CLOCK_S = 32, 200, 60
+_PARTS: Final = (
+    4  # Parts of a tick to which launches are rounded up; rounded up to a whole tick they would look too dear.
+)
+_USUAL_STEPS: Final = 200
+
+
+def choose_clock_s(tick_s: int) -> int:
+    """Return the seconds of a clock tick, a multiple of the tick."""
+    return max(1, CLOCK_S // tick_s) * tick_s
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ForesightPolicy:
+    """Our policy where availability is seen.
+
+    It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy` and needs the exact guard.
+    """
+
+    model: ForesightModel
+
+    @classmethod
+    def fitted(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
+        """Return the policy fitted to inputs like these in market and moves.
+
+        It is for any tick, and for deadlines and slack up to those of ``like``, whose first spot prices are the
+        expected ones. Raise ValueError where the reference is not sold on demand.
+        """
+        launch = (like.task.changeover_s + like.launch_s).astype(np.float64)
+        market = ZoneMarket(like.spot_usd[:, 0], like.on_demand_usd, like.speed, launch, like.ways)
+        clock, task = choose_clock_s(like.tick_s), like.task
+        return cls(
+            ForesightModel.of(hazard_model, market, task.work_s, like.ticks * like.tick_s, clock_s=clock, seed=seed)
+        )
+
+    @classmethod
+    def quickly(cls, hazard_model: HazardModel, like: SimulationInputs, seed: int = 0) -> ForesightPolicy:
+        """Return the policy fitted in a tenth of a second, for a few zones.
+
+        The clock is slow and the futures are few; it costs about one part in a hundred more (design note 017).
+        """
+        horizon_s = like.ticks * like.tick_s
+        clock = max(_LEAST_CLOCK_S, -(-horizon_s // _QUICK_TICKS))
+        launch, ways = like.task.changeover_s + like.launch_s, like.ways
+        # A launch longer by a hundredth of a tick would add a column to the tables and change no decision.
+        takes = replace(ways, transfer_s=_round_up(ways.transfer_s, clock // _PARTS))
+        market = ZoneMarket(
+            like.spot_usd[:, 0],
+            like.on_demand_usd,
+            like.speed,
+            _round_up(launch, clock // _PARTS).astype(np.float64),
+            takes,
+        )
+        work_s = like.task.work_s
+        return cls(
+            ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
+        )
+
+    def begin(self, scene: SimulationInputs) -> SeeingPlayer:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+        return _FullSession(self.model, scene).play
+
+
+class _FullSession:
+    """The session of a full view.
+
+    It evaluates actions where something changed that it sees, or where time runs against it; else what runs goes on.
+    """
+
+    def __init__(self, model: ForesightModel, scene: SimulationInputs) -> None:
+        self.scene = scene
+        self.slow = scene.speed < 1 - SPEED_TOLERANCE
+        self.window_features = WindowFeatures(model, scene)
+
+    def play(self, now: FullView) -> Actions:
+        """Return the actions of least cost."""
+        seen, fit, changed = self.window_features.of(now)
+        asked = changed | (now.kind == IDLE) | (now.delay_s > 0) | self.slow[now.zone]
+        if not asked.any():
+            return now.kind, now.zone
+        kind, zone = now.kind.copy(), now.zone.copy()
+        for one in np.unique(fit[asked]):
+            rows = np.flatnonzero(asked & (fit == one))
+            kind[rows], zone[rows] = self._choose_actions(now.at(rows), self.window_features.fits[one], seen(rows))
+        return kind, zone
+
+    def _choose_actions(self, now: FullView, weigher: ActionValues, seen: RegressionInputs) -> Actions:
+        costs = weigher.choices(now, self.scene.tick_s, seen)
+        best = costs.spot.argmin(axis=0)
+        least_spot = costs.spot[best, np.arange(best.size)]
+        other = np.minimum(costs.wait, least_spot)
+        keeps = (now.kind != IDLE) & (costs.stay <= np.minimum(other, costs.demand) + weigher.margin_usd(now))
+        kind = np.where(costs.demand < other, ON_DEMAND, np.where(least_spot < costs.wait, SPOT, IDLE))
+        zone = np.where(kind == SPOT, best, costs.place)
+        kind = np.where(keeps, now.kind, kind)
+        return kind.astype(np.int8), np.where(keeps | (kind == IDLE), now.zone, zone)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BlindForesightPolicy:
+    """Our policy where zones must be asked.
+
+    It is a :class:`~router.spot.simulator.blind_policy.BlindPolicy` and needs the exact guard. It never probes: a
+    launch that fails is free, and tells as much.
+    """
+
+    model: ForesightModel
+
+    @classmethod
+    def fitted(
+        cls, hazard_model: HazardModel, terms: SimulationSpec, spot_usd: Floats, seed: int = 0
+    ) -> BlindForesightPolicy:
+        """Return the policy fitted to this specification, whatever its windows.
+
+        ``spot_usd`` is by [zone] as expected. Raise ValueError where the reference is not sold on demand.
+        """
+        launch = (terms.task.changeover_s + terms.launch_s).astype(np.float64)
+        market = ZoneMarket(spot_usd, terms.on_demand_usd, terms.speed, launch, terms.ways)
+        clock = choose_clock_s(terms.tick_s)
+        return cls(
+            ForesightModel.of(
+                hazard_model, market, terms.task.work_s, terms.ticks * terms.tick_s, clock_s=clock, seed=seed
+            )
+        )
+
+    def begin(self, terms: SimulationSpec) -> _BlindSession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _BlindSession(self.model, terms)
+
+
+class _BlindSession:
+    """The session of a blind view; ``look_`` is the belief [window, spot, up, class] at the last tick."""
+
+    def __init__(self, model: ForesightModel, terms: SimulationSpec) -> None:
+        self.terms, self.fits, self.spots = terms, PriceFits(model), model.spots
+        self.fit = np.full(terms.starts.size, -1)
+        self.hazards = model.hazard_model.mean()
+        self.look_ = _stationary_belief(self.hazards.tobytes(), len(self.spots)).repeat(terms.starts.size, axis=0)
+        self.lately = RecentChanges.nothing((terms.starts.size, len(self.spots)))
+
+    def _update_belief(self, known: BlindView) -> tuple[Floats, Floats]:
+        """Return beliefs of the windows that are played, and the ratio of seen to expected changes."""
+        rows, hours = known.window, self.terms.tick_s / HOUR_S
+        was_up, asked = known.was_up[self.spots].T, known.asked[self.spots].T
+        look, lately = self.look_[rows], self.lately.of(rows)
+        times = lately.times
+        if known.tick:
+            _condition_on_answers(look, was_up, asked == known.tick - 1)
+            before = _likeliest_state(look)
+            certain = np.maximum(look[..., 0, :].sum(axis=-1), look[..., 1, :].sum(axis=-1)) > _CERTAIN
+            lately.see(before, was_up, self.hazards, hours, certain & (asked == known.tick))
+            times = lately.times
+            look = advance_belief(look, self.hazards * times[..., None], hours)
+        _condition_on_answers(look, was_up, asked == known.tick)
+        self.look_[rows] = look
+        self.lately.expected[rows], self.lately.seen[rows] = lately.expected, lately.seen
+        return look, times
+
+    def hear(self, known: BlindView, /) -> None:
+        """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`."""
+        self._update_belief(known)
+        self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+
+    def recall(self, other: object, /) -> bool:
+        """See :class:`~router.spot.simulator.blind_policy.ReplayableSession`.
+
+        The other session must have the same hazard model, zones and tick.
+        """
+        if not isinstance(other, _BlindSession) or (self.terms.zones, self.terms.tick_s) != (
+            other.terms.zones,
+            other.terms.tick_s,
+        ):
+            return False
+        if not (np.array_equal(self.spots, other.spots) and np.array_equal(self.hazards, other.hazards)):
+            return False
+        self.look_ = other.look_.copy()
+        self.lately = RecentChanges(other.lately.expected.copy(), other.lately.seen.copy())
+        return True
+
+    def act(self, known: BlindView) -> LaunchRequest:
+        """Request spot where it is better than to go on, the best first."""
+        look, times = self._update_belief(known)
+        wish = LaunchRequest.nothing(known)
+        fit = self.fit[known.window] = self.fits.fits(known.spot_usd, self.fit[known.window])
+        for one in np.unique(fit):
+            rows = np.flatnonzero(fit == one)
+            self._fill_request(wish, rows, self.fits[one], known.at(rows), (look[rows], times[rows]))
+        return wish
+
+    def _fill_request(
+        self, wish: LaunchRequest, rows: Ints, weigher: ActionValues, known: BlindView, seen: tuple[Floats, Floats]
+    ) -> None:
+        """Fill in the request of these windows."""
+        costs = weigher.choices(known, self.terms.tick_s, weigher.model.sight(*seen))
+        runs, margin = known.kind != IDLE, weigher.margin_usd(known)
+        other = np.minimum(costs.wait, costs.demand)
+        goes_on = runs & (costs.stay <= other + margin)
+        spot = np.where(costs.spot < np.where(goes_on, costs.stay - margin, other), costs.spot, np.inf)
+        own = known.kind == SPOT
+        spot[known.zone[own], np.flatnonzero(own)] = np.inf
+        wish.spot[:, rows] = spot
+        wish.demand[rows] = np.where(~goes_on & (costs.demand < costs.wait), costs.place, NOWHERE)
+        wish.leave[rows] = runs & ~goes_on & (costs.demand >= costs.wait)
+
+    def look(self, _: BlindView, /) -> Bools | None:
+        """Return None: it never probes."""
+        return None
+
+
+@lru_cache(maxsize=64)
+def _stationary_belief(hazards: bytes, spots: int) -> Floats:
+    """Return by [1, spot, up, class] the belief about zones that were never asked.
+
+    It follows from their hazards [spot, up, class].
+    """
+    rates = np.frombuffer(hazards).reshape(spots, 2, CLASSES)
+    one = np.full((1, spots, 2, CLASSES), 1 / (2 * CLASSES))
+    for _ in range(_USUAL_STEPS):
+        one = advance_belief(one, rates, 1.0)
+    return one
+
+
+def _round_up(seconds: Ints, parts_s: int) -> Ints:
+    """Return the seconds rounded up to whole parts."""
+    return np.asarray(-(-seconds // max(1, parts_s)) * max(1, parts_s), dtype=np.int64)
+
+
+def _likeliest_state(look: Floats) -> ZoneStates:
+    """Return the likeliest state."""
+    best = look.reshape(*look.shape[:-2], -1).argmax(axis=-1)
+    return ZoneStates(best >= CLASSES, np.array(TYPICAL_H)[best % CLASSES])
+
+
+def _condition_on_answers(look: Floats, up: Bools, answered: Bools) -> None:
+    """Condition the belief on answers [window, zone], in place."""
+    for which in (0, 1):
+        wrong = answered & (up == (which == 0))
+        look[..., which, :] = np.where(wrong[..., None], 0.0, look[..., which, :])
+    total = look.sum(axis=(-2, -1), keepdims=True)
+    fresh = np.zeros_like(look)
+    fresh[..., 0] = np.stack([~up, up], axis=-1)
+    np.copyto(look, np.where(total > 0, look / np.maximum(total, 1e-12), fresh))

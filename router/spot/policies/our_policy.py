@@ -1,0 +1,88 @@
+"""Factories of our policy, called "ours" in back-tests, and of its faster fit, for which quotes are made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies.baselines import GreedySpot
+from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
+from router.spot.policies.learned import ChainPolicy
+from router.spot.policies.market import SPEED_TOLERANCE
+from router.spot.policies.on_demand_now import OnDemandNow
+from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
+from router.spot.simulator.inputs import SimulationInputs
+from router.spot.simulator.simulation import FullInfoPolicy
+from router.spot.simulator.traces import Ints, Series, ZoneSeries
+
+QUOTED_DESCRIPTION: Final = "foresight in the exact safety net"
+
+
+def policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
+    """Return our policy for this hazard model of the zones of ``like``; it needs the exact guard.
+
+    It plays inputs like ``like`` in all but starts, availability and prices, with deadlines up to its own. Spot prices
+    in ``like`` are the expected ones, the same all the time.
+    """
+    return _fallback_policy(hazard_model, like) or ForesightPolicy.fitted(hazard_model, like)
+
+
+def quoted_policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
+    """Return the policy that quotes are made for: ours on few zones, fitted quickly.
+
+    It decides by the time left, not by the time passed.
+    """
+    return _fallback_policy(hazard_model, like) or ForesightPolicy.quickly(hazard_model, like)
+
+
+def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy | None:
+    """Return the policy of a case without an optimisation; None for all others.
+
+    Where nothing as fast as the reference is sold on demand there is no fallback: any spot is taken, the cheapest
+    first. Where spot never comes, on-demand begins at once.
+    """
+    if not (np.isfinite(like.on_demand_usd) & (like.speed >= 1 - SPEED_TOLERANCE)).any():
+        return GreedySpot()
+    return None if hazard_model.comes().size else OnDemandNow()
+
+
+def policy_from(past: Series, scene: SimulationInputs) -> FullInfoPolicy:
+    """Return our policy with all expectations learned from ``past``.
+
+    ``past`` is on the tick of the inputs and has their zones by name (KeyError where one is missing), perhaps among
+    others, which are learned from too. The policy sees nothing of the inputs' availability and prices. In one zone the
+    induction is exact.
+    """
+    which = {zone.zone: i for i, zone in enumerate(past.zones)}
+    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    if own.size == 1:
+        return ChainPolicy.fitted(past, scene)
+    return policy_for(HazardModel.of(past, scene.task.size).only(own), build_expected_inputs(past, scene))
+
+
+def blind_policy_from(past: Series, scene: SimulationInputs) -> BlindPolicy:
+    """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
+    which = {zone.zone: i for i, zone in enumerate(past.zones)}
+    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    prices = build_expected_inputs(past, scene).spot_usd[:, 0]
+    return BlindForesightPolicy.fitted(
+        HazardModel.of(past, scene.task.size).only(own), SimulationSpec.of(scene), prices
+    )
+
+
+def build_expected_inputs(past: Series, scene: SimulationInputs) -> SimulationInputs:
+    """Return one window like those of the inputs, without spot, at the last spot price of each zone in ``past``."""
+    known = past.only([zone.zone for zone in scene.series.zones])
+    zones = tuple(
+        _without_spot(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True)
+    )
+    return SimulationInputs.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
+
+
+def _without_spot(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:
+    usd = past.spot_usd_per_hour[-1]
+    none: Ints = np.zeros(ticks, dtype=np.int64)
+    return replace(zone, counts=none, spot_usd_per_hour=np.full(ticks, usd))

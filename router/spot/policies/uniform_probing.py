@@ -1,0 +1,220 @@
+"""Uniform Progress over zones that have to be asked, "UP(S)", "UP(A)" and "UP(AP)", and the cheapest spot.
+
+They follow the released simulator of SkyNomad (NSDI 2027) and need the guard
+:attr:`router.spot.simulator.blind_simulator.BlindGuardMode.PUBLISHED`.
+
+C work, R deadline, d changeover, t seconds since the start, cp work done, ep(t) = t * C / R. Idle: spot is tried zone
+by zone; where there is none, on demand if cp < ep(t); on demand at once where C + 2d does not fit any more. On demand:
+it stays until cp > ep(t + 2d), then goes for spot, and waits where there is none. On-demand runs where the job last
+ran, else in the first zone ("AP": always there), not where it is cheapest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from router.spot.simulator.blind_policy import BlindView, LaunchRequest, PolicySession, SimulationSpec
+from router.spot.simulator.inputs import HOUR_S
+from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, SPOT
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+_UNKNOWN: Final = 0.5  # success rate assumed of a zone that never answered
+_SAMPLES: Final = 5  # number of answers that UP(A) remembers of each zone
+_TOLERANCE: Final = 1e-6
+_GOOD_ENOUGH: Final = 0.9  # share of the best score at which UP(AP) stays
+
+
+@dataclass(frozen=True, slots=True)
+class CheapestSpot:
+    """A policy that takes the cheapest spot whenever there is any, and else waits."""
+
+    def begin(self, _: SimulationSpec, /) -> PolicySession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _CheapestSession()
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverProgress:
+    """UP(S): the cheapest zone first, the region of the zone where it last was for a whole tick last."""
+
+    def begin(self, terms: SimulationSpec) -> PolicySession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _FailoverSession(terms)
+
+
+@dataclass(frozen=True, slots=True)
+class RateProgress:
+    """UP(A): the zone with the best share of successes among its last five answers first.
+
+    It leaves spot for a better zone. While it runs on spot it asks one zone at a time, each every ``interval_s``.
+    """
+
+    interval_s: int = 2 * HOUR_S
+
+    def begin(self, terms: SimulationSpec) -> PolicySession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _RateSession(terms, self.interval_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RatePerUsdProgress:
+    """UP(AP): as UP(A), by share of all answers over price.
+
+    It leaves spot only for a zone a ninth better, and asks all zones that are due.
+    """
+
+    interval_s: int = HOUR_S
+
+    def begin(self, terms: SimulationSpec) -> PolicySession:
+        """See :class:`~router.spot.simulator.blind_policy.BlindPolicy`."""
+        return _RatePerUsdSession(terms, self.interval_s)
+
+
+class _CheapestSession:
+    def act(self, known: BlindView) -> LaunchRequest:
+        wish = LaunchRequest.nothing(known)
+        wish.spot = np.where(known.kind == IDLE, known.spot_usd, np.inf)
+        return wish
+
+    def look(self, _: BlindView, /) -> Bools | None:
+        return None
+
+
+def _request_uniform_progress(
+    terms: SimulationSpec, known: BlindView, order: Floats, place: Ints
+) -> tuple[LaunchRequest, Bools]:
+    """Return the request of uniform progress, and where it wants spot or has it.
+
+    Spot is tried in ``order``, and on-demand runs in ``place``.
+    """
+    task, d = terms.task, terms.task.changeover_s
+    done, passed = (task.work_s - known.left_s) * task.deadline_s, known.tick * terms.tick_s
+    ahead = done > (passed + 2 * d) * task.work_s
+    near = known.left_s + 2 * d > (known.ticks - known.tick) * terms.tick_s
+    idle, leave = known.kind == IDLE, (known.kind == ON_DEMAND) & ahead
+    wants = (idle & ~near) | leave
+    spot = np.where(wants, order, np.inf)
+    demand = np.where(idle & (near | (done < passed * task.work_s)), place, NOWHERE)
+    return LaunchRequest(spot, demand, leave), wants | (known.kind == SPOT)
+
+
+class _FailoverSession:
+    def __init__(self, terms: SimulationSpec) -> None:
+        names = list(dict.fromkeys(terms.regions))
+        self.terms, self.region = terms, np.array([names.index(name) for name in terms.regions])
+        self.last = np.full(terms.starts.size, NOWHERE)  # region
+
+    def act(self, known: BlindView) -> LaunchRequest:
+        runs = known.kind != IDLE
+        self.last[known.window[runs]] = self.region[known.zone[runs]]
+        was = self.region[:, None] == self.last[known.window]
+        order = known.spot_usd + np.where(was, known.spot_usd.max(), 0.0)
+        return _request_uniform_progress(self.terms, known, order, np.maximum(known.home, 0))[0]
+
+    def look(self, _: BlindView, /) -> Bools | None:
+        return None
+
+
+class _RateSession:
+    """The session of UP(A).
+
+    ``samples`` [zone, window, sample] is 1 up, 0 down, -1 nothing yet, newest last.
+    """
+
+    def __init__(self, terms: SimulationSpec, interval_s: int) -> None:
+        shape = len(terms.zones), terms.starts.size
+        self.terms = terms
+        self.every = max(1, round(interval_s / terms.tick_s))
+        self.samples = np.full((*shape, _SAMPLES), -1, dtype=np.int8)
+        self.next_probe, self.next_sample = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+        self.probed = np.zeros(shape, dtype=bool)
+        self.wanted = np.empty(0, dtype=bool)
+
+    def act(self, known: BlindView) -> LaunchRequest:
+        zone, window = np.nonzero(self.probed[:, known.window] & (known.asked >= known.tick - 1))
+        self.record(zone, known.window[window], known.was_up[zone, window])
+        self.probed[:] = False
+        lost = np.flatnonzero(known.lost)
+        self.record(known.zone[lost], known.window[lost], np.zeros(lost.size, dtype=bool))
+        spot = np.flatnonzero(known.kind == SPOT)
+        due = spot[known.tick >= self.next_sample[known.zone[spot], known.window[spot]]]
+        self.record(known.zone[due], known.window[due], np.ones(due.size, dtype=bool))
+        self.next_sample[known.zone[due], known.window[due]] = known.tick + self.every
+        score = self.score(known)
+        wish, self.wanted = _request_uniform_progress(self.terms, known, -score, self.place(known))
+        rows = np.arange(known.window.size)
+        leaves = (known.kind == SPOT) & ~self.good(score[known.zone, rows], score.max(axis=0))
+        wish.spot = np.where(leaves, -score, wish.spot)
+        wish.leave = wish.leave | leaves
+        return wish
+
+    def look(self, known: BlindView) -> Bools | None:
+        zone, window = np.nonzero(known.tried)
+        launched = (known.kind[window] == SPOT) & (known.zone[window] == zone)
+        self.record(zone, known.window[window], launched)
+        self.next_sample[zone[launched], known.window[window[launched]]] = known.tick + self.every
+        due = self.due(known)
+        due[known.zone, np.arange(known.window.size)] &= known.kind != SPOT
+        self.probed[:, known.window] = due
+        zone, window = np.nonzero(due)
+        self.next_probe[zone, known.window[window]] = known.tick + self.every
+        return due
+
+    def record(self, zone: Ints, window: Ints, up: Bools) -> None:
+        """Record one more answer each; no zone twice."""
+        self.samples[zone, window] = np.concatenate(
+            [self.samples[zone, window, 1:], up[:, None].astype(np.int8)], axis=1
+        )
+
+    def score(self, known: BlindView) -> Floats:
+        samples = self.samples[:, known.window]
+        count = (samples >= 0).sum(axis=2)
+        return np.where(count > 0, (samples == 1).sum(axis=2) / np.maximum(count, 1), _UNKNOWN)
+
+    def good(self, own: Floats, best: Floats) -> Bools:
+        good: Bools = own >= best - _TOLERANCE
+        return good
+
+    def place(self, known: BlindView) -> Ints:
+        at: Ints = np.maximum(known.home, 0)
+        return at
+
+    def due(self, known: BlindView) -> Bools:
+        """Return the zone with the fewest answers of those that are due."""
+        rows = np.arange(known.window.size)
+        ready: Bools = (known.tick >= self.next_probe[:, known.window]) & (known.kind == SPOT) & self.wanted
+        ready[known.zone, rows] &= known.kind != SPOT
+        count = np.where(ready, (self.samples[:, known.window] >= 0).sum(axis=2), _SAMPLES + 1)
+        first = np.argmin(count, axis=0)
+        ready &= np.arange(len(ready))[:, None] == first
+        return ready
+
+
+class _RatePerUsdSession(_RateSession):
+    """The session of UP(AP); ``next_sample`` is ``next_probe``, for an answer of any kind counts."""
+
+    def __init__(self, terms: SimulationSpec, interval_s: int) -> None:
+        super().__init__(terms, interval_s)
+        self.next_probe = self.next_sample
+        self.ups, self.answers = np.zeros_like(self.next_probe), np.zeros_like(self.next_probe)
+
+    def record(self, zone: Ints, window: Ints, up: Bools) -> None:
+        self.ups[zone, window] += up
+        self.answers[zone, window] += 1
+
+    def score(self, known: BlindView) -> Floats:
+        ups, answers = self.ups[:, known.window], self.answers[:, known.window]
+        return np.where(answers > 0, ups / np.maximum(answers, 1), _UNKNOWN) / known.spot_usd
+
+    def good(self, own: Floats, best: Floats) -> Bools:
+        good: Bools = own >= best * _GOOD_ENOUGH
+        return good
+
+    def place(self, known: BlindView) -> Ints:
+        return np.zeros(known.window.size, dtype=np.int64)
+
+    def due(self, known: BlindView) -> Bools:
+        return np.greater_equal(known.tick, self.next_probe[:, known.window]) & self.wanted

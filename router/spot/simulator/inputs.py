@@ -1,0 +1,172 @@
+"""Inputs of a simulation: the job's size and deadline, what moving costs, and the availability in its windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.spot.simulator.traces import Bools, Floats, Ints, Series
+
+HOUR_S = 3600
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One job, in whole seconds.
+
+    ``work_s`` is the work to do (C), ``deadline_s`` the time to the deadline (R), and ``changeover_s`` (d) the time
+    without progress, billed, at every launch. ``size`` machines start together or not at all.
+
+    Raise ValueError for a job without work, or with a negative time.
+    """
+
+    work_s: int
+    deadline_s: int
+    changeover_s: int
+    size: int = 1
+
+    def __post_init__(self) -> None:
+        if self.work_s <= 0 or self.deadline_s < 0 or self.changeover_s < 0 or self.size < 1:
+            raise ValueError("a task has work to do, no negative time, and at least one machine")
+
+    def ticks(self, tick_s: int) -> int:
+        """Return the number of whole ticks before the deadline; the remainder is not counted on."""
+        return self.deadline_s // tick_s
+
+    def on_demand_is_in_time(self, tick_s: int) -> bool:
+        """Return whether on-demand from the first tick on meets the deadline."""
+        return self.work_s + self.changeover_s <= self.ticks(tick_s) * tick_s
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ZoneMoveCosts:
+    """Costs of moving the checkpoint, by [from zone, to zone].
+
+    Each entry is the dollars of one move, and the seconds that it adds to the changeover.
+    """
+
+    egress_usd: Floats
+    transfer_s: Ints
+
+    def __post_init__(self) -> None:
+        if self.egress_usd.shape != self.transfer_s.shape or (self.egress_usd < 0).any() or (self.transfer_s < 0).any():
+            raise ValueError("give the cost and time of a move from each zone to each, none below zero")
+        if self.egress_usd.diagonal().any() or self.transfer_s.diagonal().any():
+            raise ValueError("a move within a zone must cost nothing and take no time")
+
+    @classmethod
+    def free(cls, zones: int) -> ZoneMoveCosts:
+        """Return moves that cost nothing."""
+        return cls(np.zeros((zones, zones)), np.zeros((zones, zones), dtype=np.int64))
+
+    @classmethod
+    def between(cls, regions: Sequence[str], usd: Callable[[str, str], float], seconds: int = 0) -> ZoneMoveCosts:
+        """Return moves of ``usd`` from region to region, each taking ``seconds``; moves within a region are free."""
+        costs_usd = [[0.0 if a == b else usd(a, b) for b in regions] for a in regions]
+        seconds_by_zone = [[0 if a == b else seconds for b in regions] for a in regions]
+        return cls(np.array(costs_usd), np.array(seconds_by_zone, dtype=np.int64))
+
+    @property
+    def longest_s(self) -> int:
+        """The seconds of the longest transfer."""
+        return int(self.transfer_s.max())
+
+
+def validate_speeds(zones: int, speed: Floats | None, launch_s: Ints | None) -> tuple[Floats, Ints]:
+    """Return by [zone] the speed and the launch time, with defaults for what is None: speed one, no launch time.
+
+    Speed is the seconds of the task's work that a second there does, to a millionth; it is one where the work was
+    measured, usually the fastest on-demand zone. The launch time is the seconds that a launch there takes on top of the
+    task's changeover.
+
+    Raise ValueError for another number of entries than ``zones``, and where one is out of range.
+    """
+    speed = np.ones(zones) if speed is None else np.asarray(speed, dtype=np.float64)
+    launch_s = np.zeros(zones, dtype=np.int64) if launch_s is None else np.asarray(launch_s, dtype=np.int64)
+    if speed.shape != (zones,) or launch_s.shape != (zones,) or (launch_s < 0).any():
+        raise ValueError(f"give each of {zones} zones a speed and a launch time, none below zero")
+    if not (np.isfinite(speed) & (speed * MILLION >= 1)).all():
+        raise ValueError("a speed must be at least a millionth")
+    return speed, launch_s
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SimulationInputs:
+    """The inputs of a simulation: many windows of one series for one task.
+
+    ``starts`` is the first tick of each window. ``begins`` is the tick of the task at which each window begins; None:
+    all begin at the first. All windows end at the deadline, so that one which begins later has less time. Only policies
+    that decide by the time left, not by the time passed, may play such windows.
+
+    ``speed`` and ``launch_s``: see :func:`validate_speeds`.
+
+    Raise ValueError where a window goes beyond the series, or where ``ways``, ``speed`` or ``launch_s`` do not fit its
+    zones. A policy may read all but ``up`` and ``spot_usd``, which hold the future; the ticks before a window's start
+    it gets from :meth:`before`.
+    """
+
+    task: Task
+    series: Series
+    starts: Ints
+    ways: ZoneMoveCosts
+    up: Bools
+    spot_usd: Floats
+    on_demand_usd: Floats
+    speed: Floats
+    launch_s: Ints
+    begins: Ints | None = None
+
+    @classmethod
+    def of(
+        cls,
+        task: Task,
+        series: Series,
+        starts: Sequence[int] | Ints,
+        ways: ZoneMoveCosts | None = None,
+        speed: Floats | None = None,
+        launch_s: Ints | None = None,
+    ) -> SimulationInputs:
+        """Return inputs with prices of the whole gang.
+
+        Moves are free, zones have one speed and no launch times unless these are given.
+        """
+        first = np.asarray(starts, dtype=np.int64)
+        needed = task.ticks(series.tick_s)
+        if first.ndim != 1 or (first < 0).any() or (first + needed > series.ticks).any():
+            raise ValueError(f"a window of {needed} ticks goes beyond the {series.ticks} of the series")
+        zones = len(series.zones)
+        ways = ways or ZoneMoveCosts.free(zones)
+        if ways.egress_usd.shape != (zones, zones):
+            raise ValueError(f"the moves are between {ways.egress_usd.shape[0]} zones, but the series has {zones}")
+        speed, launch_s = validate_speeds(zones, speed, launch_s)
+        up, prices = series.up(task.size), series.spot_usd(task.size)
+        return cls(task, series, first, ways, up, prices, series.on_demand_usd(task.size), speed, launch_s)
+
+    @property
+    def tick_s(self) -> int:
+        """The seconds of a tick."""
+        return self.series.tick_s
+
+    @property
+    def ticks(self) -> int:
+        """The number of ticks of a window."""
+        return self.task.ticks(self.tick_s)
+
+    @property
+    def alike(self) -> bool:
+        """True if all zones have speed one and launch in the task's changeover."""
+        return not self.launch_s.any() and bool((self.speed == 1).all())
+
+    def before(self, count: int) -> tuple[Bools, Bools]:
+        """Return availability by [zone, window, tick] in the ``count`` ticks before each window.
+
+        The second result says whether it is known. The oldest tick comes first. Availability is whether the gang could
+        start; before the series begins it is not known, and then False.
+        """
+        at = self.starts[:, None] + np.arange(-count, 0)
+        known = at >= 0
+        up = self.up[:, np.maximum(at, 0)] & known
+        return up, np.broadcast_to(known, up.shape)

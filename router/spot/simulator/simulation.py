@@ -1,0 +1,402 @@
+"""Simulator of a policy that sees spot availability, over many windows at once, tick by tick.
+
+Rules (Wu et al., "Can't Be Late", NSDI 2024, section 3, and its released simulator):
+
+* At the start of a tick a spot instance whose zone has no machines is lost. The work of earlier ticks is kept.
+* The policy decides; the deadline guard may overrule it. Starting anything is billed at once and makes no progress for
+  the changeover delay d (plus the transfer); stopping is free. Starting spot where there is none does nothing, free.
+* Starting on-demand where it is not sold does nothing, free. A second's work is the zone's speed.
+* A tick is billed whole at the price of what runs in it, the last one too; a delay is billed like work.
+* When the work is done the job stops (thrifty).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from router.spot.simulator.finish_time import get_zone_speeds, pick_on_demand_zone
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.traces import Bools, Floats, Ints
+
+IDLE: Final = 0
+SPOT: Final = 1
+ON_DEMAND: Final = 2
+NOWHERE: Final = -1
+InstanceKinds = NDArray[np.int8]
+
+
+class GuardMode(Enum):
+    """The deadline guard: when a policy is overruled so that the deadline is met.
+
+    Both guards go on demand while there is just time for it.
+
+    ``PUBLISHED`` acts, where the job is idle or on demand, at the first tick where, counted in whole ticks, R <= C +
+    2d; a spot instance past its delay goes on to R = C + d and beyond. It is for zones of one speed only. ``EXACT``
+    acts at the first tick where, whatever the availability, one more tick of what the policy wants could leave less
+    time than on-demand needs, there or in the zone that is done soonest; spot that runs goes on instead where one more
+    tick of it is safe. ``NONE`` trusts the policy (bounds, other simulators).
+    """
+
+    PUBLISHED = "published"
+    EXACT = "exact"
+    NONE = "none"
+
+
+@dataclass(eq=False, slots=True)
+class FullView:
+    """The start of a tick with all availability: one entry a window, zones in the order of the series.
+
+    The arrays are read-only for the policy.
+
+    ``up`` and ``spot_usd`` are by [zone, window]. ``home`` is where the checkpoint is, ``last`` where the job last ran;
+    both are ``NOWHERE`` at first. ``delay_s`` is the part of the changeover that has still to pass. ``window`` numbers
+    the windows of the inputs. ``kept`` is work of less than a second, in millionths of one, where zones differ in
+    speed.
+    """
+
+    tick: int
+    ticks: int
+    window: Ints
+    left_s: Ints
+    kind: InstanceKinds
+    zone: Ints
+    home: Ints
+    last: Ints
+    delay_s: Ints
+    kept: Ints
+    up: Bools
+    spot_usd: Floats
+
+    def at(self, rows: Ints) -> FullView:
+        """Return the view of these rows of its windows."""
+        own = {name: getattr(self, name)[rows] for name in _OF_WINDOWS}
+        return FullView(self.tick, self.ticks, **own, up=self.up[:, rows], spot_usd=self.spot_usd[:, rows])
+
+
+_OF_WINDOWS: Final = ("window", "left_s", "kind", "zone", "home", "last", "delay_s", "kept")
+Actions = tuple[InstanceKinds, Ints]
+FullInfoSession = Callable[[FullView], Actions]
+FullViewListener = Callable[[FullView], None]
+
+
+class FullInfoPolicy(Protocol):
+    """A policy that sees availability, for many windows at once."""
+
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+        """Return the session of these inputs, which chooses for each window the kind of instance and its zone.
+
+        The session is called with each tick's view. Requesting what runs already keeps it.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SimulationOutcome:
+    """The outcome of a simulation, one entry a window.
+
+    ``usd`` is the whole cost, of which ``egress_usd`` and ``spot_usd`` are parts. ``finish_tick`` is the first tick
+    after the last billed one, counted from where the window begins.
+
+    A window that is ``late`` ends on demand after its deadline; the cost of that is included. Where on-demand is sold
+    in no zone such a window never ends: ``usd`` is infinite, and ``finish_tick`` says no more than that it is late.
+    ``spare_s`` is the seconds of the last tick after the work was done; their ``spare_usd`` are in ``usd`` too.
+    """
+
+    usd: Floats
+    egress_usd: Floats
+    finish_tick: Ints
+    late: Bools
+    spot_ticks: Ints
+    on_demand_ticks: Ints
+    launches: Ints
+    spot_usd: Floats
+    spare_s: Floats
+    spare_usd: Floats
+
+
+def simulate(
+    scene: SimulationInputs,
+    policy: FullInfoPolicy,
+    net: GuardMode = GuardMode.PUBLISHED,
+    work_s: Ints | None = None,
+    watch: FullViewListener | None = None,
+) -> SimulationOutcome:
+    """Play all windows of ``scene`` and return their outcome.
+
+    ``work_s`` is the work of each window, where it differs from the task's. ``watch`` is called with each tick once it
+    has passed, with what ran in it. Raise ValueError for the published guard where zones differ in speed or launch
+    time.
+    """
+    run = _Run(scene, net, work_s)
+    player = policy.begin(scene)
+    for tick in range(scene.ticks):
+        if not run.begin(tick):
+            if scene.begins is None:
+                break
+            continue
+        run.finish(*player(run.now))
+        if watch is not None:
+            watch(run.now)
+    return run.outcome()
+
+
+class _Run:
+    """State of the windows that are not done; ``now`` is what the policy sees of them."""
+
+    def __init__(self, scene: SimulationInputs, net: GuardMode, work_s: Ints | None) -> None:
+        count, task = scene.starts.size, scene.task
+        self.scene, self.net, self.g = scene, net, scene.tick_s
+        self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
+        self.worst_s = task.changeover_s + scene.ways.longest_s
+        self.paces = None if scene.alike else get_zone_speeds(scene)
+        if self.paces is not None and net is GuardMode.PUBLISHED:
+            raise ValueError("the published guard supports zones of one speed only; use the exact one")
+        self.sold = np.isfinite(scene.on_demand_usd)
+        usd = float(scene.on_demand_usd[0])
+        self.one_price = usd * self.g / HOUR_S if self.sold[0] and (scene.on_demand_usd == usd).all() else None
+        zeros = np.zeros(count, dtype=np.int64)
+        self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
+        self.now = self._initial_view(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
+        self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
+        self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
+        self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
+        self.launches, self.done_tick = zeros.copy(), np.full(count, -1, dtype=np.int64)
+
+    def _initial_view(self, window: Ints) -> FullView:
+        """Return the view of these windows before anything ran."""
+        zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
+        return FullView(
+            tick=0,
+            ticks=self.scene.ticks,
+            window=window,
+            left_s=self.work_s[window],
+            kind=np.zeros(window.size, dtype=np.int8),
+            zone=zeros.copy(),
+            home=nowhere.copy(),
+            last=nowhere.copy(),
+            delay_s=zeros.copy(),
+            kept=zeros.copy(),
+            up=np.empty((0, 0), dtype=bool),
+            spot_usd=np.empty((0, 0)),
+        )
+
+    def begin(self, tick: int) -> bool:
+        """Show this tick to the windows that have begun and are not done; return False where there is none."""
+        now = self.now
+        unfinished = now.left_s > 0
+        if not unfinished.all():
+            for name in _OF_WINDOWS:
+                setattr(now, name, getattr(now, name)[unfinished])
+        begins = self.scene.begins
+        if begins is not None and tick and (begins == tick).any():
+            new = self._initial_view(np.flatnonzero(begins == tick))
+            for name in _OF_WINDOWS:
+                setattr(now, name, np.concatenate([getattr(now, name), getattr(new, name)]))
+        if not now.window.size:
+            return False
+        now.tick = tick
+        at = self.scene.starts[now.window] + (tick if begins is None else tick - begins[now.window])
+        now.up, now.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
+        zone_up = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
+        now.kind[(now.kind == SPOT) & ~zone_up] = IDLE
+        return True
+
+    def finish(self, kind: InstanceKinds, zone: Ints) -> None:
+        """Apply the actions of one tick."""
+        now, scene = self.now, self.scene
+        rows = np.arange(zone.size)
+        kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
+        if not self.sold.all():
+            kind = np.where((kind == ON_DEMAND) & ~self.sold[zone], IDLE, kind)
+        guarded = self._guard if self.paces is None else self._guard_by_speed
+        kind, zone = guarded(kind.astype(np.int8), zone)
+        runs = kind != IDLE
+        fresh = runs & ((kind != now.kind) | (zone != now.zone))
+        if fresh.any():
+            self._launch(np.flatnonzero(fresh), zone)
+        self._bill(kind, zone, rows)
+        delay_passed_s = np.minimum(now.delay_s, self.g)
+        worked = self.g - delay_passed_s
+        if self.paces is not None:
+            worked, kept = self.paces.done_s(worked, zone, now.kept)
+            now.kept = np.where(runs, kept, now.kept)
+        spare_s = (worked - now.left_s) / scene.speed[zone]
+        now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
+        now.delay_s = np.where(runs, now.delay_s - delay_passed_s, 0)
+        now.kind = kind
+        now.zone = np.where(runs, zone, now.zone)
+        now.last = now.zone if runs.all() else np.where(runs, zone, now.last)
+        now.home = np.where(runs & (now.delay_s == 0), zone, now.home)
+        finished = now.left_s == 0
+        if finished.any():
+            self._record_finished(np.flatnonzero(finished), spare_s)
+        if now.tick + 1 == scene.ticks and not finished.all():
+            self._finish_late(np.flatnonzero(~finished))
+
+    def _record_finished(self, which: Ints, spare_s: Floats) -> None:
+        now = self.now
+        window, zone = now.window[which], now.zone[which]
+        self.done_tick[window] = now.tick + 1
+        self.spare_s[window] = spare_s[which]
+        usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.scene.on_demand_usd[zone])
+        self.spare_usd[window] = spare_s[which] / HOUR_S * usd
+
+    def _launch(self, which: Ints, zone: Ints) -> None:
+        now, ways = self.now, self.scene.ways
+        now.delay_s[which] = self.scene.task.changeover_s
+        if self.paces is not None:
+            now.delay_s[which] += self.scene.launch_s[zone[which]]
+        self.launches[now.window[which]] += 1
+        if self.plain:
+            return
+        moved = which[now.home[which] != NOWHERE]
+        there = (now.home[moved], zone[moved])
+        now.delay_s[moved] += ways.transfer_s[there]
+        self.egress[now.window[moved]] += ways.egress_usd[there]
+
+    def _bill(self, kind: InstanceKinds, zone: Ints, rows: Ints) -> None:
+        now, share = self.now, self.g / HOUR_S
+        spot, demand = kind == SPOT, kind == ON_DEMAND
+        price = now.spot_usd[0] if len(now.up) == 1 else now.spot_usd[zone, rows]
+        self.spot_usd[now.window] += np.where(spot, price * share, 0.0)
+        self.spot[now.window] += spot
+        self.demand[now.window] += demand
+        if self.one_price is None:
+            self.demand_usd[now.window] += np.where(demand, self.scene.on_demand_usd[zone] * share, 0.0)
+
+    def _guard(self, kind: InstanceKinds, zone: Ints) -> Actions:
+        """Return the actions after the deadline guard.
+
+        All comparisons are of whole ticks: ceil(x / g) >= n is x > (n - 1) * g.
+        """
+        if self.net is GuardMode.NONE:
+            return kind, zone
+        now, g, task = self.now, self.g, self.scene.task
+        rest = (now.ticks - now.tick - 1) * g
+        least = now.left_s + self.worst_s
+        running = now.kind == SPOT
+        if self.net is GuardMode.PUBLISHED:
+            must = least > rest
+            riding = running & (now.delay_s == 0)
+            kind = np.where(must & riding, np.int8(SPOT), kind)
+            zone = np.where(must & riding, now.zone, zone)
+            forced = (must & ~riding) | (~running & (least + self.worst_s > rest))
+        else:
+            stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
+            launch_s = task.changeover_s + (self.scene.ways.longest_s if not self.plain else 0)
+            works = np.where(kind == IDLE, 0, np.maximum(g - np.where(stays, now.delay_s, launch_s), 0))
+            forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
+            on = np.maximum(g - now.delay_s, 0)
+            goes_on = forced & running & ((on >= now.left_s) | (least - on <= rest))
+            kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
+            forced &= ~goes_on
+        stuck = (now.kind == ON_DEMAND) & (kind == ON_DEMAND) & (zone != now.zone) & (least > rest + g)
+        return self._force_on_demand(kind, zone, (forced & (kind != ON_DEMAND)) | stuck)
+
+    def _guard_by_speed(self, kind: InstanceKinds, zone: Ints) -> Actions:
+        """Return the actions after the exact guard, for zones of different speeds."""
+        paces, now, task = self.paces, self.now, self.scene.task
+        if self.net is GuardMode.NONE or paces is None:
+            return kind, zone
+        rest = (now.ticks - now.tick - 1) * self.g
+        if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
+            return kind, zone  # there is time enough whatever this tick does
+        stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
+        moves = np.where(now.home == NOWHERE, 0, self.scene.ways.transfer_s[np.maximum(now.home, 0), zone])
+        delay = np.where(stays, now.delay_s, task.changeover_s + self.scene.launch_s[zone] + moves)
+        seconds = np.where(kind == IDLE, 0, np.maximum(self.g - delay, 0))
+        works, _ = paces.done_s(seconds, zone, np.zeros_like(zone))
+        risky = (works < now.left_s) & (paces.soonest_s(now.left_s - works) > rest)
+        to_the_end = (kind == ON_DEMAND) & (delay + paces.takes_s(now.left_s, zone, now.kept) <= rest + self.g)
+        on, _ = paces.done_s(np.maximum(self.g - now.delay_s, 0), now.zone, np.zeros_like(zone))
+        safe = (on >= now.left_s) | (paces.soonest_s(np.maximum(now.left_s - on, 0)) <= rest)
+        goes_on = risky & (kind != ON_DEMAND) & (now.kind == SPOT) & safe
+        kind, zone = np.where(goes_on, np.int8(SPOT), kind), np.where(goes_on, now.zone, zone)
+        return self._force_on_demand(kind, zone, risky & ~to_the_end & ~goes_on)
+
+    def _force_on_demand(self, kind: InstanceKinds, zone: Ints, which: Bools) -> Actions:
+        """Return the actions with these windows on demand in their best zone; unchanged where none is sold."""
+        at = np.flatnonzero(which)
+        if at.size and self.sold.any():
+            kind, zone = kind.copy(), zone.copy()
+            kind[at] = ON_DEMAND
+            zone[at] = find_on_demand_zone(self.scene, self.now, at)
+        return kind, zone
+
+    def _finish_late(self, which: Ints) -> None:
+        """Run these windows on demand after the deadline until their work is done."""
+        now = self.now
+        zone = find_on_demand_zone(self.scene, now, which)
+        on = now.kind[which] == ON_DEMAND
+        left = now.left_s[which]
+        delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
+        takes_s = (left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay
+        more = -(-takes_s // self.g)
+        window = now.window[which]
+        self.spare_s[window] = more * self.g - takes_s
+        usd = self.scene.on_demand_usd[zone]
+        self.spare_usd[window] = self.spare_s[window] / HOUR_S * np.where(np.isfinite(usd), usd, 0.0)
+        self.demand[window] += more
+        if self.one_price is None:
+            self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S
+        self.launches[window] += ~on
+        self.done_tick[window] = self.scene.ticks + more
+
+    def outcome(self) -> SimulationOutcome:
+        """Return the outcome once all ticks are played."""
+        scene = self.scene
+        if not scene.ticks:
+            self._finish_late(np.arange(scene.starts.size))
+        demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
+        usd = self.spot_usd + demand + self.egress
+        late = self.done_tick > scene.ticks
+        done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
+        return SimulationOutcome(
+            usd,
+            self.egress,
+            done,
+            late,
+            self.spot,
+            self.demand,
+            self.launches,
+            self.spot_usd,
+            self.spare_s,
+            self.spare_usd,
+        )
+
+
+def find_on_demand_zone(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
+    """Return the zone where the rest is cheapest on demand, for the windows ``which`` of ``now``.
+
+    Where a window runs on demand already, it stays there. Else the zone has the least price times work left plus
+    egress; the checkpoint's own zone is taken where it costs no more than the best. Where zones differ in speed, the
+    launch is paid too, and the zone must be in time if any is; else it is the one done soonest.
+    """
+    home = now.home[which]
+    if not scene.alike:
+        return _on_demand_zone_by_speed(scene, now, which)
+    dollars = now.left_s[which] / HOUR_S * scene.on_demand_usd[:, None]
+    dollars = dollars + np.where(home == NOWHERE, 0.0, scene.ways.egress_usd[np.maximum(home, 0)].T)
+    best: Ints = np.argmin(dollars, axis=0)
+    at_home = dollars[np.maximum(home, 0), np.arange(home.size)] <= dollars.min(axis=0)
+    best = np.where((home != NOWHERE) & at_home, home, best)
+    return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
+
+
+def _on_demand_zone_by_speed(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
+    paces, left, at = get_zone_speeds(scene), now.left_s[which], np.maximum(now.home[which], 0)
+    nowhere = now.home[which] == NOWHERE
+    rest = (now.ticks - now.tick) * scene.tick_s
+    transfer = np.where(nowhere, 0, scene.ways.transfer_s[at].T)
+    egress = np.where(nowhere, 0.0, scene.ways.egress_usd[at].T)
+    best = pick_on_demand_zone(scene, paces, left, rest, transfer, egress)
+    zone = now.zone[which]
+    there = now.delay_s[which] + paces.takes_s(left, zone, now.kept[which])
+    stays = (now.kind[which] == ON_DEMAND) & ((there <= rest) | (zone == best))
+    return np.where(stays, zone, best)

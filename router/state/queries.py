@@ -1,0 +1,145 @@
+"""Repeated queries about a whole state. Lists that only grow are read from where the reader stopped before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from sqlalchemy import Text, func, select, type_coerce
+
+from router.ledger.entry import LedgerEntry, LedgerEntryKind
+from router.state.database import Database
+from router.state.errors import UnreadableError
+from router.state.ledger_rows import parse_entry
+from router.state.ledger_table import fetch_rows, read_head, select_rows
+from router.state.records import Attempt, JournalEntry, NodeRecord, NoticeRecord, Phase
+from router.state.rows import BATCH_SIZE, RecordCache, read_records
+from router.state.tables import ATTEMPTS, JOURNAL, LEDGER, NODES, NOTICES
+
+_ENDED_PHASES = [phase for phase in Phase if phase.is_over]
+
+
+class StateQueries:
+    """Queries over the whole state. Like the methods of the store, each is one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.unreadable: tuple[UnreadableError, ...] = ()
+        self._alive = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
+        self._notices = RecordCache(NOTICES, NoticeRecord)
+        self._history = RecordCache(ATTEMPTS, Attempt), RecordCache(NODES, NodeRecord)
+
+    def alive(self) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
+        """Return the attempts that are not over, by creation time and id, and their machines, by attempt and rank.
+
+        They are as of one moment. Attempts with an unreadable part are left out, and listed in :attr:`unreadable`.
+        """
+        the_attempts, the_nodes = self._alive
+        alive = ATTEMPTS.c.phase.not_in(_ENDED_PHASES)
+        attempts = the_attempts.select().where(alive).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
+        ids = select(ATTEMPTS.c.id).where(alive)
+        nodes = the_nodes.select().where(NODES.c.attempt.in_(ids)).order_by(NODES.c.attempt, NODES.c.rank)
+        bad: list[UnreadableError] = []
+        with self._database.read() as connection:
+            found = the_attempts.records(connection, [attempts], bad)
+            machines = the_nodes.records(connection, [nodes], bad)
+        self.unreadable = tuple(bad)
+        left_out = {error.key[0] for error in bad}
+        return (
+            tuple(attempt for attempt in found if attempt.id not in left_out),
+            tuple(node for node in machines if node.attempt not in left_out),
+        )
+
+    def notices(self) -> tuple[NoticeRecord, ...]:
+        """Return the notices to machines of attempts that are not over, in the order in which they were heard."""
+        ids = select(ATTEMPTS.c.id).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
+        order = (NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id"))
+        query = self._notices.select().where(NOTICES.c.attempt.in_(ids)).order_by(*order)
+        with self._database.read() as connection:
+            return tuple(self._notices.records(connection, [query], []))
+
+    def lives(self, jobs: Iterable[str]) -> tuple[tuple[Attempt, ...], tuple[NodeRecord, ...]]:
+        """Return all attempts of these jobs, past ones included, and their machines by attempt and rank.
+
+        A job with an unreadable attempt is left out.
+        """
+        wanted = sorted(set(jobs))
+        parts = [wanted[first : first + BATCH_SIZE] for first in range(0, len(wanted), BATCH_SIZE)]
+        the_attempts, the_nodes = self._history
+        attempts = [the_attempts.select().where(ATTEMPTS.c.job.in_(part)) for part in parts]
+        nodes = [
+            the_nodes.select()
+            .where(NODES.c.attempt.in_(select(ATTEMPTS.c.id).where(ATTEMPTS.c.job.in_(part))))
+            .order_by(NODES.c.attempt, NODES.c.rank)
+            for part in parts
+        ]
+        bad: list[UnreadableError] = []
+        with self._database.read() as connection:
+            found = the_attempts.records(connection, attempts, bad)
+            machines = the_nodes.records(connection, nodes, bad)
+            ids = sorted({error.key[0] for error in bad})
+            doubtful = select(ATTEMPTS.c.job).where(ATTEMPTS.c.id.in_(ids))
+            left_out = set(connection.execute(doubtful).scalars()) if ids else set()
+        of_job = {attempt.id: attempt.job for attempt in found if attempt.job not in left_out}
+        return (
+            tuple(attempt for attempt in found if attempt.id in of_job),
+            tuple(node for node in machines if node.attempt in of_job),
+        )
+
+    def over_since(self, since: datetime) -> tuple[Attempt, ...]:
+        """Return the attempts that are over, gone at that time or later, by that time and id."""
+        query = select(ATTEMPTS).where(ATTEMPTS.c.phase.in_(_ENDED_PHASES) & (ATTEMPTS.c.gone_at >= since))
+        with self._database.read() as connection:
+            found = read_records(connection, ATTEMPTS, query.order_by(ATTEMPTS.c.gone_at, ATTEMPTS.c.id), Attempt)
+        return tuple(found)
+
+    def attempts(self, ids: Iterable[str]) -> dict[str, Attempt]:
+        """Return the attempts of these ids that exist."""
+        wanted, found = sorted(set(ids)), {}
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(ATTEMPTS).where(ATTEMPTS.c.id.in_(wanted[first : first + BATCH_SIZE]))
+                found.update({attempt.id: attempt for attempt in read_records(connection, ATTEMPTS, query, Attempt)})
+        return found
+
+    def nodes(self, attempts: Iterable[str]) -> dict[str, list[NodeRecord]]:
+        """Return the machines of these attempts, by attempt, then rank."""
+        wanted, found = sorted(set(attempts)), dict[str, list[NodeRecord]]()
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), BATCH_SIZE):
+                query = select(NODES).where(NODES.c.attempt.in_(wanted[first : first + BATCH_SIZE]))
+                for node in read_records(connection, NODES, query.order_by(NODES.c.attempt, NODES.c.rank), NodeRecord):
+                    found.setdefault(node.attempt, []).append(node)
+        return found
+
+    def counts(self) -> dict[tuple[Phase, str], int]:
+        """Return the number of attempts of each phase and reason, past ones included."""
+        query = select(ATTEMPTS.c.phase, ATTEMPTS.c.reason, func.count()).group_by(ATTEMPTS.c.phase, ATTEMPTS.c.reason)
+        with self._database.read() as connection:
+            return {(phase, reason): int(count) for phase, reason, count in connection.execute(query)}
+
+    def notes(self, what: Collection[str], after: int = 0) -> tuple[JournalEntry, ...]:
+        """Return entries of the journal of these kinds with a ``seq`` above ``after``, in order."""
+        query = select(JOURNAL).where((JOURNAL.c.seq > after) & JOURNAL.c.what.in_(sorted(what)))
+        with self._database.read() as connection:
+            return tuple(read_records(connection, JOURNAL, query.order_by(JOURNAL.c.seq), JournalEntry))
+
+    def answers(self, attempts: Iterable[str], what: Collection[str]) -> tuple[JournalEntry, ...]:
+        """Return entries of the journal of these kinds about these attempts whose details have an ``id``, in order."""
+        wanted, found = sorted(set(attempts)), []
+        details = type_coerce(JOURNAL.c.details, Text)
+        with self._database.read() as connection:
+            for first in range(0, len(wanted), BATCH_SIZE):
+                about = JOURNAL.c.attempt.in_(wanted[first : first + BATCH_SIZE]) & JOURNAL.c.what.in_(sorted(what))
+                # Entries that nobody asked for have an empty id, and there are many of them.
+                query = select(JOURNAL).where(about & ~details.contains('"id":""', autoescape=True))
+                found += read_records(connection, JOURNAL, query, JournalEntry)
+        return tuple(sorted((e for e in found if e.details.get("id")), key=lambda entry: entry.seq))
+
+    def metered(self, after: int = 0) -> tuple[int, tuple[LedgerEntry, ...]]:
+        """Return the head of the ledger, and the entries metered above ``after``, in order."""
+        with self._database.read() as connection:
+            head = read_head(connection)[0]
+            new = (LEDGER.c.seq > after) & (LEDGER.c.seq <= head) & (LEDGER.c.kind == LedgerEntryKind.METERED)
+            rows = fetch_rows(connection, select_rows(connection).where(new).order_by(LEDGER.c.seq))
+            return head, tuple(parse_entry(row[1:-2]) for row in rows)

@@ -1,1 +1,0 @@
-"""The composition roots: what a command needs, read and put together."""

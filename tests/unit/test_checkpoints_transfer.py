@@ -1,0 +1,274 @@
+"""Checkpoints copied between folders: what counts, what is passed over, what is not copied twice, what stays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from router.checkpoints.checkpoints import CopyJournal, find_complete_checkpoints, read_manifest, remove_old_checkpoints
+from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, OutOfTimeError, StorageError
+from router.checkpoints.manifest import CheckpointManifest
+from router.checkpoints.object_store import FolderStore, StoreSink, open_checkpoint_store
+from router.checkpoints.rate_limit import TransferLimits
+from router.checkpoints.transfer import CHUNK, TransferResult, transfer_checkpoint, verify_checkpoint
+from tests.support.kept import newest, save, steps
+
+
+def _manifest(folder: Path, step: int) -> CheckpointManifest:
+    found = read_manifest(FolderStore(folder), step)
+    assert found is not None
+    return found
+
+
+def _copy(source: Path, target: Path | FolderStore, step: int, pace: TransferLimits | None = None) -> TransferResult:
+    goal = FolderStore(target) if isinstance(target, Path) else target
+    return transfer_checkpoint(
+        FolderStore(source), _manifest(source, step), goal, pace or TransferLimits(), sleep=lambda _: None
+    )
+
+
+class Troubled(FolderStore):
+    """A folder whose first writes fail."""
+
+    def __init__(self, path: Path, errors: list[OSError]) -> None:
+        super().__init__(path)
+        self.errors = errors
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[StoreSink]:
+        """The folder's, unless there is an error left."""
+        with super().create(path) as sink:
+            if self.errors:
+                sink.write(b"half")
+                raise self.errors.pop(0)
+            yield sink
+
+
+def test_a_checkpoint_arrives_as_it_was(tmp_path: Path) -> None:
+    files = {"empty": 0, "one": 1, "deep/large": 2 * CHUNK + 1, "chunk": CHUNK}
+    save(tmp_path / "from", 4, files)
+    moved = _copy(tmp_path / "from", tmp_path / "to", 4)
+    assert (moved.files, moved.bytes, moved.kept) == (4, 3 * CHUNK + 2, 0)
+    assert moved.manifest == str(tmp_path / "to" / "step-00000004.manifest.json")
+    assert newest(tmp_path / "to") == 4
+    assert not list((tmp_path / "to").rglob("*.part"))
+
+
+def test_nothing_is_copied_twice(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4)
+    manifest = _manifest(tmp_path / "from", 4)
+    _copy(tmp_path / "from", tmp_path / "to", 4)
+    assert (_copy(tmp_path / "from", tmp_path / "to", 4).bytes) == 0
+    (tmp_path / "to" / manifest.name).unlink()
+    (tmp_path / "to" / manifest.files[0].path).write_bytes(b"x" * manifest.files[0].bytes)
+    moved = _copy(tmp_path / "from", tmp_path / "to", 4)
+    assert (moved.bytes, moved.kept) == (manifest.files[0].bytes, manifest.files[1].bytes)
+    assert newest(tmp_path / "to") == 4
+
+
+def test_the_journal_saves_reading_back(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4)
+    manifest, target = _manifest(tmp_path / "from", 4), FolderStore(tmp_path / "to")
+    journal = CopyJournal(tmp_path / "from", "s3://b/x")
+    transfer_checkpoint(FolderStore(tmp_path / "from"), manifest, target, TransferLimits(), journal=journal)
+    (tmp_path / "to" / manifest.name).unlink()
+    again = CopyJournal(tmp_path / "from", "s3://b/x")
+    assert all(again.knows(file) for file in manifest.files)
+    assert not any(CopyJournal(tmp_path / "from", "s3://b/y").knows(file) for file in manifest.files)
+    pace = TransferLimits()
+    moved = transfer_checkpoint(FolderStore(tmp_path / "from"), manifest, target, pace, journal=again)
+    assert (moved.bytes, pace.moved) == (0, 0)
+    (tmp_path / "from" / manifest.files[0].path).unlink()
+    assert not CopyJournal(tmp_path / "from", "s3://b/x").knows(manifest.files[0])
+    next((tmp_path / "from").glob(".uploaded-*")).write_bytes(b'["x"]\nnull\n\xff')
+    assert not CopyJournal(tmp_path / "from", "s3://b/x").knows(manifest.files[1])
+
+
+@pytest.mark.parametrize("harm", ["gone", "short", "other"])
+def test_a_source_that_is_not_whole_makes_no_checkpoint(tmp_path: Path, harm: str) -> None:
+    save(tmp_path / "from", 3)
+    _copy(tmp_path / "from", tmp_path / "to", 3)
+    good = save(tmp_path / "from", 4)
+    file = good.files[-1]
+    if harm == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(b"x" * (file.stat().st_size - (harm == "short")))
+    with pytest.raises(IncompleteCheckpointError, match="step-00000004"):
+        _copy(tmp_path / "from", tmp_path / "to", 4)
+    assert (steps(tmp_path / "to"), newest(tmp_path / "to")) == ([3], 3)
+
+
+def test_what_fails_now_and_then_is_tried_again(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4)
+    target = Troubled(tmp_path / "to", [OSError("throttled"), TimeoutError("slow")])
+    assert _copy(tmp_path / "from", target, 4).files == 2
+    assert newest(tmp_path / "to") == 4
+    target = Troubled(tmp_path / "away", [OSError("down") for _ in range(50)])
+    with pytest.raises(StorageError, match="down"):
+        _copy(tmp_path / "from", target, 4)
+    assert steps(tmp_path / "away") == []
+
+
+class Forgetful(FolderStore):
+    """A folder whose first answers get lost, after it has taken everything."""
+
+    def __init__(self, path: Path, errors: int) -> None:
+        super().__init__(path)
+        self.errors, self.created = errors, list[str]()
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[StoreSink]:
+        """The folder's."""
+        self.created.append(path)
+        with super().create(path) as sink:
+            yield sink
+        if self.errors:
+            self.errors -= 1
+            raise TimeoutError("no answer")
+
+
+def test_what_arrived_though_nobody_said_so_is_not_sent_again(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4, {"state": 10})
+    target = Forgetful(tmp_path / "to", 1)
+    assert _copy(tmp_path / "from", target, 4).files == 1
+    assert len(target.created) == 2
+    assert newest(tmp_path / "to") == 4
+
+
+def test_a_full_disk_is_said_at_once(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4, {"state": 10})
+    target = Troubled(tmp_path / "to", [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))])
+    with pytest.raises(StorageError, match="No space left"):
+        _copy(tmp_path / "from", target, 4)
+    assert target.errors == []
+    assert not [path for path in (tmp_path / "to").rglob("*") if path.is_file()]
+    assert _copy(tmp_path / "from", target, 4).files == 1
+
+
+def test_the_time_box_and_whoever_cancels(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4, dict.fromkeys("abcdef", 10))
+    now = [0.0]
+    pace = TransferLimits(seconds=10, ticks=lambda: now[0])
+    now[0] = 10.0
+    with pytest.raises(OutOfTimeError):
+        _copy(tmp_path / "from", tmp_path / "to", 4, pace)
+    pace = TransferLimits()
+    pace.cancel()
+    with pytest.raises(CancelledError):
+        _copy(tmp_path / "from", tmp_path / "to", 4, pace)
+    assert steps(tmp_path / "to") == []
+
+
+def test_bandwidth_has_a_bound() -> None:
+    now, slept = [0.0], [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+        slept[0] += seconds
+
+    pace = TransferLimits(bytes_per_second=100.0, ticks=lambda: now[0], sleep=sleep)
+    for _ in range(50):
+        pace.take(20)
+    assert 8.9 < slept[0] <= 10.01
+    assert pace.rate == pytest.approx(100, rel=0.2)
+
+
+def test_whether_something_can_end() -> None:
+    now = [0.0]
+    pace = TransferLimits(seconds=10, rate=50.0, ticks=lambda: now[0])
+    assert (pace.can_end(500), pace.can_end(501), pace.left) == (True, False, 10)
+    assert TransferLimits(ticks=lambda: now[0]).can_end(10**18)
+    assert TransferLimits(seconds=1, ticks=lambda: now[0]).can_end(10**18)
+    now[0] = 10.0
+    assert not pace.can_end(0)
+
+
+def test_names_that_a_job_uses_again_do_not_harm_what_is_durable(tmp_path: Path) -> None:
+    from router.agent.helper.stepfare_checkpoint import Checkpoints
+
+    source = tmp_path / "from"
+    for step in (1, 2):
+        source.mkdir(exist_ok=True)
+        (source / "last.ckpt").write_bytes(b"x" * step)
+        Checkpoints(source, keep=9, attempt="a").save(step, [source / "last.ckpt"])
+        _copy(source, tmp_path / "to", step)
+        assert _copy(source, tmp_path / "to", step).bytes == 0
+    found = list(find_complete_checkpoints(FolderStore(tmp_path / "to")))
+    assert [manifest.step for manifest in found] == [2, 1]
+    for manifest in found:
+        verify_checkpoint(FolderStore(tmp_path / "to"), manifest, TransferLimits())
+    again = Checkpoints(tmp_path / "to", attempt="b").newest()
+    assert again is not None
+    assert again.files[0].name == "last.ckpt"
+
+
+def test_which_count(tmp_path: Path) -> None:
+    for step in range(1, 6):
+        save(tmp_path, step)
+    (tmp_path / "step-00000005.manifest.json").write_text("{")
+    next((tmp_path / "step-00000004").rglob("state")).unlink()
+    next((tmp_path / "step-00000003").rglob("state")).write_bytes(b"x" * 3000)
+    said: list[int] = []
+    sized = list(find_complete_checkpoints(FolderStore(tmp_path), lambda step, why: said.append(step)))
+    assert ([manifest.step for manifest in sized], said) == ([3, 2, 1], [5, 4])
+    with pytest.raises(IncompleteCheckpointError):
+        verify_checkpoint(FolderStore(tmp_path), sized[0], TransferLimits())
+    verify_checkpoint(FolderStore(tmp_path), sized[1], TransferLimits())
+    assert list(find_complete_checkpoints(FolderStore(tmp_path / "none"))) == []
+
+
+def test_the_newest_stay_and_what_is_torn_goes(tmp_path: Path) -> None:
+    for step in range(1, 8):
+        save(tmp_path, step)
+    next((tmp_path / "step-00000005").rglob("state")).unlink()
+    (tmp_path / "step-00000002.manifest.json").unlink()
+    (tmp_path / "else").mkdir()
+    assert remove_old_checkpoints(FolderStore(tmp_path), 3, 6) == [5, 1]
+    assert steps(tmp_path) == [3, 4, 6, 7]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == [
+        "else",
+        *[f"step-{step:08d}" for step in (3, 4, 5, 6, 7)],
+    ]
+    assert remove_old_checkpoints(FolderStore(tmp_path), 1, 7) == [6, 4, 3]
+    assert (steps(tmp_path), newest(tmp_path)) == ([7], 7)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["else", "step-00000007"]
+
+
+def test_files_that_a_later_one_needs_stay(tmp_path: Path) -> None:
+    from router.agent.helper.stepfare_checkpoint import Checkpoints
+
+    save(tmp_path, 1)
+    shared = next((tmp_path / "step-00000001").rglob("state"))
+    Checkpoints(tmp_path, keep=9, attempt="a").save(2, [shared])
+    assert remove_old_checkpoints(FolderStore(tmp_path), 1, 2) == [1]
+    assert newest(tmp_path) == 2
+    assert [path.name for path in (tmp_path / "step-00000001").rglob("*") if path.is_file()] == ["state"]
+
+
+def test_places() -> None:
+    def none(url: str) -> FolderStore:
+        raise StorageError(url)
+
+    assert open_checkpoint_store("file:///x/y", none).url == "/x/y"
+    assert open_checkpoint_store("/x", none).where("a") == "/x/a"
+    for url in ("file://host/x", "ftp://x/y"):
+        with pytest.raises(StorageError):
+            open_checkpoint_store(url, none)
+
+
+def test_a_transfer_that_is_cancelled_stops_soon(tmp_path: Path) -> None:
+    save(tmp_path / "from", 4, {"large": 4 * CHUNK})
+    pace = TransferLimits(bytes_per_second=CHUNK)
+    timer = threading.Timer(0.2, pace.cancel)
+    timer.start()
+    with pytest.raises(CancelledError):
+        _copy(tmp_path / "from", tmp_path / "to", 4, pace)
+    timer.join()
+    assert steps(tmp_path / "to") == []

@@ -1,0 +1,231 @@
+"""Many gangs at once: what is read, remembered and decided for all of them together is as it is for each alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from router.agent import states
+from router.controller.attempt_history import histories_of, history_of
+from router.controller.context import ControllerContext
+from router.controller.policy_runner import Adviser
+from router.controller.quarantine import UNHEALTHY, ShortPools, current_shortages, quarantine, quarantine_all
+from router.controller.replanner import Replanner
+from router.controller.status_snapshot import take_snapshot
+from router.controller.supervisor import Supervisor
+from router.controller.worker_pool import apply_lock
+from router.coordinator.saves import save_answers, save_answers_by_attempt
+from router.spot.live.selection import build_named_policy
+from router.spot.policies.interface import PolicyEvent, Rule, SaveDecision, StayDecision
+from router.state.records import Attempt, NoticeRecord, Phase, Shortage
+from router.state.store import StateStore
+from tests.bench.storm import HERE, book, checked, fill, pretended, site_of
+from tests.support.bare_site import bare_site
+from tests.support.made_up_book import offer
+from tests.support.scenes import a_job as simple
+from tests.support.scenes import found_for
+from tests.support.state_values import HOUR, NOW, attempt, node, shortage
+
+GANGS = 12
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+        yield made
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ControllerContext]:
+    with bare_site(tmp_path, clock=lambda: NOW) as made:
+        yield made
+
+
+def later(site: ControllerContext, by: timedelta) -> None:
+    moment = NOW + by
+    object.__setattr__(site, "clock", lambda: moment)
+
+
+def test_chains_of_many_are_those_of_each(store: StateStore) -> None:
+    for job in ("one", "two"):
+        for number in (1, 2, 3):
+            name = f"{job}-{number}"
+            over = {"phase": Phase.FAILED, "reason": "lost", "gone_at": NOW, "met_at": NOW} if number < 3 else {}
+            one = attempt(name, job=job, number=number, created_at=NOW + number * MINUTE, first_step=number, **over)
+            saved = {"saved_step": 10 * number, "saved_manifest": f"/m/{number}"} if number == 2 else {}
+            store.add_attempt(one, [node(name), node(name, 1, **saved)])
+    store.add_attempt(attempt("one-b", job="one", gang="g1"), [])
+    asked = store.attempts()
+    assert histories_of(store, asked) == {one.id: history_of(store, one) for one in asked}
+    assert histories_of(store, asked)["two-3"].steps == (1, 20, 3)
+    assert histories_of(store, []) == {}
+
+
+def test_answers_of_many_are_those_of_each(store: StateStore) -> None:
+    store.add_attempts([(attempt(name), []) for name in ("a1", "a2", "a3")])
+    said = {"saved_step": 7, "saved_manifest": "/m/7", "seconds": 2.0}
+    for name, order, rank in (("a1", "n1", 1), ("a1", "n1", 0), ("a1", "n0", 0), ("a1", "", 0), ("a2", "n1", 0)):
+        store.note(name, "saved", NOW, rank=rank, id=order, **said)
+    store.note("a3", "not_saved", NOW, rank=0, id="n3", failed="no room")
+    orders = {"a1": "n1", "a2": "n2", "a3": "n3"}
+    found = save_answers_by_attempt(store, orders)
+    assert found == {name: save_answers(store, name, order) for name, order in orders.items()}
+    assert found["a1"].ranks == {0, 1}
+    assert (found["a2"].is_saved, dict(found["a3"].failed)) == (False, {0: "no room"})
+    assert save_answers_by_attempt(store, {}) == {}
+
+
+def test_specifications_of_many_jobs(store: StateStore) -> None:
+    store.put_jobs({f"d{n}": str(n) for n in range(700)}, NOW)
+    assert store.jobs([f"d{n}" for n in range(0, 1400, 2)]) == {f"d{n}": str(n) for n in range(0, 700, 2)}
+    assert store.jobs([]) == {}
+
+
+def test_a_zone_that_goes_with_many_gangs_goes_once(site: ControllerContext) -> None:
+    def zone_goes(at: timedelta) -> None:
+        later(site, at)
+        taken = [(attempt(f"a{n}"), [node(f"a{n}"), node(f"a{n}", 1)], (0, 1), "interrupted") for n in range(40)]
+        quarantine_all(site, taken)
+        later(site, at + timedelta(seconds=1))
+        quarantine_all(site, taken[:3])
+
+    zone_goes(timedelta(0))
+    (first,) = site.store.shortages(NOW)
+    assert first.until - first.at == 10 * MINUTE
+    # Lost while the pool is left alone: it was there before.
+    later(site, 6 * MINUTE)
+    site.store.add_attempt(attempt("b"), [node("b")])
+    quarantine(site, attempt("b"), (0,), "lost")
+    assert [s.until - s.at for s in site.store.shortages_since(NOW)] == [10 * MINUTE, 10 * MINUTE]
+    zone_goes(HOUR)
+    (second,) = site.store.shortages(NOW + HOUR)
+    assert second.until - second.at == 20 * MINUTE
+    zone_goes(2 * HOUR)
+    (third,) = site.store.shortages(NOW + 2 * HOUR)
+    assert third.until - third.at == 40 * MINUTE
+
+
+def test_nobody_taken_is_nothing_remembered(site: ControllerContext) -> None:
+    quarantine_all(site, [(attempt(), [node()], (), "lost"), (attempt("a2"), [], (0,), "lost")])
+    assert site.store.shortages_since(NOW - HOUR) == ()
+
+
+@pytest.mark.parametrize(
+    ("why", "rule", "minutes"),
+    [
+        ("no capacity", Rule.GREEDY, 60),
+        ("no capacity", Rule.SKYNOMAD, 60),
+        ("no capacity", Rule.FORESIGHT, 10),
+        ("interrupted", Rule.FORESIGHT, 10),
+        (UNHEALTHY, Rule.FORESIGHT, 60),
+    ],
+)
+def test_who_models_availability_decides_when_to_try_again(
+    site: ControllerContext, why: str, rule: Rule, minutes: int
+) -> None:
+    """A pool is closed to it as long as the first time to anybody; one with machines that are not well longer."""
+    found, _ = found_for(simple(), [offer("aws/north-1", "p9.48xlarge", "spot", "24", zone="a")])
+    (candidate,) = found.values()
+    pool = replace(shortage(), cloud="aws", region="north-1", zone="a", instance_type="p9.48xlarge", why=why)
+    site.store.remember_short(replace(pool, at=NOW, until=NOW + HOUR))
+    closed = {}
+    for minute in (minutes - 1, minutes):
+        later(site, minute * MINUTE)
+        closed[minute] = current_shortages(site).under(build_named_policy(rule)).has(candidate)
+    assert closed == {minutes - 1: True, minutes: False}
+
+
+@pytest.mark.parametrize(
+    ("zone", "offered", "is_short"),
+    [("a", "a", True), ("a", "b", False), (None, "a", True), ("a", None, True), (None, None, True)],
+)
+def test_what_is_short(zone: str | None, offered: str | None, is_short: bool) -> None:
+    found, _ = found_for(simple(), [offer("aws/north-1", "p9.48xlarge", "spot", "24", zone=offered)])
+    (candidate,) = found.values()
+    known = replace(shortage(), cloud="aws", region="north-1", zone=zone, instance_type="p9.48xlarge")
+    others: list[Shortage] = [replace(known, region="south-1"), replace(known, instance_type="g9.48xlarge")]
+    assert ShortPools([*others, known]).has(candidate) is is_short
+    assert not ShortPools(others).has(candidate)
+    assert not ShortPools([]).has(candidate)
+
+
+@pytest.fixture
+def stormy(store: StateStore, tmp_path: Path) -> ControllerContext:
+    """Gangs in one zone, with jobs, plan and limits."""
+    fill(store, GANGS, 2)
+    return site_of(store, tmp_path)
+
+
+def notice(site: ControllerContext, name: str, kind: str = states.REBALANCE) -> None:
+    site.store.add_notice(NoticeRecord(name, 0, "n1", kind, "sandbox", None, "hint", site.clock()))
+
+
+def test_what_takes_long_to_think_about_is_left_for_the_next_pass_hints_first(stormy: ControllerContext) -> None:
+    adviser = Adviser(Replanner(stormy, book), most_s=0.0)
+    now = take_snapshot(stormy.store)
+    assert adviser.advise(now.alive, now) == ()
+    hinted = [f"gang-{number:03}" for number in (5, 7)]
+    for name in hinted:
+        notice(stormy, name)
+    moment: datetime = stormy.clock() + HOUR
+    object.__setattr__(stormy, "clock", lambda: moment)
+    now = take_snapshot(stormy.store)
+    # Something is being done about the second just now: it is asked about afterwards.
+    first = adviser.advise([one for one in now.alive if one.id != hinted[1]], now)
+    assert [advice.attempt.id for advice in first] == hinted[:1]
+    found = [first] + [adviser.advise(now.alive, now) for _ in range(GANGS)]
+    assert [(a.attempt.id, a.event) for advices in found[:2] for a in advices] == [
+        (n, PolicyEvent.REBALANCE) for n in hinted
+    ]
+    assert all(isinstance(a.decision, SaveDecision | StayDecision) for advices in found for a in advices)
+    # One in three has a deadline: about the others a tick has nothing to ask.
+    ticks = [a.attempt.id for advices in found for a in advices if a.event is PolicyEvent.TICK]
+    assert ticks == [f"gang-{number:03}" for number in range(0, GANGS, 3)]
+    assert adviser.advise(now.alive, now) == ()
+
+
+def test_gangs_that_lose_their_zone_have_other_places_at_once(
+    stormy: ControllerContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.controller.supervisor.provision_recorded", pretended)
+    replanner = Replanner(stormy, book)
+    watcher = Supervisor(stormy, replanner, Adviser(replanner), lambda: apply_lock(stormy))
+    store = stormy.store
+
+    def ordered(one: Attempt) -> Attempt:
+        now = stormy.wall_clock()
+        return replace(one, phase=Phase.NOTICED, order_id="n1", order_seconds=30.0, ordered_at=now)
+
+    try:
+        assert watcher.reconcile()
+        for number in range(GANGS):
+            name = f"gang-{number:03}"
+            notice(stormy, name, states.INTERRUPTION)
+            store.update(name, ordered)
+            store.note(
+                name,
+                "saved",
+                stormy.clock(),
+                rank=0,
+                id="n1",
+                saved_step=1000,
+                saved_manifest=f"/m/{name}",
+                seconds=1.0,
+            )
+            store.set_node(name, 0, saved_step=1000, saved_manifest=f"/m/{name}", step=1000)
+        ends = time.monotonic() + 30
+        while len(store.attempts()) < 2 * GANGS:
+            assert time.monotonic() < ends
+            watcher.reconcile()
+            time.sleep(0.05)
+    finally:
+        watcher.close()
+    limits = replanner.limits_of(store.attempts()[0])
+    assert "every limit kept" in checked(store, GANGS, limits)
+    assert {s.zone for s in store.shortages(stormy.clock())} == {HERE[2]}

@@ -1,0 +1,70 @@
+"""What the policy is asked about gangs that run, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from router.agent import states
+from router.controller.context import ControllerContext
+from router.controller.policy_runner import Advice, Adviser
+from router.controller.replanner import TICK, Replanner
+from router.controller.status_snapshot import take_snapshot
+from router.controller.stragglers import SLOW_OBSERVATIONS
+from router.spot.policies.interface import GreedyPolicy, MoveDecision, PolicyEvent, SaveDecision
+from router.state.records import NoticeRecord, Phase
+from router.state.store import StateStore
+from tests.bench.storm import book, fill, site_of
+from tests.support.state_values import NOW
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[ControllerContext]:
+    """A few gangs that run in one zone, and other places for them."""
+    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+        fill(store, 12, 2)
+        made = site_of(store, tmp_path)
+        yield made
+
+
+def asked(adviser: Adviser, site: ControllerContext) -> tuple[Advice, ...]:
+    now = take_snapshot(site.store)
+    return adviser.advise(now.alive, now)
+
+
+def later(site: ControllerContext, by: timedelta) -> None:
+    moment = site.clock() + by
+    object.__setattr__(site, "clock", lambda: moment)
+
+
+def test_a_gang_that_became_slow_is_saved_and_moved(site: ControllerContext) -> None:
+    adviser = Adviser(Replanner(site, book), most_s=10.0)
+    one = site.store.attempts()[0]
+    site.store.set_node(one.id, 0, step=100, step_seconds=0.5)
+    asked(adviser, site)
+    later(site, TICK)
+    asked(adviser, site)
+    site.store.set_node(one.id, 1, step=110, step_seconds=2.0)
+    found = []
+    for _ in range(SLOW_OBSERVATIONS):
+        later(site, TICK)
+        found += [a for a in asked(adviser, site) if a.event is PolicyEvent.HEALTH]
+    assert [(a.attempt.id, a.notice, type(a.decision)) for a in found] == [(one.id, None, SaveDecision)]
+
+
+def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site: ControllerContext) -> None:
+    first, second = site.store.attempts()[:2]
+    for number, one in enumerate((first, second)):
+        site.store.set_node(one.id, 0, step=10)
+        notice = NoticeRecord(one.id, 0, f"n{number}", states.REBALANCE, "aws", None, "", site.clock())
+        site.store.add_notice(notice)
+    site.store.change(first, met_at=site.clock() - timedelta(hours=2), phase=Phase.RUNNING)
+    site.store.change(second, met_at=site.clock() - timedelta(minutes=2), phase=Phase.RUNNING)
+    heeds = Adviser(Replanner(site, book, GreedyPolicy(heeds_hints=True)), most_s=10.0)
+    assert [(a.attempt.id, type(a.decision)) for a in asked(heeds, site)] == [(first.id, MoveDecision)]
+    assert asked(heeds, site) == ()
+    waits = Adviser(Replanner(site, book, GreedyPolicy()), most_s=10.0)
+    assert not [a for a in asked(waits, site) if isinstance(a.decision, MoveDecision)]

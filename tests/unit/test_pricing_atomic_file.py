@@ -1,0 +1,107 @@
+"""Files appear whole or not at all, whatever fails on the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pricing.atomic_file import open_atomic, publish_file, sync_folder, write_atomic
+
+
+def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    write_atomic(file, "one\n")
+    write_atomic(file, b"two\n")
+    assert file.read_bytes() == b"two\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_permissions_are_those_asked_for_less_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        write_atomic(tmp_path / "open", "")
+        write_atomic(tmp_path / "private", "", mode=0o600)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "open").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_error_in_the_block_leaves_the_old_content(tmp_path: Path) -> None:
+    file = tmp_path / "book"
+    write_atomic(file, "old")
+
+    def write_half() -> None:
+        with open_atomic(file) as stream:
+            stream.write(b"half")
+            raise ValueError("planted")
+
+    with pytest.raises(ValueError, match="planted"):
+        write_half()
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_leaves_the_old_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "book"
+    write_atomic(file, "old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_atomic(file, "new")
+    assert file.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_reader_finds_old_or_new_whenever_the_writer_is_killed(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    write_atomic(file, "0" * 100_000)
+    code = (
+        "import sys, itertools; from pathlib import Path; from pricing.atomic_file import write_atomic\n"
+        "for n in itertools.count(1):\n"
+        "    write_atomic(Path(sys.argv[1]), str(n % 10) * 100_000)\n"
+        "    print(n, flush=True)"
+    )
+    for _ in range(5):
+        writer = subprocess.Popen([sys.executable, "-c", code, str(file)], stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        text = file.read_text()
+        assert len(text) == 100_000
+        assert len(set(text)) == 1
+
+
+def test_publishing_moves_a_finished_file(tmp_path: Path) -> None:
+    part, path = tmp_path / "part", tmp_path / "whole"
+    part.write_text("rows")
+    publish_file(part, path)
+    assert path.read_text() == "rows"
+    assert not part.exists()
+
+
+def test_a_disk_that_loses_folders_is_said_and_one_that_cannot_flush_them_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(number: int) -> None:
+        def fsync(_: int) -> None:
+            raise OSError(number, "planted")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+
+    fails(errno.EINVAL)
+    sync_folder(tmp_path)
+    fails(errno.EIO)
+    with pytest.raises(OSError, match="planted"):
+        sync_folder(tmp_path)

@@ -1,0 +1,130 @@
+"""Forecasts: what a policy makes of weather of an outlook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from router.spot.availability.forecast import PAST_H, JobForecast, forecast_job, simulate_windows
+from router.spot.availability.hazard_model import HazardModel, ZoneStates
+from router.spot.policies.baselines import GreedySpot, UniformProgress
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import GuardMode
+from router.spot.simulator.traces import Series, ZoneSeries
+
+TICK_S = 600
+TASK = Task(10 * HOUR_S, 15 * HOUR_S, 720, size=2)
+
+
+def like(zones: int = 2) -> SimulationInputs:
+    ticks = TASK.ticks(TICK_S)
+    prices = np.linspace(5.0, 1.0, ticks)
+    made = tuple(
+        ZoneSeries(f"z{i}", f"r{i}", np.zeros(ticks, dtype=np.int64), prices + i, 4.0 + i) for i in range(zones)
+    )
+    return SimulationInputs.of(
+        TASK, Series(TICK_S, made), [0], ZoneMoveCosts.between(["r0", "r1"][:zones], lambda a, b: 0.5)
+    )
+
+
+def rates(lost: float, back: float, hours: float = 40.0, drift: float = 0.5, zones: int = 2) -> HazardModel:
+    return HazardModel.prior(np.full(zones, lost), np.full(zones, back), hours, drift)
+
+
+def found(outlook: HazardModel, seed: int = 1, draws: int = 400, state: ZoneStates | None = None) -> JobForecast:
+    return forecast_job(outlook, state, like(outlook.zones), UniformProgress(False), draws, np.random.default_rng(seed))
+
+
+def test_the_same_seed_gives_the_same() -> None:
+    one, two, other = found(rates(0.3, 0.3)), found(rates(0.3, 0.3)), found(rates(0.3, 0.3), seed=2)
+    assert (one.usd == two.usd).all()
+    assert (one.finish_s == two.finish_s).all()
+    assert (one.usd != other.usd).any()
+
+
+def test_where_spot_is_sure_all_draws_are_one() -> None:
+    state = ZoneStates(np.array([True, True]), np.array([3.0, 3.0]))
+    sure = found(rates(0.0, 1e9), state=state)
+    ticks = -(-(TASK.work_s + TASK.changeover_s) // TICK_S)
+    assert sure.usd == pytest.approx(ticks / 6 * 2 * 1.0)  # the last price, of two machines
+    assert np.ptp(sure.usd) == 0
+    assert (sure.finish_s == ticks * TICK_S).all()
+    assert sure.on_time == 1
+    assert (sure.spot_ticks == ticks).all()
+    assert (sure.launches == 1).all()
+    assert not sure.on_demand_ticks.any()
+    assert not sure.egress_usd.any()
+
+
+def test_more_drift_and_fewer_hours_are_wider() -> None:
+    def width(outlook: HazardModel) -> float:
+        low, high = np.quantile(found(outlook, draws=2000).usd, [0.1, 0.9])
+        return float(high - low)
+
+    base = width(rates(2.0, 2.0, hours=1e4, drift=0.1, zones=1))
+    assert width(rates(2.0, 2.0, hours=1e4, drift=1.0, zones=1)) > 1.3 * base
+    assert width(rates(2.0, 2.0, hours=1, drift=0.1, zones=1)) > 1.3 * base
+
+
+def test_what_was_before_a_window_is_what_the_sky_says() -> None:
+    state = ZoneStates(np.array([True, False]), np.array([2.5, 100.0]))
+    scene = simulate_windows(rates(0.5, 0.5), state, like(), 50, np.random.default_rng(3))
+    up, known = scene.before(PAST_H * HOUR_S // TICK_S)
+    assert known.all()
+    assert up[0, :, -15:].all()
+    assert not up[0, :, -16].any()
+    assert not up[1].any()
+
+
+def test_without_a_sky_weather_is_usual_before_and_after() -> None:
+    outlook = rates(0.25, 0.75, hours=1e6, drift=0.0)
+    scene = simulate_windows(outlook, None, like(), 3000, np.random.default_rng(4))
+    up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
+    swung = 0.714  # the mean of 1 / (1 + exp(2 a) / 3) over the scarcities a
+    assert up[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
+    length = scene.series.ticks // 3000
+    last = scene.up.reshape(2, 3000, length)[:, :, -1]
+    assert last.mean() == pytest.approx(swung, abs=0.02)
+    assert (np.diff(scene.starts) == length).all()
+
+
+def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
+    outlook, usual = rates(0.5, 0.5, hours=1e6, drift=0.0), like()
+    one = replace(usual, series=Series(TICK_S, tuple(replace(z, region="r") for z in usual.series.zones)))
+    together = []
+    for scene in (one, usual):
+        made = simulate_windows(outlook, None, scene, 4000, np.random.default_rng(4))
+        last = made.up.reshape(2, 4000, -1)[:, :, -1]
+        together.append(float(np.mean(last[0] == last[1])))
+    assert together[0] > 0.53
+    assert together[1] == pytest.approx(0.5, abs=0.02)
+
+
+def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
+    hazards = rates(0.2, 0.6, hours=1e7, drift=0.0)
+    state = ZoneStates(np.array([True, True]), np.array([TICK_S / HOUR_S] * 2))
+    scene = simulate_windows(hazards, state, like(), 4000, np.random.default_rng(5))
+    up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
+    was, then = up[:, :, :-2], up[:, :, 1:-1]
+    step = TICK_S / HOUR_S
+    # looked at from the known end: how long a state had lasted, seen backwards
+    assert (was & ~then).sum() / (~then).sum() == pytest.approx(1 - np.exp(-0.6 * step), rel=0.03)
+    assert (~was & then).sum() / then.sum() == pytest.approx(1 - np.exp(-0.2 * step), rel=0.03)
+
+
+def test_the_exact_net_meets_the_deadline_and_none_does_not() -> None:
+    assert found(rates(1.0, 0.1)).on_time == 1
+    bare = forecast_job(rates(1.0, 0.01), None, like(), GreedySpot(), 50, np.random.default_rng(1), net=GuardMode.NONE)
+    assert bare.on_time < 0.5
+    assert (bare.finish_s[bare.late] > TASK.deadline_s).all()
+    assert bare.egress_usd.shape == (50,)
+
+
+def test_other_zones_are_refused() -> None:
+    with pytest.raises(ValueError, match="the 2 zones"):
+        simulate_windows(rates(1.0, 1.0, zones=3), None, like(), 5, np.random.default_rng(1))
+    state = ZoneStates(np.ones(3, dtype=bool), np.ones(3))
+    with pytest.raises(ValueError, match="the 2 zones"):
+        simulate_windows(rates(1.0, 1.0), state, like(), 5, np.random.default_rng(1))

@@ -1,0 +1,100 @@
+"""Foresight in the exact net and guard: no deadline is missed that on-demand from the beginning would have met."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from router.spot.availability.hazard_model import HazardModel
+from router.spot.policies import repricing
+from router.spot.policies.foresight import ForesightModel
+from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy, choose_clock_s
+from router.spot.policies.market import ZoneMarket
+from router.spot.simulator.blind_policy import SimulationSpec
+from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.simulation import GuardMode, simulate
+from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
+from tests.support.malice import Malice, MaliceAsked
+from tests.support.spot_windows import scenes
+
+DRAWS = 12
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_fits() -> Iterator[None]:
+    """Prices here are random at each tick: it needs not be fitted to each of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repricing, "MOST", 3)
+        yield
+
+
+def mind(scene: SimulationInputs) -> ForesightModel:
+    """Of few draws: it may be as wrong as it likes."""
+    outlook = HazardModel.of(scene.series, scene.task.size)
+    launch = (scene.task.changeover_s + scene.launch_s).astype(np.float64)
+    market = ZoneMarket(scene.spot_usd[:, 0], scene.on_demand_usd, scene.speed, launch, scene.ways)
+    deadline_s = scene.ticks * scene.tick_s
+    return ForesightModel.of(
+        outlook, market, scene.task.work_s, deadline_s, clock_s=choose_clock_s(scene.tick_s), draws=DRAWS
+    )
+
+
+def uneven(scene: SimulationInputs, seed: int) -> SimulationInputs:
+    """The same with speeds, launches, and zones without on-demand; all but the first."""
+    rng, zones = Random(seed), list(scene.series.zones)
+    speed: Floats = np.array([1.0] + [rng.choice((0.21, 0.5, 1.0, 1.4)) for _ in zones[1:]])
+    launch_s: Ints = np.array([0] + [rng.choice((0, 7, scene.tick_s, 1300)) for _ in zones[1:]])
+    for i in range(1, len(zones)):
+        if rng.random() < 0.3:
+            zones[i] = replace(zones[i], on_demand_usd_per_hour=np.inf)
+    return SimulationInputs.of(
+        scene.task, Series(scene.tick_s, tuple(zones)), scene.starts, scene.ways, speed, launch_s
+    )
+
+
+@pytest.mark.parametrize("zones", [1, 3])
+@settings(max_examples=20, deadline=None)
+@given(data=st.data(), seed=st.integers(0, 10**6))
+def test_in_any_weather_at_any_speeds(zones: int, data: st.DataObject, seed: int) -> None:
+    """Ticks of ten seconds to ten minutes: windows shorter than a tick of the clock, and of many."""
+    scene = data.draw(scenes(zones, windows=8))
+    assert not simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT).late.any()
+    assert not simulate_blind(scene, BlindForesightPolicy(mind(scene)), BlindGuardMode.EXACT).late.any()
+    scene = uneven(scene, seed)
+    found = simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT)
+    assert not found.late.any()
+    assert np.isfinite(found.usd).all()
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+@pytest.mark.parametrize("g", [600, 3600])
+def test_weather_that_takes_whatever_is_started(g: int, patience: int) -> None:
+    ticks = 18
+    for changeover in (0, g + 120, 2 * g + 300):
+        for spare in (0, 1, 2 * g + 100, 5 * g):
+            up = np.ones(ticks + 1, dtype=np.int64)
+            zones = tuple(ZoneSeries(name, name, up.copy(), np.ones(ticks + 1), 3.0) for name in "ab")
+            task = Task(ticks * g - changeover - spare, ticks * g, changeover)
+            ways = ZoneMoveCosts.between(["a", "b"], lambda _a, _b: 0.1) if spare else ZoneMoveCosts.free(2)
+            scene = SimulationInputs.of(task, Series(g, zones), [0], ways)
+            policy = mind(scene)
+            assert not simulate(scene, Malice(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
+            asked = MaliceAsked(BlindForesightPolicy(policy), scene, patience)
+            assert not simulate_blind(scene, asked, BlindGuardMode.EXACT).late.any()
+
+
+def test_a_deadline_within_one_tick_of_the_clock_and_no_slack() -> None:
+    zone = ZoneSeries("a", "r", np.ones(10, dtype=np.int64), np.ones(10), 3.0)
+    for changeover in (0, 60):
+        scene = SimulationInputs.of(Task(600 - changeover, 600, changeover), Series(60, (zone,)), [0])
+        assert not simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT).late.any()
+        terms = SimulationSpec.of(scene)
+        asking = BlindForesightPolicy.fitted(HazardModel.of(scene.series), terms, scene.spot_usd[:, 0])
+        assert not simulate_blind(scene, asking, BlindGuardMode.EXACT).late.any()

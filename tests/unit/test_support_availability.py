@@ -1,0 +1,81 @@
+"""Weather that is played on the sandbox: zones go down and up as their traces say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from providers.sandbox.machines import SandboxMachine
+from providers.sandbox.stock import StockFile
+from router.controller.drills import DrillOutcome
+from router.state.records import Phase
+from router.state.store import StateStore
+from tests.support.drilled import Hand, Ticks
+from tests.support.state_values import NOW, attempt, node
+from tests.support.weather import TRACES, Trace, Weather, blowing, read_trace
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+        gang = attempt("walk-1", job="walk", cloud="sandbox", region="r", phase=Phase.RUNNING)
+        store.add_attempt(gang, [node("walk-1", 0, zone="r-a"), node("walk-1", 1, zone="r-b")])
+        yield store
+
+
+@pytest.fixture
+def hand(tmp_path: Path) -> Hand:
+    return Hand(*[SandboxMachine(f"walk-1-{rank}", "walk-1", rank, tmp_path) for rank in range(2)])
+
+
+def _down(stock: StockFile) -> set[str]:
+    return {one.place for one in stock.closed(time.time())}
+
+
+def test_a_zone_goes_down_with_its_machines_and_comes_up_again(store: StateStore, hand: Hand, tmp_path: Path) -> None:
+    stock, ticks = StockFile(tmp_path / "cloud"), Ticks()
+    traces = {"r-a": Trace(300, (3, 1, 1, 3)), "r-b": Trace(300, (3, 3, 3, 3))}
+    weather = Weather(store, hand, stock, traces, ticks, needs=2, notice_s=30)
+    weather.turn(0)
+    weather.look()
+    assert (_down(stock), hand.told) == (set(), {})
+    weather.turn(1)
+    assert (_down(stock), set(hand.told), weather.outages) == ({"r-a"}, {"walk-1-0"}, 1)
+    weather.turn(2)
+    weather.look()
+    assert (weather.outages, hand.taken) == (1, [])
+    # Whoever was told is taken back before the zone is up again.
+    weather.turn(3)
+    assert _down(stock) == {"r-a"}
+    ticks.now += 30
+    weather.look()
+    weather.look()
+    assert [(zone, one.outcome) for zone, one in weather.done] == [("r-a", DrillOutcome.KILLED)]
+    weather.turn(3)
+    assert _down(stock) == set()
+    # A trace begins again at its end.
+    weather.turn(5)
+    assert (_down(stock), weather.outages) == ({"r-a"}, 2)
+    weather.clear_up()
+    assert _down(stock) == set()
+    assert [machine.rank for machine in hand.up()] == [1]
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason="the traces are not here")
+def test_a_real_trace_is_played_faster_than_life(store: StateStore, hand: Hand, tmp_path: Path) -> None:
+    stock = StockFile(tmp_path / "cloud")
+    trace = read_trace(next(iter(sorted((TRACES / "availability" / "16-node" / "aws-08-27-2023").glob("*.json")))))
+    assert trace.seconds == 300
+    needs = max(trace.machines)
+    first = next(tick for tick in range(len(trace.machines)) if trace.up(tick, needs) and not trace.up(tick + 1, needs))
+    weather = Weather(store, hand, stock, {"r-a": trace}, time.monotonic, needs=needs)
+    with blowing(weather, 0.3, first):
+        ends = time.monotonic() + 20
+        while not weather.done and time.monotonic() < ends:
+            time.sleep(0.05)
+        assert _down(stock) == {"r-a"}
+    assert [(one.target.machine.id, one.outcome) for _, one in weather.done] == [("walk-1-0", DrillOutcome.KILLED)]
+    assert _down(stock) == set()
