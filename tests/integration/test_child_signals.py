@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 STOPPED_CHILD = """
 import os, sys, threading
 from pathlib import Path
@@ -55,6 +57,7 @@ def test_a_command_begun_with_interrupts_ignored_ignores_them_itself(tmp_path: P
     assert _ignored(OWN_INTERRUPT, tmp_path).stdout.splitlines()[-1] == "still here"
 
 
+@pytest.mark.slow
 def test_tests_begun_with_interrupts_ignored_can_press_ctrl_c() -> None:
     folder = Path(__file__).parents[2]
     inner = "tests/integration/test_terraform_faults.py::test_ctrl_c_stops_terraform_first"

@@ -39,6 +39,7 @@ def test_it_is_read_in_two_minutes() -> None:
     assert len(text.split()) <= MOST_WORDS
 
 
+@pytest.mark.slow
 def test_every_command_of_the_tour_runs_in_the_order_shown(folder: Path) -> None:
     commands = _commands(TOUR)
     assert len(commands) >= 20
