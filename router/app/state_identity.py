@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pricing.atomic_file import sync_folder
 from pricing.money import Usd
 from router.app.settings import AppSettings
 from router.controller.run_folders import restore_files, run_directories, state_id_of
 from router.state.database_url import DatabaseFile, parse_database_url
 from router.state.errors import ExistsError, NoStateError, StateError
-from router.state.folders import sync_folder
 from router.state.state_backup import check_backup, read_stored_files
 from router.state.store import StateStore
 

@@ -8,7 +8,6 @@ since the state knows which months are closed.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pricing.atomic_file import publish_file
 from pricing.problems import InvalidInputError
 from router.showback.bill_store import file_sha256
 
@@ -75,12 +75,12 @@ class CorrectionStore:
         file = f"{fields['id']}.parquet"
         part = self._folder / ".part"
         pq.write_table(facts, part, compression="zstd")
-        _sync_and_rename(part, self._folder / file)
+        publish_file(part, self._folder / file)
         correction = Correction(
             **fields, state=self._state, rows=facts.num_rows, file=file, sha256=file_sha256(self._folder / file)
         )
         part.write_text(json.dumps({"format": FORMAT, **asdict(correction)}, indent=1) + "\n", encoding="utf-8")
-        _sync_and_rename(part, self._folder / f"{correction.id}.json")
+        publish_file(part, self._folder / f"{correction.id}.json")
         return correction
 
 
@@ -92,12 +92,6 @@ def correction_id(number: int, state: str) -> str:
 def find_damaged_correction(corrections: Sequence[Correction], store: CorrectionStore) -> Correction | None:
     """Return the first correction whose facts are not as they were written."""
     return next((each for each in corrections if not store.whole(each)), None)
-
-
-def _sync_and_rename(part: Path, path: Path) -> None:
-    with part.open("rb") as stream:
-        os.fsync(stream.fileno())
-    part.replace(path)
 
 
 def _read(path: Path) -> Correction:

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from pricing.atomic_file import sync_folder
 from pricing.problems import InvalidInputError
 from router.files.duckdb_session import connect, parquet_relation
 from router.showback import rollups
-from router.state.folders import sync_folder
 from router.state.ledger_rows import BEGINNING
 
 # Increased where a column of facts or rollups, or its meaning, changes; extracts of other formats are made anew.

@@ -28,8 +28,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pricing.atomic_file import sync_folder
 from router.state.errors import ExistsError, StateError
-from router.state.folders import sync_folder
 
 FORMAT, VERSION = "stepfare-ledger", 1
 _END = "end"

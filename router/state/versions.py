@@ -10,10 +10,10 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
+from pricing.atomic_file import sync_folder
 from router.state.database import BUSY_SECONDS, Database
 from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
-from router.state.folders import sync_folder
 from router.state.tables import FACTS
 
 VERSIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0011", "0012")

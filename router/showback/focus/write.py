@@ -8,9 +8,7 @@ escaping.
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -18,26 +16,13 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pricing.atomic_file import open_atomic
 from router.showback.focus.arrow_types import arrow_schema
 from router.showback.focus.cells import cell_texts, cell_values, header_names
 from router.showback.focus.charge import Charge
 from router.showback.focus.versions import NEWEST, written_columns
 
 _ROWS_AT_ONCE = 16_384
-
-
-@contextmanager
-def replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a stream beside ``path`` that replaces it, synced, when the block succeeds, and is removed otherwise."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as stream:
-            yield stream
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> int:
@@ -47,7 +32,7 @@ def write_csv(path: Path, charges: Iterable[Charge], version: str = NEWEST) -> i
     ValueError for a charge that it cannot hold; no file is left then.
     """
     count = 0
-    with replace_file(path) as stream:
+    with open_atomic(path) as stream:
         text = _Encoded(stream)
         writer = csv.writer(text, lineterminator="\n")
         # The csv module leaves a lone carriage return bare, and readers take it for the end of the row.
@@ -67,7 +52,7 @@ def write_parquet(path: Path, charges: Iterable[Charge], version: str = NEWEST) 
     ValueError for an amount with more digits than fit; no file is left then.
     """
     schema, count = arrow_schema(written_columns(version)), 0
-    with replace_file(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
+    with open_atomic(path) as stream, pq.ParquetWriter(stream, schema, compression="zstd") as writer:
         for chunk in _chunks(charges):
             rows = [cell_values(charge, version) for charge in chunk]
             arrays = [_array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), schema, strict=True)]

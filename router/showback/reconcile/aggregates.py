@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ReconcileBasis(StrEnum):
-    """Which money is compared: what invoices charge, or with commitments spread over what they cover."""
+    """The cost that is compared: billed, or effective, with commitments spread over what they cover."""
 
     BILLED = "billed"
     EFFECTIVE = "effective"
