@@ -68,7 +68,7 @@ def render_cloud_init(spec: Bootstrap) -> str:
     """
     config = _machine_config(spec)
     files = [
-        _file_entry(f"{ETC}/agent.json", "0600", json.dumps(_non_default_settings(config), indent=1) + "\n"),
+        _file_entry(f"{ETC}/agent.json", "0600", json.dumps(non_default_settings(config), indent=1) + "\n"),
         _file_entry(f"{ETC}/token", "0600", f"{spec.token}\n"),
         _file_entry(
             f"{ETC}/env.json", "0600", json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n"
@@ -126,7 +126,7 @@ def _machine_config(spec: Bootstrap) -> AgentConfig:
     return parse_config(json.loads(json.dumps(asdict(config))))
 
 
-def _non_default_settings(config: AgentConfig) -> dict[str, Any]:
+def non_default_settings(config: AgentConfig) -> dict[str, Any]:
     """Return the configuration without its default values, because user data is limited in size."""
     plain = AgentConfig(
         attempt="",

@@ -1,4 +1,4 @@
-"""How machines are provisioned in each cloud, where they call home, and where Terraform keeps its state."""
+"""Settings of the deploy file: provisioning in each cloud, the coordinator's address, Terraform's state."""
 
 from __future__ import annotations
 

@@ -7,7 +7,13 @@ from dataclasses import asdict, replace
 from urllib.parse import urlsplit
 
 from router.agent.config import LOOPBACK, AgentConfig, parse_config
-from router.controller.bootstrap import MAX_USER_DATA_BYTES, AgentDownload, Bootstrap, UserDataTooLargeError
+from router.controller.bootstrap import (
+    MAX_USER_DATA_BYTES,
+    AgentDownload,
+    Bootstrap,
+    UserDataTooLargeError,
+    non_default_settings,
+)
 
 # Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
 SECRET_FILES = ("token", "env.json")
@@ -63,7 +69,7 @@ def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
     """
     config = _script_config(spec)
     files = {
-        "agent.json": json.dumps(_non_default_settings(config)) + "\n",
+        "agent.json": json.dumps(non_default_settings(config)) + "\n",
         "token": f"{spec.token}\n",
         "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
     }
@@ -99,20 +105,3 @@ def _script_config(spec: Bootstrap) -> AgentConfig:
         spool_folder="spool",
     )
     return parse_config(json.loads(json.dumps(asdict(config))))
-
-
-def _non_default_settings(config: AgentConfig) -> dict[str, object]:
-    bare = AgentConfig(
-        attempt="",
-        job="",
-        rank=-1,
-        nodes=0,
-        command="",
-        workdir="",
-        coordinator="",
-        token_file="",
-        log_folder="",
-        spool_folder="",
-    )
-    default = asdict(bare)
-    return {name: value for name, value in asdict(config).items() if value != default[name]}

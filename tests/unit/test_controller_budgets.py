@@ -1,4 +1,4 @@
-"""What a gang that leaves has cost until now counts against the budget of its job, and of its team."""
+"""The cost of a gang that moves counts against the budgets of its job and team."""
 
 from __future__ import annotations
 
