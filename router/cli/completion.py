@@ -31,14 +31,14 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Your shell.")]) -> N
     stepfare completion zsh > "${fpath[1]}/_stepfare"
     stepfare completion fish > ~/.config/fish/completions/stepfare.fish
     """
-    from typer._completion_shared import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     console.out(get_completion_script(prog_name="stepfare", complete_var=_VARIABLE, shell=shell.value))
 
 
 def enable_completion() -> None:
     """Let the command line answer a shell that asks it to complete a line."""
-    from typer._completion_classes import completion_init
+    from typer.completion import completion_init  # type: ignore[attr-defined]  # defined there since Typer 0.3
 
     completion_init()
 

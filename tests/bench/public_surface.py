@@ -141,14 +141,14 @@ def _commands(tree: Path) -> Iterator[str]:
 
 
 def _run(tree: Path, words: Sequence[str], home: str = "") -> str:
-    """What a command of that tree prints. CalledProcessError where it fails."""
+    """Return the output of a command of that tree. Raises CalledProcessError where it fails."""
     scripts: dict[str, str] = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
     module, function = scripts["stepfare"].split(":")
     return _python(tree, f"from {module} import {function} as main; main()", words, home)
 
 
 def _python(tree: Path, code: str, words: Sequence[str], home: str = "") -> str:
-    """What a program prints that imports the packages of that tree."""
+    """Return the output of a program that imports the packages of that tree."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("STEPFARE_")}
     with tempfile.TemporaryDirectory() as empty:
         environment = {**kept, "STEPFARE_HOME": home or empty, "COLUMNS": "200", "NO_COLOR": "1"}

@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
 
 
 def complete(line: str, cwd: Path = ROOT, **environment: str) -> list[str]:
-    """What a bash that asks to complete ``line`` is answered; the line ends where the cursor is."""
+    """Return the words that bash is offered to complete ``line``, which ends where the cursor is."""
     asked = {"_STEPFARE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
     done = subprocess.run(
         COMMAND,
