@@ -46,6 +46,31 @@ PURPOSE: Final = {
     "terraform": "runs Terraform",
     "pricing": "money, places, offers",
 }
+#: Where a room stands in its row, in widths of a box: deciding to the left, running in the middle, books to the right.
+COLUMN: Final = {
+    "cli": 4.6,
+    "app": 0.4,
+    "render": 2.8,
+    "config": 1.5,
+    "backtest": 0,
+    "controller": 2.1,
+    "showback": 3.6,
+    "prices": 1.05,
+    "quotes": 0,
+    "coordinator": 2.6,
+    "spot": 0.3,
+    "planning": 0.2,
+    "jobs": 0,
+    "state": 3.6,
+    "checkpoints": 1,
+    "agent": 2.8,
+    "ledger": 3.85,
+    "files": 4.9,
+    "demo": 5.9,
+    "terraform": 0.75,
+    "providers": 1.92,
+    "pricing": 1.92,
+}
 BOX: Final = (150, 44)
 GAP: Final = (18, 46)
 MARGIN: Final = 16
@@ -102,19 +127,20 @@ def reduced(edges: Edges) -> Edges:
 def drawing(rows: Iterable[tuple[str, ...]], edges: Edges) -> str:
     """Return the picture as SVG text; equal input gives equal bytes."""
     rows = tuple(rows)
-    width = max(len(row) for row in rows) * (BOX[0] + GAP[0]) - GAP[0] + 2 * MARGIN
+    width = (max(COLUMN.values()) + 1) * (BOX[0] + GAP[0]) - GAP[0] + 2 * MARGIN
     height = len(rows) * (BOX[1] + GAP[1]) - GAP[1] + 2 * MARGIN
-    at: dict[str, tuple[float, float]] = {}
-    for level, row in enumerate(rows):
-        start = (width - (len(row) * (BOX[0] + GAP[0]) - GAP[0])) / 2
-        for index, room in enumerate(row):
-            at[room] = (start + index * (BOX[0] + GAP[0]), MARGIN + level * (BOX[1] + GAP[1]))
+    at = {
+        room: (MARGIN + COLUMN[room] * (BOX[0] + GAP[0]), MARGIN + level * (BOX[1] + GAP[1]))
+        for level, row in enumerate(rows)
+        for room in row
+    }
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height}" role="img">',
+        "<style>text { font-family: sans-serif }</style>",
         "<title>Which room imports which</title>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">',
         '<path d="M0 0 8 4 0 8z" fill="#7a869a"/></marker></defs>',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        f'<rect width="{width:g}" height="{height}" fill="#ffffff"/>',
     ]
     for room in at:
         parts += [_arrow(at[room], at[target]) for target in sorted(edges.get(room, ())) if target in at]
