@@ -1,5 +1,7 @@
-"""What to do about it: jobs and a price book in, an immutable placement plan out.
+"""Placement router for GPU training jobs: prices, plans, quotes, machines and the ledger.
 
-Read top down: ``cli`` (edges) -> ``wiring`` (picks the concrete parts) -> ``files`` (disk)
--> ``planning`` (the pure core, and the one module that calls a solver) -> ``jobs`` (what was asked).
+Rooms, from the top: ``cli`` reads commands and ``app`` builds each one's parts; ``controller``, ``coordinator``,
+``quotes``, ``spot`` and ``showback`` do the work; ``planning`` solves the placement program over ``jobs``; ``state``
+stores what happened and ``ledger`` what it cost. ``agent`` runs on each machine and imports no other room.
+``docs/rooms.svg`` draws which room imports which.
 """

@@ -185,7 +185,6 @@ def test_retired_words_do_not_come_back(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
-    pytest.importorskip("mkdocs")
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
         cwd=ROOT,
