@@ -30,6 +30,7 @@ from tests.support.doc_pages import (
     prose,
     run_in_order,
     stepfare_commands,
+    without_chance,
 )
 from tests.support.repository import ROOT
 
@@ -127,6 +128,10 @@ def test_getting_started_runs_as_written(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     assert "rank 1 of 2" in done.stdout
     assert "hello finished" in done.stdout
+    printed = {without_chance(line) for line in (done.stdout + done.stderr).splitlines()}
+    shown = [line for block in blocks(page, "text") for line in block.text.splitlines() if line.strip()]
+    assert len(shown) >= 15
+    assert [line for line in shown if without_chance(line) not in printed] == []
 
 
 @pytest.mark.parametrize(("page", "block"), NAMED, ids=lambda value: _name(value) if isinstance(value, Path) else "")
