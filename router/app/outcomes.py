@@ -10,12 +10,22 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pricing.money import ZERO
+from router.config.quote_files import QuoteAcceptance
+from router.controller.lifecycle import RESUMABLE_REASONS
+from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
+from router.quotes.outcomes import JobEnding
+from router.quotes.quote import Quote
 from router.showback.report.query import JobDue, QuoteResult
+from router.state.store import StateStore
 
 if TYPE_CHECKING:
     from router.state.records import Attempt
     from router.state.store import StateStore
+
+
+_FINISHED, _STOPPED = "finished", "stopped"
 
 _FINISHED = "finished"
 _NANO = Decimal("0.000000001")
@@ -83,7 +93,6 @@ def quote_results(
 
 
 def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
-    from router.app.quote_outcomes import quote_ending
     from router.config.quote_files import stored_quotes
 
     for name, quote, accepted in stored_quotes(folder):
@@ -109,3 +118,19 @@ def _of_month(quotes: Iterable[QuoteResult], month: Month) -> Iterable[QuoteResu
         at = each.done_at or each.deadline
         if month.begins <= at < month.ends:
             yield each
+
+
+def quote_ending(quote: Quote, accepted: QuoteAcceptance, store: StateStore) -> JobEnding | None:
+    """Return the ending of a quote's plan: the cost of all its metered machines, and when the training was done.
+
+    None where the plan was not applied, is still running, or was stopped by a person. Raises StateError.
+    """
+    attempts = store.attempts(plan=accepted.plan, job=quote.job)
+    if not attempts or any(not a.phase.is_over for a in attempts):
+        return None
+    done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]
+    if not done and (attempts[-1].reason in RESUMABLE_REASONS or any(a.reason == _STOPPED for a in attempts)):
+        return None
+    entries = store.ledger.entries(kind=LedgerEntryKind.METERED, job=quote.job)
+    usd = sum((entry.usd for entry in entries if entry.plan == accepted.plan), ZERO)
+    return JobEnding(usd, min(done, default=None))

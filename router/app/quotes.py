@@ -13,7 +13,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.app.inputs import load_inputs, recent_offers
-from router.config.fit_files import read_fit
+from router.config.plan_files import read_fit
 from router.jobs.quantities import Moment
 from router.planning.candidates import CandidateFinder
 from router.prices.data_folders import hazard_fit_file, history_folder

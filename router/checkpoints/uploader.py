@@ -13,7 +13,6 @@ from pathlib import Path
 
 from router.checkpoints.checkpoints import CopyJournal, read_manifest, remove_old_checkpoints
 from router.checkpoints.control_folder import SaveMessage, UploaderControlFolder
-from router.checkpoints.copy_order import PendingCheckpoint, choose_checkpoint
 from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
 from router.checkpoints.manifest import LARGEST_BYTES, CheckpointManifest, parse_manifest, parse_step
 from router.checkpoints.object_store import CheckpointStore, FolderStore
@@ -24,6 +23,14 @@ from router.checkpoints.transfer import PARALLEL, TransferResult, transfer_check
 LOOK_SECONDS, IDLE_SECONDS = 0.05, 0.5
 # Pauses after a failure: the first, which doubles, the longest, and the longest while a request is open.
 _PAUSE, _LONGEST_PAUSE, _LONGEST_PRESSED = 0.5, 30.0, 2.0
+
+
+@dataclass(frozen=True)
+class PendingCheckpoint:
+    """A checkpoint that is not durable yet; ``bytes``: the remaining bytes to copy."""
+
+    step: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -291,3 +298,30 @@ def _find_durable(waiting: Sequence[CheckpointManifest], target: CheckpointStore
             files = len(manifest.files)
             return manifest, TransferResult(manifest.step, target.where(manifest.name), files, 0, manifest.bytes, 0.0)
     return None
+
+
+def choose_checkpoint(
+    waiting: Sequence[PendingCheckpoint], running: int | None, rate: float | None, seconds: float | None
+) -> int | None:
+    """Return the step to copy now, of those in ``waiting``, which are in the order of their writing.
+
+    ``running`` is the one under way, if any. ``rate``: bytes per second; ``seconds``: the time left; None: not known,
+    or as long as it takes.
+
+    Without a deadline the copy under way is finished, else the newest is copied: if a newer one always came first,
+    checkpoints written faster than they are copied would never be durable. With a deadline: the newest that can be
+    durable by then, after the one under way if there is time for both. If none can, the newest is tried, or the one
+    under way continued.
+    """
+    if not waiting:
+        return None
+    newest, under_way = waiting[-1], next((one for one in waiting if one.step == running), None)
+    if seconds is None:
+        return (under_way or newest).step
+    if rate is None:
+        return newest.step
+    capacity = rate * seconds
+    if under_way is not None and under_way.bytes + (newest.bytes if newest is not under_way else 0) <= capacity:
+        return under_way.step
+    fitting = [one for one in waiting if one.bytes <= capacity]
+    return (fitting[-1] if fitting else under_way or newest).step

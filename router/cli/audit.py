@@ -40,7 +40,7 @@ def audit(
     """
     from dataclasses import asdict
 
-    from router.state.hash_chain import verify_chain
+    from router.state.audit import verify_chain
 
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         entries = store.audit_log()

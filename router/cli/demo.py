@@ -9,8 +9,10 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,12 +20,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.money import ZERO, Usd
+from router.app.showback import ReportAdditions, report_of_ledger
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
+from router.ledger.entry import LedgerEntryKind as EntryKind
+from router.ledger.month import Month
+from router.render.tables import format_table, wrap_text
+from router.showback.report.query import ReportQuery
+from router.showback.report.text import short_text
+from router.showback.report.values import CellKind, CellValue, ShowbackReport, subtract_known
+from router.state.store import StateStore
 
 if TYPE_CHECKING:
     from router.cli.demo_commands import DemoCommands, SideCommand
     from router.demo.stage import TrainingResult
+
+
+_HEADER = ("TEAM", "JOB", "COST", "WORK", "WASTE", "PER 1000 STEPS", "ON DEMAND", "SAVED, NET")
+_WIDTH = 78
 
 _JOB = "letters"
 _APPLY = "stepfare apply plan.json --book sandbox --limits limits.yaml --jobs job.yaml --yes --follow"
@@ -161,7 +175,6 @@ def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Resu
 
 def _showback(home: Path) -> str:
     from router.cli.clock import wall_clock
-    from router.cli.demo_showback import summarize_spending
 
     return summarize_spending(home, wall_clock())
 
@@ -274,3 +287,60 @@ def _empty_folder(folder: Path | None) -> Path:
 def _tell(*lines: str) -> None:
     console.out("\n" + "\n".join(lines))
     sys.stdout.flush()
+
+
+def summarize_spending(home: Path, now: datetime) -> str:
+    """Return a table of metered costs by team and job for each month, or a sentence without any.
+
+    The state in ``home`` must exist.
+    """
+    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=now) as store:
+        months = sorted({entry.period for entry in store.ledger.entries(kind=EntryKind.METERED)})
+        reports = [_report(store, home, month, now) for month in months]
+    return "\n".join(line for report in reports for line in summary_lines(report)) or "Nothing was metered."
+
+
+def _report(store: StateStore, home: Path, month: Month, now: datetime) -> ShowbackReport:
+    return report_of_ledger(
+        store, ReportQuery(month=month, now=now), home / "extract", home / "bills", ReportAdditions()
+    )
+
+
+def summary_lines(report: ShowbackReport) -> Iterator[str]:
+    """Yield a table of jobs with work and waste, waste by kind, and the cost of interruptions; nothing without jobs."""
+    jobs = [row for row in report.section("jobs").records() if row["machines"] is not None]
+    if not jobs:
+        return
+    rows = [
+        (
+            str(row["team"] or "-"),
+            str(row["job"]),
+            *map(_money, (row["billed"], _work(row), row["waste"])),
+            *map(_money, (row["per_1000_steps"], row["on_demand"], row["saved_net"])),
+        )
+        for row in jobs
+    ]
+    yield format_table(_HEADER, rows, frozenset(_HEADER[2:]), {})
+    kinds = [f"{row['use']} {_money(row['billed'])}" for row in report.section("waste").records()]
+    if kinds:
+        yield wrap_text(f"waste: {', '.join(kinds)}", "  ", _WIDTH)
+    for row in jobs:
+        if row["restart_on_demand"]:
+            what = (
+                f"{row['job']}: spot saved {_money(row['saved'])}; less {_money(row['restart_on_demand'])}, which is "
+                "what lost work and new starts, that only interruptions made, would have cost on demand"
+            )
+            yield wrap_text(what, "  ", _WIDTH)
+
+
+def _work(job: dict[str, CellValue]) -> Decimal | None:
+    return subtract_known(_amount(job["machines"]), _amount(job["waste"]) or Decimal(0))
+
+
+def _money(cell: CellValue) -> str:
+    """Return an amount with four decimals, because a demo costs very little."""
+    return short_text(cell, CellKind.MONEY) if cell is None else f"{_amount(cell):.4f}"
+
+
+def _amount(cell: CellValue) -> Decimal | None:
+    return cell if isinstance(cell, Decimal) else None

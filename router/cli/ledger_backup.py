@@ -1,4 +1,4 @@
-"""Commands ``stepfare ledger backup`` and ``restore``: write the ledger to a file and read it back."""
+"""Commands ``stepfare ledger backup``, ``restore`` and ``archive``: the ledger as files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from router.cli import console
 from router.cli.console import ExitCode
+from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 
 
@@ -53,4 +54,33 @@ def restore(
         )
     console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")
     console.out(done.hash)
+    return ExitCode.OK
+
+
+def archive(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="New file to write, compressed.")],
+    before: Annotated[str, typer.Option(metavar="MONTH", help="Archive months before this one; all must be closed.")],
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Move the entries of closed months into a file, after it was written to disk and verified.
+
+    Numbers, keys, hashes and the sums of each month stay in the ledger, so that the hash chain can be checked and no
+    entry can be added twice.
+
+    \b
+    stepfare ledger archive books-2024.gz --before 2025-01
+    stepfare ledger verify --archive books-2024.gz
+    """
+    from pricing.money import Usd
+    from router.cli.clock import chosen_clock
+
+    month, now = parse_month("--before", before), chosen_clock()()
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        archived = store.archives.archive(month, file, who=acting_user(), at=now)
+        store.audit(
+            archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
+        )
+    console.note(f"{file}: {archived.entries} entries of months before {month}; keep it, with its sum:")
+    console.out(archived.sha256)
     return ExitCode.OK

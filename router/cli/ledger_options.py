@@ -43,7 +43,7 @@ def parse_month(option: str, text: str) -> Month:
 @contextmanager
 def translate_closed_books() -> Iterator[None]:
     """Translate the error of closed books into CommandError."""
-    from router.ledger.booking import ClosedError
+    from router.ledger.entry import ClosedError
 
     try:
         yield

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
-from router.cli.child_signals import restore_child_interrupt
 from router.cli.commands import TABLE
 from router.cli.completion import enable_completion
 from router.cli.console import CommandExitError, ExitCode, handle_command_errors, out
@@ -74,3 +75,18 @@ def main() -> None:
     restore_child_interrupt()
     enable_completion()
     app(prog_name="stepfare")
+
+
+def restore_child_interrupt() -> None:
+    """Give child processes the default SIGINT disposition, even if this process ignores SIGINT.
+
+    A shell starts ``command &`` and ``nohup`` with SIGINT ignored. An ignored signal stays ignored across exec, and
+    Terraform could not be stopped. A handler is reset to the default by exec. The handler installed here does nothing,
+    so this process keeps ignoring Ctrl-C. Call this in the main thread, before the first child starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _ignore)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Do nothing."""

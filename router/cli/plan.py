@@ -119,3 +119,20 @@ def _length(option: str, text: str, least: timedelta) -> timedelta:
     if length is None or length < least:
         raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
     return length
+
+
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
+    output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+) -> None:
+    """Print a plan that was written with --out.
+
+    \b
+    stepfare plan show plan.json
+    stepfare plan show plan.json -o wide
+    """
+    from router.config.plan_files import read_plan
+    from router.planning.plan_json import plan_to_json
+    from router.render.plan_text import table, wide
+
+    console.out({"table": table, "wide": wide, "json": plan_to_json}[output.value](read_plan(file)))

@@ -41,7 +41,7 @@ def calibration(
     Costs are the metered costs of machines. Jobs that still run or were stopped by a person are not counted; jobs that
     were given up count as late.
     """
-    from router.app.quote_outcomes import quote_ending
+    from router.app.outcomes import quote_ending
     from router.cli.output_files import check_output_folders, write_output_file
     from router.config.quote_files import stored_quotes
     from router.prices.data_folders import quotes_folder

@@ -120,7 +120,7 @@ def showback(
     check_output_folders(out)
     if output is ShowbackFormat.FOCUS and out is not None:
         return _focus(query, out, bool(files), accounts, focus_version, deploy, clouds, now)
-    from router.showback.collector import without_collector
+    from router.showback.ledger_extract import without_collector
 
     with without_collector():
         if files:

@@ -20,7 +20,7 @@ from router.prices.cloud_settings import Clouds, LoadedClouds
 
 # Clouds whose offers come from a file that the user writes, and the function that reads it.
 _READERS: Mapping[str, str] = MappingProxyType(
-    {"static": "router.config.pool_file:read_pool", "sandbox": "router.config.sandbox_file:read_sandbox"}
+    {"static": "router.config.document_file:read_pool", "sandbox": "router.config.document_file:read_sandbox"}
 )
 
 

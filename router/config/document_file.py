@@ -1,4 +1,4 @@
-"""Read a file of one YAML document into a model, with the place of everything that is wrong."""
+"""Read files of one YAML document into models: the static pool, the sandbox, showback."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from pricing.problems import InvalidInputError, Problem
+from providers.sandbox.script import Script
+from providers.static.pool import Pool
 from providers.user_files import MisplacedError
 from router.config.validation import dotted_path, problems_of
 from router.config.yamlfile import YamlDocument, read_documents
+from router.showback.accounts import Showback
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -47,3 +50,18 @@ def _problems(error: ValidationError, document: YamlDocument, model: type[BaseMo
     if len(misplaced) < len(causes):
         return problems_of(error, document, model)
     return [Problem(document.where(place), dotted_path(place), str(cause)) for place, cause in misplaced]
+
+
+def read_pool(path: Path) -> Pool:
+    """Return the pool in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
+    return read_single_document(path, Pool)
+
+
+def read_sandbox(path: Path) -> Script:
+    """Return the script in a YAML file. InvalidInputError carries everything that is wrong, each with file and line."""
+    return read_single_document(path, Script)
+
+
+def read_showback(path: Path) -> Showback:
+    """Read the file. InvalidInputError carries everything that is wrong, each with file and line."""
+    return read_single_document(path, Showback)

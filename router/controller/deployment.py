@@ -6,15 +6,14 @@ import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.config import LOOPBACK
+from router.checkpoints.arrow_store import S3_WORDS
 from router.controller.notify_settings import NotifyEntry, Reference
-from router.controller.secret_settings import SecretsEntry
-from router.controller.store_url import join_store_url, validate_store_url
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value
 from router.jobs.quantities import Duration
 from router.jobs.spelling import suggest
@@ -22,7 +21,67 @@ from router.spot.policies.interface import QUOTED_RULE, Rule
 from terraform.backend import Backend
 from terraform.hosts import Host
 
+SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
+_WRITE = "write s3://BUCKET/PREFIX, gs://, abfs(s):// or file:///PATH"
+
+
+def validate_store_url(value: str) -> str:
+    """Return the URL without a slash at its end.
+
+    RefusedError for a value that is no such URL, or holds credentials; it shows nothing of them.
+    """
+    try:
+        parts = urlsplit(value)
+    except ValueError:
+        raise RefusedError("is no URL", _WRITE) from None
+    if parts.scheme not in SCHEMES:
+        raise RefusedError("is no place for checkpoints", _WRITE)
+    # In Azure's, the container stands before the @.
+    if parts.password is not None or (parts.username is not None and not parts.scheme.startswith("abfs")):
+        raise RefusedError("holds credentials", "give them in the environment: a URL is shown to people")
+    if parts.scheme == "file":
+        if parts.netloc or not parts.path.strip("/"):
+            raise RefusedError("is no folder of a machine", "write file:///PATH")
+    elif not parts.netloc.rpartition("@")[2]:
+        raise RefusedError("names no bucket", _WRITE)
+    parameters = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    if parts.fragment or parameters - (S3_WORDS if parts.scheme == "s3" else set()):
+        raise RefusedError("holds more than a place", f"after ? only s3:// may say {', '.join(sorted(S3_WORDS))}")
+    path, mark, query = value.partition("?")
+    return f"{path.rstrip('/')}{mark}{query}"
+
+
+def join_store_url(url: str, name: str) -> str:
+    """Return the URL of that name below another URL."""
+    path, mark, query = url.partition("?")
+    return f"{path}/{name}{mark}{query}"
+
+
+# Every team may name these variables: whoever applies exported them for jobs.
+JOB_VARIABLE_PREFIX = "STEPFARE_JOB_"
+
 _LONGEST = timedelta(days=30)
+
+
+class SecretsEntry(Spec):
+    """Secrets that job files of one team may refer to, beside variables that begin with ``STEPFARE_JOB_``."""
+
+    env: Annotated[tuple[Annotated[Text, AfterValidator(_check_variable)], ...], BeforeValidator(as_many)] = Field(
+        default=(), description="Variables; a * at the end stands for any rest.", examples=[["HF_TOKEN", "RESEARCH_*"]]
+    )
+    files: Annotated[tuple[Annotated[Text, AfterValidator(_check_path)], ...], BeforeValidator(as_many)] = Field(
+        default=(),
+        description="Files, and folders with all that is below them.",
+        examples=[["/etc/stepfare/secrets/research"]],
+    )
+
+    def allows_variable(self, name: str) -> bool:
+        """Return whether a job may refer to the variable."""
+        if name.startswith(JOB_VARIABLE_PREFIX):
+            return True
+        return any(
+            name.startswith(known.removesuffix("*")) if known.endswith("*") else name == known for known in self.env
+        )
 
 
 def _check_wait(value: timedelta) -> timedelta:
@@ -63,6 +122,8 @@ def _check_queue_url(value: str) -> str:
 
 
 PublicKey = Annotated[Text, AfterValidator(_check_public_key)]
+
+
 StoreUrl = Annotated[Text, AfterValidator(validate_store_url)]
 
 
@@ -376,3 +437,15 @@ class Deploy(Spec):
     def cloud(self, name: str, region: str) -> CloudDeploy:
         """Return the settings of a cloud and region; the defaults where nothing is written."""
         return self.clouds.get(name, CloudDeploy()).in_region(region)
+
+
+def _check_variable(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\*?", value):
+        raise RefusedError("is no name of a variable", "write HF_TOKEN, or RESEARCH_* for all that begin so")
+    return value
+
+
+def _check_path(value: str) -> str:
+    if not re.match(r"(?:~?/)[^\0]*[^/\0]", value):
+        raise RefusedError("is no absolute path below the root", "write a file or folder: /etc/stepfare/secrets")
+    return value

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 
 from router.agent import states
 from router.controller.attempt_history import AttemptHistory, histories_of
+from router.controller.heartbeats import StragglerMonitor
 from router.controller.job_history import matches_machines, policy_history_of
 from router.controller.lifecycle import confirmed_step, last_step
 from router.controller.quarantine import CurrentShortages, current_shortages
 from router.controller.replanner import TICK, Replanner
 from router.controller.status_snapshot import StatusSnapshot
-from router.controller.stragglers import StragglerMonitor
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
 from router.planning.remaining_work import fits_reservations

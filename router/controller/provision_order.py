@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -19,7 +19,6 @@ from router.controller.attempt_history import AttemptHistory, order_history
 from router.controller.causes import FailureCause
 from router.controller.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.context import ControllerContext
-from router.controller.host_pool import TooFewHostsError, assign_hosts
 from router.controller.lifecycle import POSTPONED
 from router.controller.orders import Order
 from router.controller.placement_options import (
@@ -36,11 +35,15 @@ from router.controller.secret_refs import resolve_environment
 from router.controller.workspaces import NodeSecrets, ResumePoint, attempt_name, build_workspace, new_attempt
 from router.jobs.spec import Job
 from router.state.records import Attempt, NodeRecord, Phase
-from terraform.module_metadata import needs_zones
+from terraform.module_metadata import needs_hosts, needs_zones
 from terraform.render import MAIN, SECRETS
-from terraform.spec import WorkspaceSpec
+from terraform.spec import Host, WorkspaceSpec
 
 _TOKEN_BYTES = 32
+
+
+class TooFewHostsError(ValueError):
+    """Too few hosts are free: other gangs use them, or the pool lists no addresses."""
 
 
 class ProvisionStatus(StrEnum):
@@ -405,3 +408,31 @@ def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: Failure
 def due_at(site: ControllerContext, order: Order) -> datetime:
     """Return when provisioning of an order's gang begins."""
     return order.start - site.deploy.patience.early
+
+
+def assign_hosts(
+    site: ControllerContext, attempt: Attempt, nodes: tuple[NodeRecord, ...]
+) -> tuple[Mapping[int, Host], tuple[NodeRecord, ...]]:
+    """Return a free host for each rank, and the nodes with their addresses; no hosts where machines are created.
+
+    Raises TooFewHostsError.
+    """
+    if not needs_hosts(attempt.cloud):
+        return {}, nodes
+    used = {
+        node.address
+        for other in site.store.attempts(alive=True)
+        if other.cloud == attempt.cloud and other.id != attempt.id
+        for node in site.store.nodes(other.id)
+    }
+    hosts: dict[int, Host] = {}
+    for node in nodes:
+        free = (host for host in site.pool.get((attempt.region, node.instance_type), ()) if host.address not in used)
+        host = next(free, None)
+        if host is None:
+            raise TooFewHostsError(
+                f"{attempt.region} has too few free {node.instance_type} with an address: {len(nodes)} are needed"
+            )
+        used.add(host.address)
+        hosts[node.rank] = host
+    return hosts, tuple(replace(node, address=hosts[node.rank].address) for node in nodes)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from router.jobs.normal import ndtr
+_FAR: Final = 40.0  # standard deviations beyond which floats hold only 0 and 1
+_ROOT_HALF: Final = math.sqrt(0.5)
+_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 _MAX_INTERRUPTIONS = 1e5  # if more are expected before the work is done, it is taken to be never done
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
@@ -230,3 +232,11 @@ def on_time_probability_in_turn(parts: tuple[tuple[GangRunRisk, float], ...], wa
         mass = np.diff(below, prepend=0.0)
         total = mass if total is None else np.convolve(total, mass)[:_GRID]
     return float(total.sum()) if total is not None else 1.0
+
+
+def ndtr(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return P(a standard normal is at most x), to the last digits in both tails; infinities give 0 and 1."""
+    probabilities: NDArray[np.float64] = np.where(x > 0, 1.0, 0.0)
+    near = np.abs(x) < _FAR
+    probabilities[near] = 0.5 * np.asarray(_erfc(-_ROOT_HALF * x[near]), dtype=np.float64)
+    return probabilities

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from fractions import Fraction
@@ -14,6 +14,10 @@ from router.ledger.month import Month
 # Units of quantities as FOCUS writes them; rows that people add may have others.
 HOURS, GB, GIB_HOURS = "Hours", "GB", "GiB-Hours"
 _TICK = timedelta(microseconds=1)
+
+
+class ClosedError(ValueError):
+    """The books of that month are closed, and the entry does not say which entry or month it corrects."""
 
 
 class LedgerEntryKind(StrEnum):
@@ -191,3 +195,20 @@ def _subject_problem(entry: LedgerEntry) -> str:
     ):
         return "metered hours are of one machine of an attempt"
     return ""
+
+
+def book_entry(entry: LedgerEntry, closed: Month | None) -> LedgerEntry:
+    """Return the entry as it may be appended when all months up to ``closed`` are closed (None: no month is).
+
+    An entry that was planned or metered in a closed month, and is known only now, goes into the books of the month in
+    which it was recorded, the first open one at the earliest, and says which month it corrects. ClosedError for an
+    entry that a person adds: that person decides which month it belongs to, and says what it corrects.
+    """
+    if closed is None or entry.period > closed:
+        return entry
+    if entry.kind.is_added or entry.corrects:
+        raise ClosedError(
+            f"{entry.key}: the books of {entry.period} are closed; "
+            f"`period: {closed.next}` with `corrects: {entry.period}` puts it into open ones"
+        )
+    return replace(entry, period=max(closed.next, Month.of(entry.recorded_at)), corrects=str(entry.period))

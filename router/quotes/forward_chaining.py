@@ -1,7 +1,7 @@
 """Calibration of quotes by forward chaining on recorded availability.
 
 Quotes are compared with what might have come of them in a block of time that their model never saw: pieces of its real
-availability (:mod:`router.spot.availability.resampling`), which share no distribution with the model.
+availability (:mod:`router.spot.availability.evaluation_blocks`), which share no distribution with the model.
 """
 
 from __future__ import annotations

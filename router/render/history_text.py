@@ -12,8 +12,9 @@ from datetime import datetime
 from pricing.money import UsdPerHour
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_rows import format_price
-from router.render.sparkline import sparkline
 from router.render.tables import MARKETS, WIDTH, format_table, format_timestamp
+
+BLOCKS = "▁▂▃▄▅▆▇█"
 
 SCHEMA_VERSION = 1
 NARROW_BUCKETS, WIDE_BUCKETS = 8, 40
@@ -203,3 +204,17 @@ def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict
         over = sum(sizes.values()) + len(sizes) - 1 - WIDTH
         sizes[name] -= max(0, min(over, sizes[name] - least))
     return {name: sizes[name] for name in _LEAST}
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """Return one block per value, scaled from the lowest to the highest value; a blank for unknown values.
+
+    A constant series is drawn in the middle.
+    """
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    top = len(BLOCKS) - 1
+    return "".join(
+        " " if value is None else BLOCKS[round((value - low) / (high - low) * top) if high > low else top // 2]
+        for value in values
+    )

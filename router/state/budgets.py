@@ -5,9 +5,8 @@ from __future__ import annotations
 from sqlalchemy import and_, delete, func, insert, select
 
 from pricing.money import Usd
-from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope
-from router.ledger.entry import LedgerEntryKind
+from router.ledger.entry import ClosedError, LedgerEntryKind
 from router.ledger.month import Month
 from router.state.canonical_form import storable_text
 from router.state.database import Database

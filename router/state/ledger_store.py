@@ -8,8 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from router.ledger.booking import book_entry
-from router.ledger.entry import LedgerEntry, LedgerEntryKind
+from router.ledger.entry import LedgerEntry, LedgerEntryKind, book_entry
 from router.ledger.month import Month
 from router.state.canonical_form import storable_text
 from router.state.database import Database
@@ -67,7 +66,7 @@ class LedgerStore:
 
         An entry exists if the same event was recorded, whenever (:func:`router.state.ledger_rows.event_values`), or its
         key was archived. What was planned or metered in a closed month goes into the books of an open one
-        (:func:`router.ledger.booking.book_entry`).
+        (:func:`router.ledger.entry.book_entry`).
 
         ConcurrentChangeError unless ``after`` is the head; ConflictError for a key that exists, or is given twice, with
         other content; ClosedError for what a person adds to a closed month, or a correction of nothing that exists;

@@ -256,7 +256,7 @@ class StateStore:
         return self._audit.add(who, what, digest, usd, at, details)
 
     def audit_log(self) -> tuple[AuditEntry, ...]:
-        """Return the audit log; :func:`router.state.hash_chain.verify_chain` checks it."""
+        """Return the audit log; :func:`router.state.audit.verify_chain` checks it."""
         return self._audit.entries()
 
     def lease(

@@ -4,7 +4,7 @@
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
 from what the sky looks like then; its outcomes are the policy that quotes are for on weather of that block alone:
-pieces of its real weather (router/spot/availability/resampling.py), which share no law with the model; and on what
+pieces of its real weather (router/spot/availability/evaluation_blocks.py), which share no law with the model; and on what
 really
 followed.
 """

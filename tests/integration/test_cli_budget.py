@@ -18,7 +18,7 @@ from router.controller import notify_channels
 from router.controller.events import EventLevel
 from router.controller.notify_channels import Channel
 from router.ledger.entry import LedgerEntry
-from router.state.hash_chain import verify_chain
+from router.state.audit import verify_chain
 from router.state.store import StateStore
 from tests.support.command import run, write_job
 from tests.support.state_values import NOW, attempt, entry, node

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd
-from router.state.hash_chain import verify_chain
+from router.state.audit import verify_chain
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.books_steps import FIRST, of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.app.quote_outcomes import quote_ending
+from router.app.outcomes import quote_ending
 from router.config.quote_files import QuoteAcceptance, store_acceptance, store_quotes
 from router.quotes.outcomes import JobEnding, assess_quotes
 from router.quotes.quote import Quote

@@ -14,7 +14,7 @@ from pricing.history import PricePoint
 from pricing.places import Market
 from router.app import fit_availability
 from router.app.fit_availability import recorded_pools
-from router.config.fit_files import read_fit
+from router.config.plan_files import read_fit
 from router.prices import history
 from router.spot.availability.drift import GRID
 from tests.support.command import NOW, run

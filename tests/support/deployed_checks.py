@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
-from router.state.hash_chain import verify_chain
+from router.state.audit import verify_chain
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 from terraform.orphans import list_orphans

@@ -17,8 +17,7 @@ from pricing.places import Market
 from router.controller.metering import metered_entries
 from router.controller.time_use import TrainingRecord
 from router.controller.usage_entries import disk_entries, transfer_entries
-from router.ledger.booking import book_entry
-from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, book_entry
 from router.ledger.month import Month
 from router.showback.accounts import Account, Services, Showback
 from router.state.records import JournalEntry, NodeRecord

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from pricing.money import Usd
-from router.ledger.booking import ClosedError
-from router.ledger.entry import LedgerEntry
+from router.ledger.entry import ClosedError, LedgerEntry
 from router.ledger.month import Month
 from router.ledger.totals import totals
 from router.state.errors import ConflictError, ExistsError, StateError

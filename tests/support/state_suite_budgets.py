@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from pricing.money import Usd
-from router.ledger.booking import ClosedError
 from router.ledger.budget import Budget, Scope, budgets_in_force, budgets_set_by
-from router.ledger.entry import CostItem, LedgerEntryKind
+from router.ledger.entry import ClosedError, CostItem, LedgerEntryKind
 from router.ledger.month import Month
 from router.state.errors import ConcurrentChangeError
 from router.state.periods import find_seal_problems

@@ -13,8 +13,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from router.state import versions
+from router.state.audit import verify_chain
 from router.state.errors import TooNewError
-from router.state.hash_chain import verify_chain
 from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
 from router.state.tables import METADATA

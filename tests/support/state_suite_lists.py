@@ -16,8 +16,8 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
+from router.state.audit import verify_chain
 from router.state.errors import ConcurrentChangeError, ConflictError, StateError
-from router.state.hash_chain import verify_chain
 from router.state.ledger_rows import NAMES
 from router.state.store import StateStore
 from tests.support.state_suite import NewUrl, StateSuite, together

@@ -6,8 +6,7 @@ import numpy as np
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies.foresight_policies import ForesightPolicy
-from router.spot.policies.on_demand_now import OnDemandNow
-from router.spot.policies.our_policy import policy_for, quoted_policy_for
+from router.spot.policies.our_policy import OnDemandNow, policy_for, quoted_policy_for
 from router.spot.simulator.inputs import SimulationInputs, Task
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries

@@ -21,13 +21,14 @@ import yaml
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
 from router.agent.environ import read_job_environment
 from router.controller.bootstrap import (
+    FETCH_AGENT,
     MAX_USER_DATA_BYTES,
+    MOUNT_NVME,
     AgentDownload,
     Bootstrap,
     UserDataTooLargeError,
     render_cloud_init,
 )
-from router.controller.scripts import FETCH_AGENT, MOUNT_NVME
 from router.controller.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 from tests.support.repository import ROOT

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.checkpoints.copy_order import PendingCheckpoint, choose_checkpoint
+from router.checkpoints.uploader import PendingCheckpoint, choose_checkpoint
 
 
 def _all(*sizes: int) -> list[PendingCheckpoint]:

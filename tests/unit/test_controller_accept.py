@@ -27,7 +27,7 @@ from router.ledger.entry import LedgerEntry, LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_content, plan_to_json
-from router.state.hash_chain import verify_chain
+from router.state.audit import verify_chain
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer

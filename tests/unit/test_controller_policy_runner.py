@@ -10,10 +10,10 @@ import pytest
 
 from router.agent import states
 from router.controller.context import ControllerContext
+from router.controller.heartbeats import SLOW_OBSERVATIONS
 from router.controller.policy_runner import Advice, Adviser
 from router.controller.replanner import TICK, Replanner
 from router.controller.status_snapshot import take_snapshot
-from router.controller.stragglers import SLOW_OBSERVATIONS
 from router.spot.policies.interface import GreedyPolicy, MoveDecision, PolicyEvent, SaveDecision
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore

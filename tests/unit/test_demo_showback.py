@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from pricing.money import Usd, UsdPerHour
-from router.cli.demo_showback import summarize_spending
+from router.cli.demo import summarize_spending
 from router.ledger.entry import MachineUse
 from router.state.store import StateStore
 from tests.support.state_values import HOUR, entry

@@ -9,8 +9,7 @@ import pytest
 from scipy.special import gammaln, lambertw
 
 from router.jobs import goodput
-from router.jobs.goodput import GangRunRisk
-from router.jobs.normal import ndtr
+from router.jobs.goodput import GangRunRisk, ndtr
 
 
 def test_normal_probabilities_keep_their_digits_in_both_tails() -> None:

@@ -12,7 +12,7 @@ from pricing.places import Market
 from router.prices import history
 from router.prices.history import EVERYTHING
 from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets, read_price_steps
-from router.render.sparkline import sparkline
+from router.render.history_text import sparkline
 from tests.support.price_points import START, a_point
 
 DAY = timedelta(days=1)

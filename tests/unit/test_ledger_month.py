@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.ledger.booking import ClosedError, book_entry
-from router.ledger.entry import LedgerEntryKind
+from router.ledger.entry import ClosedError, LedgerEntryKind, book_entry
 from router.ledger.month import Month
 from tests.support.state_values import NOW, entry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from router.spot.availability.evaluation_blocks import resample_ticks
 from router.spot.availability.hazard_model import ages_h
-from router.spot.availability.resampling import resample_ticks
 
 TICK_S = 600
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricing.money import Usd
-from router.state.hash_chain import BEGINNING, hash_entry, verify_chain, with_hash
+from router.state.audit import BEGINNING, hash_entry, verify_chain, with_hash
 from router.state.records import AuditEntry
 from tests.support.state_values import NOW
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from enum import StrEnum
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
+from pricing.money import divide_half_even
 from router.files import duckdb_session
 from router.showback.reconcile.exact import AMOUNT_SQL, MONEY_SQL
 
 if TYPE_CHECKING:
     import duckdb
+
+
+_WIDE: Final = Context(prec=400)
 
 
 class ReconcileBasis(StrEnum):
@@ -77,8 +82,13 @@ GROUPING_WORDS: Final = (
     "market",
     "accelerator",
 )
+
+
 _GROUP_COLUMNS: Final = ("currency", "category", "what", "use", *GROUPING_WORDS)
+
+
 _GROUP_SQL: Final = ", ".join(f'"{name}"' for name in _GROUP_COLUMNS)
+
 
 # The part of planned facts that lies in the window, by time.
 _PLANNED: Final = f"""
@@ -90,11 +100,15 @@ FROM (SELECT *, epoch_us("start") AS s, epoch_us("end") AS e, greatest(epoch_us(
              least(epoch_us("end"), $until) AS b FROM {{facts}} WHERE source = 'planned')
 WHERE a < b
 """
+
+
 _SPENT: Final = f"""
 SELECT {{side}} AS side, {_GROUP_SQL}, corrects IS NOT NULL AS corrected, "start", {{basis}}::{MONEY_SQL} AS money,
        hours::{AMOUNT_SQL} AS hours, gpu_hours::{AMOUNT_SQL} AS gpu_hours
 FROM {{table}} WHERE ($month IS NULL OR month = $month) AND {{which}}
 """
+
+
 _GRAINS: Final = f"""
 SELECT side, {_GROUP_SQL}, corrected, min("start") AS "start", sum(money) AS money, sum(hours) AS hours,
        sum(gpu_hours) AS gpu_hours, count(*) AS rows
@@ -135,3 +149,8 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: str, values: dict[str,
 
 def _micros(moment: datetime) -> int:
     return int(moment.timestamp()) * 10**6 + moment.microsecond
+
+
+def round_fraction(value: Fraction, places: int) -> Decimal:
+    """Round to N places, half to even."""
+    return Decimal(divide_half_even(value.numerator * 10**places, value.denominator)).scaleb(-places, _WIDE)

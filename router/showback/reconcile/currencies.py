@@ -11,8 +11,7 @@ from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 
-from router.showback.reconcile.aggregates import FactAggregate
-from router.showback.reconcile.rounding import round_fraction
+from router.showback.reconcile.aggregates import FactAggregate, round_fraction
 
 _PLACES = 24
 

@@ -36,8 +36,7 @@ from fractions import Fraction
 from typing import Final
 
 from router.showback.apportion import exact_sum, split_amount
-from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide
-from router.showback.reconcile.rounding import round_fraction
+from router.showback.reconcile.aggregates import GROUPING_WORDS, FactAggregate, FactSide, round_fraction
 
 _ZERO: Final = Decimal(0)
 _PLACES: Final = 24

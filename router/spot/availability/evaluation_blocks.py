@@ -11,10 +11,11 @@ from typing import Final
 import numpy as np
 
 from router.spot.availability.forecast import PAST_H
-from router.spot.availability.hazard_model import ZoneStates, ages_h
-from router.spot.availability.resampling import resample_ticks
+from router.spot.availability.hazard_model import ZoneStates, age_class, ages_h
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.traces import Bools, Floats, Ints, Series, ZoneSeries
+
+_TRIED: Final = 48  # candidate ticks from which a seam takes the most similar one
 
 BLOCKS: Final = 6
 PIECE_H: Final = 12.0
@@ -91,3 +92,30 @@ class EvaluationTraces:
         )
         preceding = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
         return self.scene(zones, job, np.concatenate([preceding, following], axis=1))
+
+
+def resample_ticks(
+    up: Bools, ages: Floats, block: range, starts: Ints, ticks: int, piece: float, rng: np.random.Generator
+) -> Ints:
+    """Return by [window, tick] the ticks of ``up`` [zone, tick] that follow each of ``starts``.
+
+    All are of ``block``; pieces are ``piece`` ticks long on average. Raise ValueError where the block is shorter than
+    two ticks.
+    """
+    if len(block) < 2:
+        raise ValueError("a block to resample needs at least two ticks")
+    look = (up * 8 + age_class(ages)).T.astype(np.int64)  # [tick, zone]
+    states = up.T
+    at, ticks_drawn = starts.copy(), np.empty((starts.size, ticks), dtype=np.int64)
+    for i in range(ticks):
+        seam = np.flatnonzero((rng.random(at.size) < 1 / piece) | (at + 1 >= block.stop))
+        if seam.size:
+            candidates = rng.integers(block.start, block.stop - 1, (seam.size, _TRIED))
+            current = at[seam][:, None]
+            distance = 4 * (states[candidates] != states[current]).sum(axis=2) + (
+                look[candidates] != look[current]
+            ).sum(axis=2)
+            at[seam] = candidates[np.arange(seam.size), np.argmin(distance, axis=1)]
+        at = at + 1
+        ticks_drawn[:, i] = at
+    return ticks_drawn

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -12,13 +12,38 @@ from router.spot.policies.baselines import GreedySpot
 from router.spot.policies.foresight_policies import BlindForesightPolicy, ForesightPolicy
 from router.spot.policies.learned import ChainPolicy
 from router.spot.policies.market import SPEED_TOLERANCE
-from router.spot.policies.on_demand_now import OnDemandNow
 from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec
 from router.spot.simulator.inputs import SimulationInputs
-from router.spot.simulator.simulation import FullInfoPolicy
+from router.spot.simulator.simulation import (
+    ON_DEMAND,
+    Actions,
+    FullInfoPolicy,
+    FullInfoSession,
+    FullView,
+    find_on_demand_zone,
+)
 from router.spot.simulator.traces import Ints, Series, ZoneSeries
 
 QUOTED_DESCRIPTION: Final = "foresight in the exact safety net"
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemandNow:
+    """A policy that runs on demand from the first tick, in the cheapest zone that is in time.
+
+    It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy`.
+    """
+
+    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+        """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
+
+        def play(now: FullView) -> Actions:
+            rows = np.arange(now.window.size)
+            runs = now.kind == ON_DEMAND
+            zone = np.where(runs, now.zone, find_on_demand_zone(scene, now, rows))
+            return np.full(rows.size, ON_DEMAND, dtype=np.int8), zone
+
+        return play
 
 
 def policy_for(hazard_model: HazardModel, like: SimulationInputs) -> FullInfoPolicy:
