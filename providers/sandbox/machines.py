@@ -35,7 +35,7 @@ class SandboxMachine:
 class SandboxNotice:
     """A notice to a machine.
 
-    ``kind`` is a word of :mod:`router.agent.states`, ``seconds`` how long it has, None when not stated.
+    ``kind`` is a word of :mod:`router.agent.protocol`, ``seconds`` how long it has, None when not stated.
     """
 
     id: str

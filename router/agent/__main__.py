@@ -34,7 +34,7 @@ def _run_agent(config_file: str, agent: str) -> int:
     from router.agent.config import AgentConfigError, read_config
     from router.agent.environ import read_job_environment
     from router.agent.node import RankAgent
-    from router.agent.states import BAD_CONFIG
+    from router.agent.protocol import BAD_CONFIG
     from router.agent.supervise import AgentEvent
 
     events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()

@@ -11,7 +11,7 @@ import urllib.request
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from router.agent.config import LOOPBACK
+from router.agent.protocol import LOOPBACK
 
 LARGEST_ANSWER = 65536
 LONGEST_WAIT = 60.0  # Also the upper limit for a Retry-After header.

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from router.agent.protocol import LOOPBACK
+
 ENGINES = ("torchrun", "ray", "slurm", "command")
 CODE_KINDS = ("none", "image", "archive", "git")
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class AgentConfigError(Exception):

@@ -18,8 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import router.agent
-from router.agent import states
 from router.agent.notice import MachineNotice
+from router.agent.protocol import (
+    HELPER,
+    INTERRUPTION,
+    LONGEST_ID,
+    MAINTENANCE,
+    ORDERED,
+    REBALANCE,
+    REPORTING_SECONDS,
+    REQUEST_REASONS,
+    SHORTEST_SECONDS,
+    STOP,
+)
 
 if TYPE_CHECKING:
     from typing import TypeGuard  # 3.10
@@ -28,19 +39,11 @@ VERSION = 1
 LARGEST_FILE = 65536
 LARGEST_NUMBER = 2**62
 LONGEST_TEXT = 4096
-# The coordinator has the same limit: an order carries the id of the notice that caused it.
-LONGEST_ID = 200
-INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP = "interruption", "maintenance", "rebalance", "ordered", "stop"
-REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
-_REASONS = {states.INTERRUPTION: INTERRUPTION, states.REBALANCE: REBALANCE}
-# The time to assume where none was given: the shortest notice that any cloud gives, and one for what is not pressing.
-SHORTEST_SECONDS, UNPRESSED_SECONDS = 30.0, 300.0
-# Seconds of the time until a machine goes that are reserved for reporting the finished checkpoint.
-REPORTING_SECONDS = 2.0
+# The seconds to assume where a notice that is not pressing gave none.
+UNPRESSED_SECONDS = 300.0
 # How often the folder is read, in seconds: while an answer is due, and otherwise.
 WATCHED, UNWATCHED = 0.05, 0.5
 CONTROL = "STEPFARE_CONTROL"
-HELPER = "stepfare_checkpoint.py"
 _FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-signal")
 
 
@@ -84,7 +87,8 @@ class AgentControlFolder:
 
     def announced(self, notice: MachineNotice) -> None:
         """Request a checkpoint in time for the event that a notice announces."""
-        reason, left = _REASONS.get(notice.kind, MAINTENANCE), notice.left()
+        left = notice.left()
+        reason = notice.kind if notice.kind in (INTERRUPTION, REBALANCE) else MAINTENANCE
         if left is None:
             left = SHORTEST_SECONDS if reason == INTERRUPTION else UNPRESSED_SECONDS
         else:
@@ -95,7 +99,7 @@ class AgentControlFolder:
         """Request a checkpoint that the coordinator's answer orders: ``id``, ``seconds``, ``reason``."""
         name, seconds, reason = said.get("id"), said.get("seconds"), said.get("reason")
         name = name[:LONGEST_ID] if isinstance(name, str) and name else os.urandom(4).hex()
-        reason = reason if reason in REASONS else ORDERED
+        reason = reason if reason in REQUEST_REASONS else ORDERED
         self.request(name, reason, seconds if _is_number(seconds, 1e7) else UNPRESSED_SECONDS)
 
     def request(self, request: str, reason: str, seconds: float) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from router.agent.imds import NoticeSourceError
 from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.states import HEALTH
+from router.agent.protocol import HEALTH
 
 if TYPE_CHECKING:
     from xml.etree import ElementTree

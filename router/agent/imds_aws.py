@@ -23,7 +23,7 @@ from router.agent.imds import (
     status_error,
 )
 from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.states import INTERRUPTION, MAINTENANCE, REBALANCE
+from router.agent.protocol import INTERRUPTION, MAINTENANCE, REBALANCE
 
 EVERY = 5.0
 MAINTENANCE_EVERY = 60.0

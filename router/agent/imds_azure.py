@@ -14,7 +14,7 @@ from typing import Any
 
 from router.agent.imds import LINK_LOCAL, OK, MetadataAnswer, MetadataClient, NoticeSourceError, status_error
 from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.states import INTERRUPTION, MAINTENANCE
+from router.agent.protocol import INTERRUPTION, MAINTENANCE
 
 EVERY = 1.0
 TIMEOUT, FIRST_TIMEOUT = 5.0, 130.0

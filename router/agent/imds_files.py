@@ -14,7 +14,7 @@ from pathlib import Path
 
 from router.agent.imds import LARGEST_ANSWER, NoticeSourceError
 from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.states import NOTICES
+from router.agent.protocol import NOTICES
 
 EVERY = 0.2
 FILE = "notice.json"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from router.agent.imds import LINK_LOCAL, OK, MetadataClient, NoticeSourceError, status_error
 from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.states import INTERRUPTION, MAINTENANCE
+from router.agent.protocol import INTERRUPTION, MAINTENANCE
 
 FLAVOR = {"Metadata-Flavor": "Google"}
 HANG_SECONDS = 60

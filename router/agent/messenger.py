@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.outbox import Outbox
 from router.agent.rotation import OutputTail
@@ -156,10 +156,10 @@ class Messenger(threading.Thread):
             answer = self._coordinator.post("heartbeat", self._status())
         except CoordinatorRefusalError as refused:
             if refused.word == OVER:
-                self._order(states.STOP, {})
+                self._order(protocol.STOP, {})
                 return
             raise CoordinatorAwayError(str(refused)) from None
-        if answer.get("order") in (states.STOP, states.CHECKPOINT):
+        if answer.get("order") in (protocol.STOP, protocol.CHECKPOINT):
             self._order(answer["order"], answer)
         self._deliver()
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 from router.agent.calls import CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
-from router.agent.control import CONTROL, STOP, AgentControlFolder
+from router.agent.control import CONTROL, AgentControlFolder
 from router.agent.environ import JobEnvironment, gang_environment
 from router.agent.guard import ProcessGuard
 from router.agent.masking import SecretMask
@@ -44,7 +44,7 @@ class RankOutcome:
     @property
     def state(self) -> str:
         """``ended`` or ``failed``."""
-        return states.ENDED if self.reason in (states.FINISHED, states.STOPPED) else states.FAILED
+        return protocol.ENDED if self.reason in (protocol.FINISHED, protocol.STOPPED) else protocol.FAILED
 
 
 class RankAgent:
@@ -75,10 +75,10 @@ class RankAgent:
         self._tail = OutputTail(TAIL)
         self._secrets = [token, *given.secret.values()]
         self._mask = SecretMask(self._secrets)
-        self._state = states.STARTING
+        self._state = protocol.STARTING
         self._sequence = 0
         self._began = time.monotonic()
-        self._identity = {"protocol": states.PROTOCOL, "incarnation": os.urandom(8).hex()}
+        self._identity = {"protocol": protocol.PROTOCOL, "incarnation": os.urandom(8).hex()}
         self._guard = ProcessGuard(agent)
         self._coordinator = CoordinatorClient(
             config.coordinator,
@@ -117,13 +117,13 @@ class RankAgent:
             outcome = self._run_rank()
         except (RendezvousStoppedError, GangIncompleteError, CoordinatorRefusalError) as end:
             reasons = {
-                RendezvousStoppedError: states.STOPPED,
-                GangIncompleteError: states.NO_GANG,
-                CoordinatorRefusalError: states.REFUSED,
+                RendezvousStoppedError: protocol.STOPPED,
+                GangIncompleteError: protocol.NO_GANG,
+                CoordinatorRefusalError: protocol.REFUSED,
             }
             outcome = RankOutcome(reasons[type(end)], message=str(end))
         except OSError as error:
-            outcome = RankOutcome(states.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
+            outcome = RankOutcome(protocol.NOT_STARTED, message=f"{type(error).__name__}: {error.strerror or error}")
         self._orders.finish()
         self._guard.close()
         self._write(self._mask.flush())
@@ -137,13 +137,13 @@ class RankAgent:
         }
         last |= {"message": outcome.message, "log_bytes_lost": self._log.lost}
         # Nobody waits for the last message of a rank that was refused.
-        seconds = CALL_SECONDS if outcome.reason == states.REFUSED else self._config.farewell_seconds
+        seconds = CALL_SECONDS if outcome.reason == protocol.REFUSED else self._config.farewell_seconds
         limit = time.monotonic() + seconds
         # Notices go first: after the last message the attempt may be over, and the coordinator accepts nothing more.
         notices_sent = self._notices.finish(seconds)
         if not (self._messenger.finish(last, max(0.0, limit - time.monotonic())) and notices_sent):
             self._note("the coordinator stayed away: unsent messages are in the spool folder")
-        return states.EXIT_CODES[outcome.reason]
+        return protocol.EXIT_CODES[outcome.reason]
 
     def _run_rank(self) -> RankOutcome:
         Path(self._config.workdir).mkdir(parents=True, exist_ok=True)
@@ -151,9 +151,9 @@ class RankAgent:
         if self._config.code.kind != "none":
             fetch = [sys.executable, "-I", self._agent, "--fetch", self._config_file]
             outcome = self._run_process(fetch, self._environment, [])
-            if outcome.reason != states.FINISHED:
-                return RankOutcome(states.NO_CODE, outcome.exit) if outcome.reason == states.CRASHED else outcome
-        self._state = states.WAITING
+            if outcome.reason != protocol.FINISHED:
+                return RankOutcome(protocol.NO_CODE, outcome.exit) if outcome.reason == protocol.CRASHED else outcome
+        self._state = protocol.WAITING
         hello = {
             **self._identity,
             "nodes": self._config.nodes,
@@ -165,7 +165,7 @@ class RankAgent:
         variables = gang_environment(config, meeting.address, meeting.port, meeting.addresses)
         names = {*variables, CONTROL, *self._given.plain, *self._given.secret}
         variables |= self._control.environment(self._environment)
-        self._state = states.RUNNING
+        self._state = protocol.RUNNING
         command = command_line(self._config, names, str(self._control.folder))
         return self._run_process(command, {**self._environment, **variables}, clean_up_command(self._config))
 
@@ -189,17 +189,17 @@ class RankAgent:
                 continue
             if event.kind == "exit" and event.detail == process.pid:
                 end = process.finish()
-                self._send_answers(self._control.close() if self._state == states.RUNNING else [])
-                return RankOutcome(states.FINISHED if end.fine else states.CRASHED, end)
+                self._send_answers(self._control.close() if self._state == protocol.RUNNING else [])
+                return RankOutcome(protocol.FINISHED if end.fine else protocol.CRASHED, end)
             if not self._request_checkpoint(event) and event.kind in ("signal", "order"):
                 self._note(f"stopping: {event.kind} {event.detail}")
-                if self._state == states.RUNNING:
-                    self._control.request(os.urandom(4).hex(), STOP, self._config.grace_seconds)
+                if self._state == protocol.RUNNING:
+                    self._control.request(os.urandom(4).hex(), protocol.STOP, self._config.grace_seconds)
                 process.terminate()
                 process.wait_gone(self._config.grace_seconds, lambda: self._send_answers(self._control.look()))
                 end = process.finish()
                 self._send_answers(self._control.close())
-                return RankOutcome(states.STOPPED, end, f"{event.kind} {event.detail}")
+                return RankOutcome(protocol.STOPPED, end, f"{event.kind} {event.detail}")
 
     def _request_checkpoint(self, event: AgentEvent) -> bool:
         """Request a checkpoint if the event calls for one; return whether it does."""
@@ -222,7 +222,9 @@ class RankAgent:
         return {**status, **self._control.known()}
 
     def _queue_order(self, order: str, answer: dict[str, Any]) -> None:
-        self._events.put(AgentEvent("checkpoint", answer) if order == states.CHECKPOINT else AgentEvent("order", order))
+        self._events.put(
+            AgentEvent("checkpoint", answer) if order == protocol.CHECKPOINT else AgentEvent("order", order)
+        )
 
     def _write_output(self, data: bytes) -> None:
         self._write(self._mask.feed(data))

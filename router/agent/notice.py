@@ -13,7 +13,7 @@ class MachineNotice:
     """A notice to this machine.
 
     ``id`` belongs to the announcement itself, whoever reads it and however often; ``kind`` is a word of
-    :mod:`router.agent.states`. ``seconds``: how long was left ``at`` this moment of the monotonic clock; None: not
+    :mod:`router.agent.protocol`. ``seconds``: how long was left ``at`` this moment of the monotonic clock; None: not
     known. ``waits``: whether the cloud waits, at most that long, for this machine alone to let the event begin.
     """
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 
 # The longest time in seconds for which a request is held: proxies on the way end silent connections.
@@ -68,17 +68,17 @@ class OrderPoller(threading.Thread):
             # The thread that sends heartbeats notes that the coordinator is away.
             return away.wait or self._backoff.next()
         self._backoff.reset()
-        if answer.get("order") == states.STOP:
+        if answer.get("order") == protocol.STOP:
             self._end_polling(answer)
             return None
         name = str(answer.get("id"))
-        if answer.get("order") == states.CHECKPOINT and name != self._seen and not self._ending.is_set():
+        if answer.get("order") == protocol.CHECKPOINT and name != self._seen and not self._ending.is_set():
             self._seen = name
-            self._order(states.CHECKPOINT, answer)
+            self._order(protocol.CHECKPOINT, answer)
             return 0.0
         retry_seconds = answer.get("retry_seconds")
         return min(LONGEST_PAUSE, max(PAUSE, retry_seconds)) if isinstance(retry_seconds, (int, float)) else PAUSE
 
     def _end_polling(self, answer: dict[str, Any]) -> None:
         if not self._ending.is_set():
-            self._order(states.STOP, answer)
+            self._order(protocol.STOP, answer)

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.attempt_history import history_of
 from router.controller.causes import FailureCause
 from router.controller.context import ControllerContext
@@ -134,7 +134,7 @@ class PlanExecution:
                     self.site.tell(attempt.job, f"not released: {error}")
 
     def _release_ended(self, attempt: Attempt) -> None:
-        finished = attempt.result == states.FINISHED
+        finished = attempt.result == protocol.FINISHED
         reason = ReleaseReason.FINISHED if finished else ReleaseReason.FAILED
         self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
         try:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
-from router.agent.config import LOOPBACK
+from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
 from router.controller.notify_settings import NotifyEntry, Reference
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from pricing.places import Market
-from router.agent import states
+from router.agent import protocol
 from router.controller.lifecycle import GAVE_UP
 from router.controller.metering import cost_so_far
 from router.controller.notify_settings import EventKind
@@ -117,7 +117,7 @@ def _ended_for(attempt: Attempt, reasons: Sequence[str]) -> bool:
 def _interrupted(attempt: Attempt, notices: Sequence[NoticeRecord]) -> str:
     where = f"in {_region_text(attempt)}"
     for notice in notices:
-        if notice.kind == states.INTERRUPTION and attempt.reason != "finished":
+        if notice.kind == protocol.INTERRUPTION and attempt.reason != "finished":
             left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
             return f"is interrupted {where}: the machine of rank {notice.rank} is preempted{left}"
     return f"was interrupted {where}: {attempt.message or attempt.reason}" if _ended_for(attempt, _INTERRUPTED) else ""
@@ -125,7 +125,7 @@ def _interrupted(attempt: Attempt, notices: Sequence[NoticeRecord]) -> str:
 
 def _unhealthy(attempt: Attempt, notices: Sequence[NoticeRecord]) -> str:
     for notice in notices:
-        if notice.kind == states.HEALTH:
+        if notice.kind == protocol.HEALTH:
             return f"has an unhealthy machine, rank {notice.rank} in {_region_text(attempt)}: {notice.what}"
     if not _ended_for(attempt, ("unhealthy",)):
         return ""

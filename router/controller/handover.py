@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from pricing.book import PriceBook
-from router.agent import control
+from router.agent import protocol
 from router.controller.attempt_history import history_of
 from router.controller.checkpoint_transfer import prepare_resume_point, with_resume_point
 from router.controller.context import ControllerContext
@@ -29,7 +29,7 @@ def order_save(site: ControllerContext, attempt: Attempt, name: str, reason: str
     """Order every rank to save, optionally moving the attempt to ``phase``, and return whether the order was written.
 
     It is not written if the attempt was changed meanwhile or is over. ``name`` is the order's id, ``reason`` a word of
-    :mod:`router.agent.control`.
+    :mod:`router.agent.protocol`.
     """
     now = site.wall_clock()
 
@@ -56,7 +56,7 @@ def hand_over(site: ControllerContext, old: Attempt, new: Attempt, reason: str, 
     """
     name = f"move-{new.id}"
     current = site.store.attempt(old.id) or old
-    if order_save(site, current, name, control.ORDERED):
+    if order_save(site, current, name, protocol.ORDERED):
         _wait_for_save(site, old, name)
     # The training may save once more when it is stopped, and its machines take longer to end than it does.
     release_tried = threading.Event()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from router.agent import states
+from router.agent import protocol
 from router.state.records import Attempt, NodeRecord
 
 # A gang is slow when its steps take SLOW_FACTOR times its own best, in SLOW_OBSERVATIONS consecutive observations.
@@ -76,7 +76,7 @@ class HeartbeatMonitor:
                 continue
             since += unobserved
             self._heard[attempt.id, node.rank] = (heard_before, since)
-            if node.agent not in (states.ENDED, states.FAILED) and now - since > limit:
+            if node.agent not in (protocol.ENDED, protocol.FAILED) and now - since > limit:
                 lost.append(node.rank)
         return lost
 

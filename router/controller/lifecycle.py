@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from router.agent import states
+from router.agent import protocol
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
 # A training that reports no steps counts as resumed after this many seconds.
@@ -121,7 +121,7 @@ def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
 def describe_end(nodes: Sequence[NodeRecord], result: str) -> str:
     """Describe in words how the training ended: the first rank that failed says why."""
     for node in nodes:
-        if node.ended_reason not in ("", states.FINISHED, states.STOPPED):
+        if node.ended_reason not in ("", protocol.FINISHED, protocol.STOPPED):
             code = "" if node.exit_code is None else f" with exit code {node.exit_code}"
             return f"rank {node.rank} {node.ended_reason}{code} {node.ended_message}".rstrip()
     return result
@@ -149,21 +149,21 @@ def is_transient(attempt: Attempt, nodes: Sequence[NodeRecord]) -> bool:
 
     It may if it made progress or was ended by a signal, so that the next attempt need not end the same way.
     """
-    if attempt.result != states.CRASHED:
+    if attempt.result != protocol.CRASHED:
         return False
-    crashed = [node.exit_code for node in nodes if node.ended_reason == states.CRASHED]
+    crashed = [node.exit_code for node in nodes if node.ended_reason == protocol.CRASHED]
     by_signal = any(code is None or code > _BY_SIGNAL for code in crashed)
     return by_signal or confirmed_step(attempt, nodes) > attempt.first_step
 
 
 def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
     attempt = status.attempt
-    if attempt.result == states.FINISHED:
+    if attempt.result == protocol.FINISHED:
         return ReleaseDecision(ReleaseReason.FINISHED, describe_end(status.nodes, attempt.result))
     # After a crash the other ranks are told to stop, and report that. A silent rank lost its machine, and the rest
     # crashed because of that.
     silent = {node.rank for node in status.nodes if not node.ended_reason}
-    if attempt.result == states.CRASHED and silent and not _preempted_ranks(status):
+    if attempt.result == protocol.CRASHED and silent and not _preempted_ranks(status):
         if not silent <= set(status.lost):
             return None
         ranks = ", ".join(map(str, sorted(silent)))
@@ -172,9 +172,9 @@ def _transition_after_result(status: GangStatus) -> ReleaseDecision | None:
             f"rank {ranks} was lost; {describe_end(status.nodes, attempt.result)}",
             (*sorted(silent),),
         )
-    if attempt.result == states.STOPPED and not _preempted_ranks(status):
+    if attempt.result == protocol.STOPPED and not _preempted_ranks(status):
         # Nobody ordered the stop: the machine was shut down without a notice that reached us.
-        down = tuple(node.rank for node in status.nodes if node.ended_reason == states.STOPPED)
+        down = tuple(node.rank for node in status.nodes if node.ended_reason == protocol.STOPPED)
         return ReleaseDecision(
             ReleaseReason.LOST, f"rank {', '.join(map(str, down))} was told to end by its machine", down
         )
@@ -209,12 +209,12 @@ def _release_reason(status: GangStatus) -> ReleaseReason:
 
 def _preempted_ranks(status: GangStatus) -> tuple[int, ...]:
     """Return the ranks whose machine is preempted, as their cloud announced."""
-    return tuple(sorted({notice.rank for notice in status.notices if notice.kind == states.INTERRUPTION}))
+    return tuple(sorted({notice.rank for notice in status.notices if notice.kind == protocol.INTERRUPTION}))
 
 
 def _reason_text(status: GangStatus) -> str:
     for notice in status.notices:
-        if notice.kind == states.INTERRUPTION:
+        if notice.kind == protocol.INTERRUPTION:
             left = "" if notice.seconds is None else f" in {notice.seconds:.0f} s"
             return f"rank {notice.rank} is preempted{left}"
     return status.attempt.order_reason or "it goes elsewhere"
@@ -222,7 +222,7 @@ def _reason_text(status: GangStatus) -> str:
 
 def _have_all_started(nodes: Sequence[NodeRecord]) -> bool:
     """Return whether all ranks run or have ended; a rank may be done before the last one begins."""
-    return all(node.agent in (states.RUNNING, states.ENDED) for node in nodes)
+    return all(node.agent in (protocol.RUNNING, protocol.ENDED) for node in nodes)
 
 
 def _has_resumed(status: GangStatus) -> bool:

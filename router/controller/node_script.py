@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, replace
 from urllib.parse import urlsplit
 
-from router.agent.config import LOOPBACK, AgentConfig, parse_config
+from router.agent.config import AgentConfig, parse_config
+from router.agent.protocol import LOOPBACK
 from router.controller.bootstrap import (
     MAX_USER_DATA_BYTES,
     AgentDownload,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.attempt_history import AttemptHistory, histories_of
 from router.controller.heartbeats import StragglerMonitor
 from router.controller.job_history import matches_machines, policy_history_of
@@ -23,9 +23,9 @@ from router.spot.policies.interface import CurrentPlacement, Decision, MoveDecis
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase, Shortage
 
 _HINTS = {
-    states.REBALANCE: PolicyEvent.REBALANCE,
-    states.MAINTENANCE: PolicyEvent.MAINTENANCE,
-    states.HEALTH: PolicyEvent.HEALTH,
+    protocol.REBALANCE: PolicyEvent.REBALANCE,
+    protocol.MAINTENANCE: PolicyEvent.MAINTENANCE,
+    protocol.HEALTH: PolicyEvent.HEALTH,
 }
 _VOLUNTARY_EVENTS = (PolicyEvent.REBALANCE, PolicyEvent.MAINTENANCE, PolicyEvent.PRICE)
 _LEAST_STAY = timedelta(minutes=30)

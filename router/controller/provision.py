@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from providers.errors import ProviderError
-from router.agent import states
+from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.causes import FailureCause, cause_of
 from router.controller.context import ControllerContext
@@ -171,7 +171,7 @@ def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Calla
             raise ProvisionError(FailureCause.STOPPED, f"{attempt.id} was released by another process")
         if current.result:
             # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
-            cause = FailureCause.JOB if current.result == states.NO_CODE else FailureCause.UNHEALTHY
+            cause = FailureCause.JOB if current.result == protocol.NO_CODE else FailureCause.UNHEALTHY
             raise ProvisionError(cause, _failure_text(site.store.nodes(attempt.id), current.result))
         if site.stop.is_set():
             raise ProvisionError(FailureCause.STOPPED, "stopped")
@@ -187,7 +187,7 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
     # Leaving now would leave ranks waiting for the word that all have met.
     ends = time.monotonic() + _START_S
     while time.monotonic() < ends and not site.stop.is_set():
-        if all(node.agent not in ("", states.STARTING, states.WAITING) for node in site.store.nodes(attempt.id)):
+        if all(node.agent not in ("", protocol.STARTING, protocol.WAITING) for node in site.store.nodes(attempt.id)):
             break
         time.sleep(_POLL_S)
     site.store.note(attempt.id, "ready", site.clock())
@@ -198,6 +198,6 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
 
 def _failure_text(nodes: tuple[NodeRecord, ...], result: str) -> str:
     for node in nodes:
-        if node.ended_reason and node.ended_reason != states.FINISHED:
+        if node.ended_reason and node.ended_reason != protocol.FINISHED:
             return f"rank {node.rank}: {node.ended_reason} {node.ended_message}".rstrip()
     return result

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from providers.errors import ProviderError
 from providers.fleet import CloudResource
-from router.agent import states
+from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.context import ControllerContext
 from router.controller.deadlines import deadline_of
@@ -254,7 +254,7 @@ def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
             site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
     nodes = site.store.nodes(attempt.id)
     last, saved_step = last_step(attempt, nodes), confirmed_step(attempt, nodes)
-    if attempt.result == states.FINISHED:
+    if attempt.result == protocol.FINISHED:
         saved_step = last  # A finished training leaves more behind than a checkpoint.
 
     def counted(current: Attempt) -> Attempt | None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from router.agent import control
+from router.agent import protocol
 from router.agent.config import AgentConfig
 from router.controller.attempt_history import AttemptHistory, give_up, histories_of, history_of, resumable_histories
 from router.controller.context import ControllerContext
@@ -52,7 +52,7 @@ _TOGETHER_S, _AT_MOST_S = 0.5, 2.0
 _SILENT_S = 2 * AgentConfig.heartbeat_seconds + 5.0
 # A job that found no place asks again after this pause, or after this many times the last planning time.
 _LEAST_PAUSE_S, _SHARE = 2.0, 10.0
-_REASONS = {PolicyEvent.REBALANCE: control.REBALANCE, PolicyEvent.MAINTENANCE: control.MAINTENANCE}
+_REASONS = {PolicyEvent.REBALANCE: protocol.REBALANCE, PolicyEvent.MAINTENANCE: protocol.MAINTENANCE}
 _OVER = (ReleaseReason.FINISHED, ReleaseReason.FAILED)
 
 
@@ -207,7 +207,7 @@ class Supervisor:
             if isinstance(decision, MoveDecision) or advice.event is PolicyEvent.HEALTH
             else attempt.phase
         )
-        if not order_save(self.site, attempt, name, _REASONS.get(advice.event, control.ORDERED), phase):
+        if not order_save(self.site, attempt, name, _REASONS.get(advice.event, protocol.ORDERED), phase):
             return
         self.site.store.note(attempt.id, "advised", self.site.clock(), event=advice.event.value, why=decision.why)
         what = "is to save and move" if phase is Phase.CHECKPOINTING else "is to save"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 
-from router.agent import states
+from router.agent import protocol
 from router.ledger.entry import MachineUse, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord
@@ -70,7 +70,7 @@ def training_record_of(
     return TrainingRecord(
         met_at=attempt.met_at,
         ended_at=attempt.result_at or _first_silence(nodes),
-        finished=attempt.result == states.FINISHED,
+        finished=attempt.result == protocol.FINISHED,
         told=any(node.step is not None or node.saved_step is not None for node in nodes),
         first_step=attempt.first_step,
         last_step=max(kept_step, attempt.last_step or 0),

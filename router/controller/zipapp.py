@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import router.agent
-from router.agent.control import HELPER
+from router.agent.protocol import HELPER
 
 SHEBANG = b"#!/usr/bin/env python3\n"
 _START = "import sys\nfrom router.agent.__main__ import main\nsys.exit(main(sys.argv[1:], sys.argv[0]))\n"

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 from router.coordinator.messages import SavedMessage
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 
 # The states that a heartbeat may report, in the order in which they can become true.
-_STATE_ORDER = ("", states.STARTING, states.WAITING, states.RUNNING)
+_STATE_ORDER = ("", protocol.STARTING, protocol.WAITING, protocol.RUNNING)
 # Seconds between checks whether an attempt without messages is over.
 IDLE_SECONDS = 60.0
 

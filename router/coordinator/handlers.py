@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 from router.coordinator import messages
 from router.coordinator.bounds import BoundsCache, StoresOfJob, no_stores
 from router.coordinator.gang_session import GangSession, GangSessions, RankSession
@@ -203,7 +203,7 @@ class AgentMessageHandler:
             known = {name: getattr(rank_session.record, name) for name in where}
             # Once all ranks met, everybody was told where rank 0 is.
             if not rank_session.said_hello or (known != where and session.attempt.met_at is None):
-                state = {"agent": states.WAITING} if rank_session.advances(states.WAITING) else {}
+                state = {"agent": protocol.WAITING} if rank_session.advances(protocol.WAITING) else {}
                 heard = {"incarnation": said.incarnation, "heard_at": self._clock()}
                 session.set(rank_session, **where, **state, **heard)
             self._record_meeting(session)
@@ -350,7 +350,7 @@ class AgentMessageHandler:
             what=_masked(said.what, token),
             heard_at=now,
         )
-        if notice.kind != states.INTERRUPTION:
+        if notice.kind != protocol.INTERRUPTION:
             self._store.add_notice(notice)
             return 200, {}
         # Notice and order are written together, so that neither a crash nor another pass comes between them.

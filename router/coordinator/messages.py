@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from router.agent import states
+from router.agent import protocol
 
 # The largest piece of output in bytes. JSON writes a byte that is not text as up to six.
 LARGEST_TEXT = 65_536
@@ -30,7 +30,7 @@ _INCARNATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 _SOURCE = re.compile(r"[0-9a-z_-]{1,32}")
 # A host name or an address, which becomes MASTER_ADDR on the other machines.
 _ADDRESS = re.compile(r"[0-9A-Za-z.:%_\[\]-]{1,255}")
-_STATES = (states.STARTING, states.WAITING, states.RUNNING, states.ENDED, states.FAILED)
+_STATES = (protocol.STARTING, protocol.WAITING, protocol.RUNNING, protocol.ENDED, protocol.FAILED)
 _REPLACEMENT = "\ufffd"
 # A replacement character is three bytes of UTF-8 and stands for one to three bytes of output.
 _MOST_SLACK = 2
@@ -211,8 +211,8 @@ def parse_ended(body: dict[str, Any]) -> EndedMessage:
     Raises :class:`InvalidBodyError`, also when state and reason contradict each other.
     """
     beat = parse_heartbeat(body)
-    reason = _one_of(body, "reason", tuple(states.EXIT_CODES))
-    if beat.state != (states.ENDED if reason in (states.FINISHED, states.STOPPED) else states.FAILED):
+    reason = _one_of(body, "reason", tuple(protocol.EXIT_CODES))
+    if beat.state != (protocol.ENDED if reason in (protocol.FINISHED, protocol.STOPPED) else protocol.FAILED):
         raise InvalidBodyError("state")
     code = None if body.get("exit_code") is None else _number(body, "exit_code", -LARGEST_CODE, LARGEST_CODE)
     signal = None if body.get("signal") is None else _number(body, "signal", 0, LARGEST_CODE)
@@ -230,7 +230,7 @@ def parse_notice(body: dict[str, Any]) -> NoticeMessage:
     return NoticeMessage(
         _matching(body, "incarnation", _INCARNATION),
         id_,
-        _one_of(body, "kind", states.NOTICES),
+        _one_of(body, "kind", protocol.NOTICES),
         _matching(body, "source", _SOURCE),
         None if body.get("seconds") is None else _duration(body, "seconds"),
         printable_text(_text(body, "what"), LONGEST_MESSAGE),
@@ -260,7 +260,7 @@ def printable_text(text: str, longest: int) -> str:
 
 
 def _check_protocol(body: dict[str, Any]) -> None:
-    _number(body, "protocol", states.PROTOCOL, states.PROTOCOL)
+    _number(body, "protocol", protocol.PROTOCOL, protocol.PROTOCOL)
 
 
 def _number(body: dict[str, Any], key: str, least: int, most: int) -> int:

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.agent import states
+from router.agent import protocol
 from router.coordinator.counters import DELAY_BUCKETS, DelayHistogram, StateCounters
 from router.ledger.entry import MachineUse
 from router.state.records import Attempt, NodeRecord, Phase
@@ -35,7 +35,7 @@ FRESH_SECONDS = 1.0
 _BEARER = "Bearer "
 _ALIVE = tuple(phase for phase in Phase if not phase.is_over)
 # Agent states of a machine that exists and will not train any more.
-_DONE = (states.ENDED, states.FAILED)
+_DONE = (protocol.ENDED, protocol.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +121,20 @@ def _machine_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _is_training(attempt: Attempt, node: NodeRecord) -> bool:
-    return attempt.phase.is_up and not attempt.result and node.agent == states.RUNNING
+    return attempt.phase.is_up and not attempt.result and node.agent == protocol.RUNNING
 
 
 def _checkpoint_metrics(snapshot: MetricsSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily("stepfare_orders_open", "Orders to save without an answer yet.", snapshot.open_orders)
     yield GaugeMetricFamily("stepfare_orders_overdue", "Orders to save whose time is over.", snapshot.overdue_orders)
-    notices = {kind: snapshot.notices.get(kind, 0) for kind in states.NOTICES}
+    notices = {kind: snapshot.notices.get(kind, 0) for kind in protocol.NOTICES}
     yield _counters("stepfare_notices", "Notices to machines, by kind.", "kind", notices)
     delays = HistogramMetricFamily(
         "stepfare_notice_to_checkpoint_seconds",
         "Time from a notice's arrival to the first checkpoint that answered it, by the kind of notice.",
         labels=["kind"],
     )
-    for kind in states.NOTICES:
+    for kind in protocol.NOTICES:
         delay = snapshot.delays.get(kind, DelayHistogram())
         ends = [*(str(end) for end in DELAY_BUCKETS), "+Inf"]
         delays.add_metric([kind], list(zip(ends, accumulate(delay.counts), strict=True)), delay.seconds)

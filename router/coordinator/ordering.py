@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from router.agent import control, states
+from router.agent import protocol
 from router.state.records import Attempt, NoticeRecord, Phase
 
-NO_ORDER: dict[str, Any] = {"order": states.CONTINUE}
+NO_ORDER: dict[str, Any] = {"order": protocol.CONTINUE}
 # The other ranks get at least this many seconds, however little time the machine has left.
 MIN_ORDER_SECONDS = 1.0
 # In these phases the training runs, or is about to, and no move is decided yet.
@@ -27,11 +27,11 @@ def order_after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt
     None where the gang is not up yet or moves already, and where such an order is open; an order for another reason, or
     whose time is over, is replaced.
     """
-    time_left = control.SHORTEST_SECONDS if notice.seconds is None else notice.seconds
-    seconds = max(MIN_ORDER_SECONDS, time_left / 2, time_left - control.REPORTING_SECONDS)
+    time_left = protocol.SHORTEST_SECONDS if notice.seconds is None else notice.seconds
+    seconds = max(MIN_ORDER_SECONDS, time_left / 2, time_left - protocol.REPORTING_SECONDS)
 
     def change(attempt: Attempt) -> Attempt | None:
-        has_interruption_order = attempt.order_reason == control.INTERRUPTION
+        has_interruption_order = attempt.order_reason == protocol.INTERRUPTION
         phases = _UNDISTURBED if has_interruption_order else (*_UNDISTURBED, Phase.CHECKPOINTING)
         if (
             attempt.phase not in phases
@@ -43,7 +43,7 @@ def order_after_notice(notice: NoticeRecord, now: datetime) -> Callable[[Attempt
             attempt,
             phase=Phase.NOTICED,
             order_id=notice.id,
-            order_reason=control.INTERRUPTION,
+            order_reason=protocol.INTERRUPTION,
             order_seconds=seconds,
             ordered_at=now,
         )
@@ -62,12 +62,12 @@ def order_seconds_left(attempt: Attempt, now: datetime) -> float:
 def order_for_rank(attempt: Attempt, *, stopping: bool, answered: Container[str], now: datetime) -> dict[str, Any]:
     """Return the order for a rank that answered these orders already. An order whose time is over is none."""
     if stopping:
-        return {"order": states.STOP}
+        return {"order": protocol.STOP}
     time_left = order_seconds_left(attempt, now)
     if time_left <= 0 or attempt.order_id in answered:
         return NO_ORDER
     return {
-        "order": states.CHECKPOINT,
+        "order": protocol.CHECKPOINT,
         "id": attempt.order_id,
         "seconds": round(time_left, 3),
         "reason": attempt.order_reason,

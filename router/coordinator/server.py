@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.applications import Starlette
 
+from router.agent.protocol import LOOPBACK
 from router.coordinator.connections import DEFAULT_LIMITS, Connection, ConnectionLimits, ConnectionRegistry
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ GRACE_SECONDS = 1
 STOP_SECONDS = 2.0
 BACKLOG = 2048
 MAX_OPEN_FILES = 65_536
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LARGEST_HEALTH = 4096
 
 

@@ -52,7 +52,7 @@ class Attempt:
     ``token_hash`` is the SHA-256 in hex of the token that its machines present. ``made_at`` is when its first machine
     may have come to exist, ``met_at`` when all ranks had called, ``gone_at`` when the last machine was surely gone.
     ``result`` is how the training ended, as its ranks reported ("" while it runs): ``finished``, else a reason of
-    :mod:`router.agent.states`; the coordinator writes it and ``met_at``, the controller, which creates and releases
+    :mod:`router.agent.protocol`; the coordinator writes it and ``met_at``, the controller, which creates and releases
     machines, the rest. ``reason`` says why an attempt is over: ``finished``, ``short``, ``quota``, ``unhealthy``,
     ``crashed``, ``stopped``, ``put_off``, ``credentials``, ``interrupted``, ``lost``, ``moved``, ``here``, ``failed``,
     ``given_up``; ``message`` the same for a person. ``version`` rises with every change.
@@ -60,7 +60,7 @@ class Attempt:
     ``resumes``: the attempt that this one resumes from ("": none), at ``first_step``, the last step that was confirmed
     to be saved, with ``first_manifest``. ``checkpoint_seconds``: how often the training is to save; None: it decides
     itself. ``order_id`` ("": none): every rank is told to save, within ``order_seconds`` from ``ordered_at``, which is
-    the real time of day whatever the cloud's clock says; ``order_reason`` is a word of :mod:`router.agent.control`.
+    the real time of day whatever the cloud's clock says; ``order_reason`` is a word of :mod:`router.agent.protocol`.
     When it is over: ``last_step`` was reached, ``kept_step`` saved; what lies between them was lost. ``policy`` is the
     policy that runs it, as text of :class:`router.jobs.run_policy.RunPolicy`; "" in an attempt of an earlier version.
     ``quoted_policy``: the policy of its quote if the deploy file's was to run instead; else "".
@@ -116,7 +116,7 @@ class NodeRecord:
     """One machine of an attempt. ``usd_per_hour`` is the price planned for it, its ceiling ``max_usd_per_hour``.
 
     From the cloud: ``machine_id``, addresses. It is billed from ``made_at`` until ``gone_at``. From its agent:
-    ``agent`` is its state (:mod:`router.agent.states`; "" before it called), ``heard_at`` when it last called,
+    ``agent`` is its state (:mod:`router.agent.protocol`; "" before it called), ``heard_at`` when it last called,
     ``incarnation`` which process of the agent that was; ``ended_reason``, ``exit_code``, ``ended_message`` how it
     ended. ``log_offset`` is the next byte of its output, ``log_size`` the length of the file with it. ``step`` is how
     far the training reported to be, ``step_seconds`` how long one step takes; ``saved_step`` the last checkpoint that
@@ -191,7 +191,7 @@ class JournalEntry:
 class NoticeRecord:
     """A notice to a machine, as its agent reported it; the coordinator heard it at ``heard_at``.
 
-    ``id`` is the announcement's own, one per attempt and rank; ``kind`` a word of :mod:`router.agent.states`.
+    ``id`` is the announcement's own, one per attempt and rank; ``kind`` a word of :mod:`router.agent.protocol`.
     ``seconds``: how long was left when it was reported; None: not known.
     """
 

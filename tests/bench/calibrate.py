@@ -1,12 +1,11 @@
-"""Whether quotes hold on weather that the model never saw, by forward chaining over six blocks of time.
+"""Check whether quotes hold on spot availability that the model never saw, by forward chaining over six blocks of time.
 
     python -m tests.bench.calibrate [--only NAME] [--out FOLDER]
 
 The model of a block is fitted on the blocks before it. A quote is given for a job that starts at a moment of the block,
-from what the sky looks like then; its outcomes are the policy that quotes are for on weather of that block alone:
-pieces of its real weather (router/spot/availability/evaluation_blocks.py), which share no law with the model; and on what
-really
-followed.
+from the availability seen by then. Its outcomes come from playing the policy that quotes assume on that block alone: on
+pieces of its real availability (router/spot/availability/evaluation_blocks.py), which share no law with the model, and
+on what really followed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from pricing.book import PriceBook
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
-from router.agent import states
+from router.agent import protocol
 from router.controller.accepted_limits import store_limits
 from router.controller.context import ControllerContext
 from router.controller.deployment import Deploy
@@ -317,7 +317,7 @@ def gang(number: int, job: Job, ranks: int, now: datetime) -> tuple[Attempt, lis
             zone=zone,
             instance_type="p9.48xlarge",
             market=Market.SPOT,
-            agent=states.RUNNING,
+            agent=protocol.RUNNING,
             step=900,
             incarnation=f"life-{node.rank}",
             agent_address=f"10.0.{number % 256}.{node.rank}",

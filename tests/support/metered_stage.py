@@ -16,7 +16,7 @@ from typing import Any
 from pricing.book import PriceBook
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
-from router.agent import states
+from router.agent import protocol
 from router.controller.accept import AcceptedOrders, record_acceptance
 from router.controller.context import ControllerContext
 from router.controller.orders import Order, orders_of
@@ -139,7 +139,7 @@ class Stage:
         attempt, nodes = new_attempt(
             name, plan, order, choice, number, job, job.digest, "token", life.made - MINUTE, resumed
         )
-        result = "" if life.met is None else states.FINISHED if life.reason == "finished" else states.STOPPED
+        result = "" if life.met is None else protocol.FINISHED if life.reason == "finished" else protocol.STOPPED
         attempt = replace(
             attempt,
             phase=Phase.RUNNING,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.deployment import Deploy
 from router.controller.provision_order import PlacedAttempt
@@ -78,7 +78,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def up(site: ControllerContext, job: str = "llama", *agents: str, **changes: Any) -> Attempt:
     """A gang that runs. Nothing was ever made of it, so that releasing needs no Terraform."""
-    agents = agents or (states.RUNNING,)
+    agents = agents or (protocol.RUNNING,)
     fields: dict[str, Any] = {
         "phase": Phase.RUNNING,
         "met_at": NOW,
@@ -92,7 +92,7 @@ def up(site: ControllerContext, job: str = "llama", *agents: str, **changes: Any
 
 def noticed(site: ControllerContext, one: Attempt, **changes: Any) -> None:
     """As the coordinator does."""
-    site.store.add_notice(NoticeRecord(one.id, 0, "n1", states.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
+    site.store.add_notice(NoticeRecord(one.id, 0, "n1", protocol.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
     order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
     site.store.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
 

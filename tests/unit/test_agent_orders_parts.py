@@ -14,12 +14,13 @@ import pytest
 from router.agent import orders as module
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
-from router.agent.control import LONGEST_ID, AgentControlFolder
+from router.agent.control import AgentControlFolder
 from router.agent.environ import gang_environment
 from router.agent.messenger import UrgentSender
 from router.agent.notice import MachineNotice
 from router.agent.notices import NoticeListener
 from router.agent.orders import OrderPoller
+from router.agent.protocol import LONGEST_ID
 
 WHO = {"protocol": 1, "incarnation": "life-1"}
 CHECKPOINT = {"order": "checkpoint", "id": "c-1", "seconds": 20.0, "reason": "interruption"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.accepted_limits import limits_json, store_limits
 from router.controller.attempt_history import history_of, order_history, resumable_histories
 from router.controller.workspaces import ResumePoint
@@ -40,7 +40,7 @@ def kept(
         "gone_at": NOW + HOUR,
     }
     one = attempt(name, **{**fields, **changes})
-    reason = states.CRASHED if one.result == states.CRASHED else ""
+    reason = protocol.CRASHED if one.result == protocol.CRASHED else ""
     manifest = None if saved is None else f"/m/{saved}"
     last = node(name, ended_reason=reason, exit_code=exit_code, saved_step=saved, saved_manifest=manifest)
     store.add_attempt(one, [last])
@@ -120,7 +120,7 @@ def test_what_is_not_all_over_does_not_wait_yet(store: StateStore) -> None:
 
 
 def test_a_crash_is_tried_again_a_few_times_and_no_more_unless_it_gets_on(store: StateStore) -> None:
-    crash: dict[str, Any] = {"reason": "failed", "result": states.CRASHED}
+    crash: dict[str, Any] = {"reason": "failed", "result": protocol.CRASHED}
     assert resumable_histories(store, [kept(store, "a1", 1, **crash)], crashes=3) == ()
     got_on = kept(store, "a2", 2, saved=9, **crash)
     assert resumable_histories(store, [got_on], crashes=3) != ()
@@ -139,12 +139,12 @@ def test_machines_that_were_lost_are_no_crashes(store: StateStore) -> None:
     for number in (1, 2, 3):
         kept(store, f"a{number}", number, reason="lost")
     for number in (4, 5):
-        last = kept(store, f"a{number}", number, exit_code=137, reason="failed", result=states.CRASHED)
+        last = kept(store, f"a{number}", number, exit_code=137, reason="failed", result=protocol.CRASHED)
         assert resumable_histories(store, [last], crashes=3) != ()
     kept(store, "a6", 6, reason="interrupted")
     assert (
         resumable_histories(
-            store, [kept(store, "a7", 7, exit_code=137, reason="failed", result=states.CRASHED)], crashes=3
+            store, [kept(store, "a7", 7, exit_code=137, reason="failed", result=protocol.CRASHED)], crashes=3
         )
         == ()
     )

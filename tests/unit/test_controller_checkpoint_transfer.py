@@ -18,7 +18,7 @@ import pytest
 
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.agent import states
+from router.agent import protocol
 from router.checkpoints.errors import StorageError
 from router.checkpoints.object_store import CheckpointStore, FolderStore
 from router.controller.attempt_history import AttemptHistory, history_of
@@ -274,7 +274,7 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
         save(one.north, 60)
         saved = str(one.north / "step-00000060.manifest.json")
         site.store.note("a1", "saved", NOW, rank=0, id="move-a2", saved_step=60, saved_manifest=saved, seconds=1.0)
-        site.store.set_node("a1", 0, saved_step=60, saved_manifest=saved, ended_reason=states.STOPPED)
+        site.store.set_node("a1", 0, saved_step=60, saved_manifest=saved, ended_reason=protocol.STOPPED)
         old, new = (site.store.attempt(name) for name in ("a1", "a2"))
         assert old is not None
         assert new is not None

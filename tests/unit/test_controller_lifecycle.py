@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.lifecycle import (
     REPORTING_S,
     RESUMES_WITHIN_S,
@@ -26,25 +26,25 @@ from router.state.records import NodeRecord, NoticeRecord, Phase
 from tests.support.state_values import NOW, attempt, node
 
 ORDER: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
-TAKEN = NoticeRecord("a1", 1, "n1", states.INTERRUPTION, "aws", 30.0, "terminate", NOW)
-HINT = NoticeRecord("a1", 0, "n2", states.REBALANCE, "aws", None, "", NOW)
+TAKEN = NoticeRecord("a1", 1, "n1", protocol.INTERRUPTION, "aws", 30.0, "terminate", NOW)
+HINT = NoticeRecord("a1", 0, "n2", protocol.REBALANCE, "aws", None, "", NOW)
 
 
 def gang(*agents: str, **changes: Any) -> list[NodeRecord]:
     return [node(rank=rank, agent=agent, heard_at=NOW, **changes) for rank, agent in enumerate(agents)]
 
 
-BOTH = gang(states.RUNNING, states.RUNNING)
+BOTH = gang(protocol.RUNNING, protocol.RUNNING)
 
 
 @pytest.mark.parametrize(
     ("agents", "phase"),
     [
-        ((states.RUNNING, states.RUNNING), Phase.RUNNING),
+        ((protocol.RUNNING, protocol.RUNNING), Phase.RUNNING),
         # One rank may be done before the other begins.
-        ((states.ENDED, states.RUNNING), Phase.RUNNING),
-        ((states.WAITING, states.RUNNING), None),
-        (("", states.RUNNING), None),
+        ((protocol.ENDED, protocol.RUNNING), Phase.RUNNING),
+        ((protocol.WAITING, protocol.RUNNING), None),
+        (("", protocol.RUNNING), None),
     ],
 )
 def test_a_gang_runs_when_all_of_its_ranks_have_begun(agents: tuple[str, ...], phase: Phase | None) -> None:
@@ -56,8 +56,8 @@ def test_one_that_goes_on_from_a_checkpoint_resumes_until_it_is_past_it() -> Non
     one = attempt(phase=Phase.READY, resumes="a0", first_step=40)
     assert next_transition(GangStatus(one, BOTH)) == PhaseChange(Phase.RESUMING, "a1 resumes after step 40")
     resuming = attempt(phase=Phase.RESUMING, resumes="a0", first_step=40)
-    assert next_transition(GangStatus(resuming, gang(states.RUNNING, states.RUNNING, step=40))) is None
-    step = next_transition(GangStatus(resuming, gang(states.RUNNING, states.RUNNING, step=41)))
+    assert next_transition(GangStatus(resuming, gang(protocol.RUNNING, protocol.RUNNING, step=40))) is None
+    step = next_transition(GangStatus(resuming, gang(protocol.RUNNING, protocol.RUNNING, step=41)))
     assert isinstance(step, PhaseChange)
     assert step.phase is Phase.RUNNING
 
@@ -87,7 +87,7 @@ def test_a_notice_is_saved_for_and_then_left_for() -> None:
 
 def test_a_checkpoint_that_does_not_come_in_time_is_not_waited_for() -> None:
     saving = attempt(phase=Phase.CHECKPOINTING, **ORDER)
-    nodes = gang(states.RUNNING, states.RUNNING, saved_step=12, step=20)
+    nodes = gang(protocol.RUNNING, protocol.RUNNING, saved_step=12, step=20)
     assert next_transition(GangStatus(saving, nodes, [TAKEN], ordered_s=28.0 + REPORTING_S)) is None
     leave = next_transition(GangStatus(saving, nodes, [TAKEN], ordered_s=28.1 + REPORTING_S))
     assert isinstance(leave, ReleaseDecision)
@@ -111,25 +111,25 @@ def test_a_rank_that_is_silent_loses_the_gang_in_any_phase(phase: Phase) -> None
 
 @pytest.mark.parametrize("phase", [p for p in Phase if not p.is_up])
 def test_what_another_is_at_work_on_is_left_alone(phase: Phase) -> None:
-    assert next_transition(GangStatus(attempt(phase=phase, result=states.CRASHED), BOTH, [TAKEN], lost=[0])) is None
+    assert next_transition(GangStatus(attempt(phase=phase, result=protocol.CRASHED), BOTH, [TAKEN], lost=[0])) is None
 
 
 def test_a_crash_beside_a_machine_that_is_gone_is_the_machines_fault() -> None:
-    crashed = attempt(phase=Phase.RUNNING, result=states.CRASHED)
-    nodes = [node(rank=0), node(rank=1, ended_reason=states.CRASHED, exit_code=1)]
+    crashed = attempt(phase=Phase.RUNNING, result=protocol.CRASHED)
+    nodes = [node(rank=0), node(rank=1, ended_reason=protocol.CRASHED, exit_code=1)]
     assert next_transition(GangStatus(crashed, nodes)) is None, "rank 0 was told to stop, and may still say so"
     assert next_transition(GangStatus(crashed, nodes, lost=[0])) == ReleaseDecision(
         ReleaseReason.LOST, "rank 0 was lost; rank 1 crashed with exit code 1", (0,)
     )
-    nodes[0] = node(rank=0, ended_reason=states.STOPPED)
+    nodes[0] = node(rank=0, ended_reason=protocol.STOPPED)
     assert next_transition(GangStatus(crashed, nodes)) == ReleaseDecision(
         ReleaseReason.FAILED, "rank 1 crashed with exit code 1", ()
     )
 
 
 def test_a_machine_that_is_shut_down_without_a_notice_is_lost_and_no_failure_of_the_job() -> None:
-    stopped = attempt(phase=Phase.RUNNING, result=states.STOPPED)
-    nodes = [node(rank=0), node(rank=1, ended_reason=states.STOPPED)]
+    stopped = attempt(phase=Phase.RUNNING, result=protocol.STOPPED)
+    nodes = [node(rank=0), node(rank=1, ended_reason=protocol.STOPPED)]
     assert next_transition(GangStatus(stopped, nodes)) == ReleaseDecision(
         ReleaseReason.LOST, "rank 1 was told to end by its machine", (1,)
     )
@@ -140,15 +140,15 @@ def test_a_machine_that_is_shut_down_without_a_notice_is_lost_and_no_failure_of_
 
 @pytest.mark.parametrize("phase", [p for p in Phase if p.is_up])
 def test_a_training_that_ended_is_over_in_any_phase(phase: Phase) -> None:
-    done = attempt(phase=phase, result=states.FINISHED)
+    done = attempt(phase=phase, result=protocol.FINISHED)
     assert next_transition(GangStatus(done, BOTH)) == ReleaseDecision(ReleaseReason.FINISHED, "finished")
     # Even where a machine was about to be taken.
     assert next_transition(GangStatus(done, BOTH, [TAKEN])) == ReleaseDecision(ReleaseReason.FINISHED, "finished")
 
 
 def test_a_training_that_crashed_is_its_own_fault_unless_a_machine_was_taken() -> None:
-    crashed = attempt(phase=Phase.RUNNING, result=states.CRASHED)
-    nodes = [node(rank=0, ended_reason=states.CRASHED, exit_code=3)]
+    crashed = attempt(phase=Phase.RUNNING, result=protocol.CRASHED)
+    nodes = [node(rank=0, ended_reason=protocol.CRASHED, exit_code=3)]
     assert next_transition(GangStatus(crashed, nodes)) == ReleaseDecision(
         ReleaseReason.FAILED, "rank 0 crashed with exit code 3", ()
     )
@@ -192,19 +192,19 @@ def test_what_is_kept_is_the_newest_confirmed_step() -> None:
     ],
 )
 def test_a_crash_may_pass_when_something_was_saved_or_a_signal_ended_it(how: dict[str, Any], transient: bool) -> None:
-    one = attempt(result=states.CRASHED)
-    assert is_transient(one, [node(ended_reason=states.CRASHED, **how)]) is transient
-    assert not is_transient(attempt(result=states.NO_CODE), [node(ended_reason=states.NO_CODE, **how)])
+    one = attempt(result=protocol.CRASHED)
+    assert is_transient(one, [node(ended_reason=protocol.CRASHED, **how)]) is transient
+    assert not is_transient(attempt(result=protocol.NO_CODE), [node(ended_reason=protocol.NO_CODE, **how)])
 
 
 @pytest.mark.parametrize(
     ("reasons", "said"),
     [
-        ([states.FINISHED, states.FINISHED], "the result"),
-        ([states.FINISHED, ""], "the result"),
-        ([states.STOPPED, states.CRASHED], "rank 1 crashed with exit code 3 no such file"),
-        ([states.CRASHED, states.CRASHED], "rank 0 crashed with exit code 3 no such file"),
-        ([states.STOPPED, states.STOPPED], "the result"),
+        ([protocol.FINISHED, protocol.FINISHED], "the result"),
+        ([protocol.FINISHED, ""], "the result"),
+        ([protocol.STOPPED, protocol.CRASHED], "rank 1 crashed with exit code 3 no such file"),
+        ([protocol.CRASHED, protocol.CRASHED], "rank 0 crashed with exit code 3 no such file"),
+        ([protocol.STOPPED, protocol.STOPPED], "the result"),
         ([], "the result"),
     ],
 )
@@ -217,11 +217,11 @@ def test_the_first_rank_that_failed_says_why(reasons: list[str], said: str) -> N
 
 
 def test_a_rank_that_never_started_has_no_exit_code() -> None:
-    assert describe_end([node(ended_reason=states.NO_CODE, ended_message="")], "x") == "rank 0 no_code"
+    assert describe_end([node(ended_reason=protocol.NO_CODE, ended_message="")], "x") == "rank 0 no_code"
 
 
 def test_the_time_of_a_notice_is_said_where_it_is_known() -> None:
-    open_end = NoticeRecord("a1", 0, "n3", states.INTERRUPTION, "gcp", None, "", NOW + timedelta(seconds=1))
+    open_end = NoticeRecord("a1", 0, "n3", protocol.INTERRUPTION, "gcp", None, "", NOW + timedelta(seconds=1))
     step = next_transition(GangStatus(attempt(phase=Phase.NOTICED, **ORDER), BOTH, [open_end]))
     assert isinstance(step, PhaseChange)
     assert "rank 0 is preempted;" in step.text

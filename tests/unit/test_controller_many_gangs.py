@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.attempt_history import histories_of, history_of
 from router.controller.context import ControllerContext
 from router.controller.policy_runner import Adviser
@@ -162,7 +162,7 @@ def stormy(store: StateStore, tmp_path: Path) -> ControllerContext:
     return site_of(store, tmp_path)
 
 
-def notice(site: ControllerContext, name: str, kind: str = states.REBALANCE) -> None:
+def notice(site: ControllerContext, name: str, kind: str = protocol.REBALANCE) -> None:
     site.store.add_notice(NoticeRecord(name, 0, "n1", kind, "sandbox", None, "hint", site.clock()))
 
 
@@ -206,7 +206,7 @@ def test_gangs_that_lose_their_zone_have_other_places_at_once(
         assert watcher.reconcile()
         for number in range(GANGS):
             name = f"gang-{number:03}"
-            notice(stormy, name, states.INTERRUPTION)
+            notice(stormy, name, protocol.INTERRUPTION)
             store.update(name, ordered)
             store.note(
                 name,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.heartbeats import SLOW_OBSERVATIONS
 from router.controller.policy_runner import Advice, Adviser
@@ -59,7 +59,7 @@ def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site
     first, second = site.store.attempts()[:2]
     for number, one in enumerate((first, second)):
         site.store.set_node(one.id, 0, step=10)
-        notice = NoticeRecord(one.id, 0, f"n{number}", states.REBALANCE, "aws", None, "", site.clock())
+        notice = NoticeRecord(one.id, 0, f"n{number}", protocol.REBALANCE, "aws", None, "", site.clock())
         site.store.add_notice(notice)
     site.store.change(first, met_at=site.clock() - timedelta(hours=2), phase=Phase.RUNNING)
     site.store.change(second, met_at=site.clock() - timedelta(minutes=2), phase=Phase.RUNNING)

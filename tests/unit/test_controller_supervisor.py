@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from router.agent import states
+from router.agent import protocol
 from router.controller.context import ControllerContext
 from router.controller.orders import Order
 from router.controller.policy_runner import Advice
@@ -122,7 +122,7 @@ def test_the_pool_that_failed_is_left_alone_longer_each_time(
     assert (first.until - first.at, first.why) == (timedelta(minutes=10), "interrupted")
     object.__setattr__(site, "clock", lambda: NOW + HOUR)
     again = now(site, "llama-2")
-    site.store.set_node(again.id, 0, agent=states.RUNNING)
+    site.store.set_node(again.id, 0, agent=protocol.RUNNING)
     noticed(site, again, phase=Phase.CHECKPOINTING)
     settle(watcher, clock)
     clock[0] += 100
@@ -135,7 +135,7 @@ def test_the_pool_that_failed_is_left_alone_longer_each_time(
 def test_a_lost_rank_needs_no_notice(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
-    one = up(site, "llama", states.RUNNING, states.RUNNING)
+    one = up(site, "llama", protocol.RUNNING, protocol.RUNNING)
     site.store.set_node(one.id, 1, saved_step=8, saved_manifest="/m/8")
     for _ in range(3):
         watcher.reconcile()
@@ -150,9 +150,9 @@ def test_a_training_that_ended_is_released_and_not_made_again(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
     fine, bad = up(site, "fine"), up(site, "bad")
-    site.store.update(fine.id, lambda a: replace(a, result=states.FINISHED))
-    site.store.set_node(bad.id, 0, ended_reason=states.CRASHED, exit_code=7, agent=states.FAILED)
-    site.store.update(bad.id, lambda a: replace(a, result=states.CRASHED))
+    site.store.update(fine.id, lambda a: replace(a, result=protocol.FINISHED))
+    site.store.set_node(bad.id, 0, ended_reason=protocol.CRASHED, exit_code=7, agent=protocol.FAILED)
+    site.store.update(bad.id, lambda a: replace(a, result=protocol.CRASHED))
     settle(watcher, clock)
     assert (now(site, fine.id).phase, now(site, bad.id).phase) == (Phase.FINISHED, Phase.FAILED)
     assert now(site, bad.id).message == "rank 0 crashed with exit code 7"
@@ -165,9 +165,15 @@ def test_a_crash_that_may_pass_is_made_again(
 ) -> None:
     one = up(site)
     site.store.set_node(
-        one.id, 0, ended_reason=states.CRASHED, exit_code=1, agent=states.FAILED, saved_step=4, saved_manifest="/m/4"
+        one.id,
+        0,
+        ended_reason=protocol.CRASHED,
+        exit_code=1,
+        agent=protocol.FAILED,
+        saved_step=4,
+        saved_manifest="/m/4",
     )
-    site.store.update(one.id, lambda a: replace(a, result=states.CRASHED))
+    site.store.update(one.id, lambda a: replace(a, result=protocol.CRASHED))
     settle(watcher, clock)
     assert now(site, "llama-2").first_step == 4
     assert places.made == ["llama-2"]
@@ -278,7 +284,7 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
         return ProvisionResult(Order(new.job, new.gang, new.start, new.end, ()), ProvisionStatus.READY, new)
 
     monkeypatch.setattr("router.controller.supervisor.provision_recorded", make_placed)
-    notice = NoticeRecord(one.id, 0, "n1", states.REBALANCE, "sandbox", None, "maybe", NOW)
+    notice = NoticeRecord(one.id, 0, "n1", protocol.REBALANCE, "sandbox", None, "maybe", NOW)
     advice = Advice(one, PolicyEvent.REBALANCE, MoveDecision(("there",), "a hint"), notice)
     watcher = Supervisor(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
     settle(watcher, clock)
@@ -348,7 +354,7 @@ def test_a_checkpoint_that_the_policy_wants_is_ordered_and_nothing_else(
     site: ControllerContext, places: Places, clock: list[float]
 ) -> None:
     one = up(site)
-    notice = NoticeRecord(one.id, 0, "n7", states.REBALANCE, "sandbox", None, "maybe", NOW)
+    notice = NoticeRecord(one.id, 0, "n7", protocol.REBALANCE, "sandbox", None, "maybe", NOW)
     advice = Advice(one, PolicyEvent.REBALANCE, SaveDecision("a hint"), notice)
     watcher = Supervisor(site, places, advising(advice), nullcontext)  # type: ignore[arg-type]
     settle(watcher, clock, 3)
@@ -363,7 +369,7 @@ def test_machines_that_are_not_well_are_saved_and_left(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
     one = up(site)
-    notice = NoticeRecord(one.id, 0, "n8", states.HEALTH, "gpu", None, "ECC", NOW)
+    notice = NoticeRecord(one.id, 0, "n8", protocol.HEALTH, "gpu", None, "ECC", NOW)
     watcher.adviser = advising(Advice(one, PolicyEvent.HEALTH, SaveDecision("health"), notice))
     settle(watcher, clock, 2)
     assert now(site, one.id).phase is Phase.CHECKPOINTING

@@ -1,4 +1,4 @@
-"""The agent's states, reasons and exit codes. They are part of the coordinator's protocol."""
+"""The words that agent, coordinator and controller exchange: states, reasons, exit codes, orders and notices."""
 
 from __future__ import annotations
 
@@ -42,3 +42,18 @@ REBALANCE = "rebalance"  # The cloud may preempt it soon.
 MAINTENANCE = "maintenance"  # The machine will be moved, paused or restarted.
 HEALTH = "health"  # Its accelerators are not healthy.
 NOTICES = (INTERRUPTION, REBALANCE, MAINTENANCE, HEALTH)
+
+# Why a checkpoint is ordered, beside the kinds of notices; the training reads the word in its control folder.
+ORDERED = "ordered"
+REQUEST_REASONS = (INTERRUPTION, MAINTENANCE, REBALANCE, ORDERED, STOP)
+
+# The seconds to assume where a notice of an interruption gave none: the shortest that any cloud gives.
+SHORTEST_SECONDS = 30.0
+# Seconds of the time until a machine goes that are reserved for reporting the finished checkpoint.
+REPORTING_SECONDS = 2.0
+# The longest id of a notice, and of the order that it causes.
+LONGEST_ID = 200
+# The module for training scripts that the zipapp carries beside the agent.
+HELPER = "stepfare_checkpoint.py"
+# Hosts that are this machine: HTTP without TLS is allowed to them alone.
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
