@@ -2,7 +2,7 @@
 
     python -m tests.bench.backtest
 
-Made-up weather; a tick is one tick of one window that is not done.
+Made-up availability; a tick is one tick of one window that is not done.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Heap:
 
     def judged(self, name: str, by_time: bool = False) -> list[CalibrationReport]:
         """Of cost and of finish. Groups are zones and blocks of time, or, ``by_time``, blocks alone, whichever zones
-        and jobs were quoted in them: weather is common to zones."""
+        and jobs were quoted in them: availability is common to zones."""
         groups = np.concatenate(self.groups) // (PARTS if by_time else 1)
         pairs = zip(WHATS, self.quoted, self.outcomes, strict=True)
         return [assess_calibration(name, what, np.concatenate(q), np.concatenate(o), groups) for what, q, o in pairs]

@@ -23,7 +23,7 @@ MOVE_USD = 1.0  # of an H100 checkpoint, from region to region
 @dataclass(frozen=True, eq=False, slots=True)
 class Kind:
     """Traces with the jobs that are quoted on them. ``joined``: a job may use all zones; else each zone has its own.
-    ``source``: sets of one source are views of the same weather."""
+    ``source``: sets of one source are views of the same availability."""
 
     name: str
     source: int

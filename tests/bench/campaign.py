@@ -30,7 +30,7 @@ from tests.support.campaign_places import STEPS, Setting, planned
 from tests.support.campaign_scripts import Kind, Script, script_of
 from tests.support.deployed import Site, Template
 from tests.support.deployed_engine import Holds
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 SEEDS, PARALLEL = 100, 8
 
@@ -38,8 +38,8 @@ SEEDS, PARALLEL = 100, 8
 class Campaign:
     """Plays seeds below a folder; may be used by threads."""
 
-    def __init__(self, folder: Path, sightings: Sightings) -> None:
-        self._folder, self._sightings, self._lock = folder, sightings, threading.Lock()
+    def __init__(self, folder: Path, seen_machines: SeenMachines) -> None:
+        self._folder, self._seen_machines, self._lock = folder, seen_machines, threading.Lock()
         self._templates: dict[str, Template] = {}
         self._alone: TrainingResult | None = None
 
@@ -67,7 +67,7 @@ class Campaign:
         began = time.monotonic()
         try:
             template, alone = self._prepared(setting)
-            return play(script, setting, template, self._folder / name, alone, self._sightings)
+            return play(script, setting, template, self._folder / name, alone, self._seen_machines)
         except Exception as error:
             found = Found(wrong=((PLAYED, f"{type(error).__name__}: {error}"),))
             return Verdict(script, found, (), (), time.monotonic() - began, ())
@@ -97,8 +97,8 @@ def campaign(
 ) -> list[Verdict]:
     """Plays these seeds, ``parallel`` at a time; none is begun after so many ``seconds``."""
     ends, verdicts = time.monotonic() + seconds, list[Verdict]()
-    with TemporaryDirectory(prefix="stepfare-campaign-") as folder, Sightings(pause_s=0.15) as sightings:
-        playing = Campaign(Path(folder), sightings)
+    with TemporaryDirectory(prefix="stepfare-campaign-") as folder, SeenMachines(pause_s=0.15) as seen_machines:
+        playing = Campaign(Path(folder), seen_machines)
 
         def one(seed: int) -> None:
             if time.monotonic() < ends:

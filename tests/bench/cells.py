@@ -15,9 +15,9 @@ on-demand, with its 90 % interval by block bootstrap over stretches of the lengt
 ``--ours as-run`` judges the very policy that the watcher runs: it asks zones in every group, tries one place at a time,
 and leaves alone for a while what refused. Else it is the policy as back-tests fit it.
 
-``--shifted``: later weather, made of the same. Half way through the series the price of spot in one zone goes up by a
-tenth, or down by one, and stays there; zone by zone, in all windows of a cell that end after it, one every ``--every``
-hours (6). Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
+``--shifted``: the same availability at other prices. Half way through the series the price of spot in one zone goes up
+by a tenth, or down by one, and stays there; zone by zone, in all windows of a cell that end after it, one every
+``--every`` hours (6). Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
 Else ``--every`` takes fewer windows than all: those that begin so many hours apart.
 """
 
@@ -248,7 +248,7 @@ def row(v: Verdict) -> dict[str, object]:
 
 def together(verdicts: Sequence[Verdict], other: str | None = None) -> tuple[float, float, float]:
     """The mean difference to ``other`` (None: to the best) of the cells of a group, each of the same weight, with its
-    interval: cells share weather, so what is drawn is a stretch with all that began in it."""
+    interval: cells share availability, so what is drawn is a stretch with all that began in it."""
     differences = [v.less if other is None else v.to(other) for v in verdicts]
     less = np.concatenate([each / each.size for each in differences]) / len(verdicts)
     stretch = np.concatenate(

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from tests.support.fault_steps import kills, others
 from tests.support.fault_walk import Step, Verdict, table, take, templates
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 # They mostly wait.
 AT_ONCE = 4
@@ -27,10 +27,12 @@ AT_ONCE = 4
 def walk(steps: Sequence[Step], folder: Path, engine: Path | None = None) -> list[Verdict]:
     """All of them, some at a time, each in a site of its own below the folder; ``engine`` instead of the embedded."""
     made = templates(folder, engine)
-    with Sightings() as sightings, ThreadPoolExecutor(AT_ONCE) as pool:
+    with SeenMachines() as seen_machines, ThreadPoolExecutor(AT_ONCE) as pool:
         return list(
             pool.map(
-                lambda numbered: take(numbered[1], made[numbered[1].stage.job], folder / str(numbered[0]), sightings),
+                lambda numbered: take(
+                    numbered[1], made[numbered[1].stage.job], folder / str(numbered[0]), seen_machines
+                ),
                 enumerate(steps),
             )
         )

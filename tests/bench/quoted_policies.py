@@ -3,7 +3,7 @@ plain Uniform Progress, under foresight as quotes fit it, and under foresight as
 
     python -m tests.bench.quoted_policies [JOB ...] [--full]
 
-All in the same made-up weather, in dollars, without the recalibration. ``--full`` takes some seconds a job more.
+All in the same made-up availability, in dollars, without the recalibration. ``--full`` takes some seconds a job more.
 """
 
 from __future__ import annotations

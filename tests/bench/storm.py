@@ -112,7 +112,7 @@ def figures(folder: Path, gangs: int, ranks: int, *, profile: bool = False) -> I
                     process.stdin.write("go\n")
                     process.stdin.flush()
                     busy, began = time.process_time(), time.monotonic()
-                    passes = weather(watcher, replanner, gangs)
+                    passes = availability(watcher, replanner, gangs)
                     busy = time.process_time() - busy
                 found = json.loads(process.stdout.readline())
                 yield from shown(found, replanner, passes, gangs, ranks)
@@ -136,7 +136,7 @@ def idle(watcher: Supervisor) -> Iterator[str]:
     )
 
 
-def weather(watcher: Supervisor, replanner: Timed, gangs: int) -> list[tuple[float, float]]:
+def availability(watcher: Supervisor, replanner: Timed, gangs: int) -> list[tuple[float, float]]:
     """Passes until every gang has a place: when each began, how long it took."""
     passes = []
     ends = time.monotonic() + GIVE_UP_S

@@ -24,8 +24,8 @@ from router.checkpoints.checkpoints import read_manifest
 from router.checkpoints.object_store import FolderStore, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import transfer_checkpoint
-from tests.support.kept import save
 from tests.support.object_store import object_store
+from tests.support.stored_checkpoints import save
 
 MEGABYTE, STEP = 1_000_000, 1
 

@@ -14,7 +14,7 @@ from router.planning.plan_json import plan_from_json
 from router.state.records import Phase
 from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, Site, job, planned
 from tests.support.deployed_checks import disagreements
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = needs_engine
@@ -35,14 +35,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[S
 
 def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> None:
     site.stock(ONE_LEFT_IN_A)
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         ran = site.apply("-o", "json")
         assert ran.code == 0, ran.err
         assert "InsufficientInstanceCapacity: the sandbox has no h100.1x spot left in sandbox-east-a" in ran.said
         assert "trying the next place" in ran.said
         (gang,) = ran.json["gangs"]
         assert (gang["result"], gang["phase"], gang["machines"]) == ("ready", "ready", 2)
-        assert disagreements(site, sightings) == []
+        assert disagreements(site, seen_machines) == []
     with site.store() as store:
         first, second = store.attempts()
         assert (first.phase, first.reason, first.choice, second.choice) == (Phase.FAILED, "short", 0, 1)
@@ -60,11 +60,11 @@ def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> No
 
 def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site) -> None:
     site.stock(ONE_LEFT_IN_A, ONE_LEFT_IN_B, NONE_ON_DEMAND)
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         ran = site.apply()
         assert ran.code == 5
         assert "walk: short: " in ran.said
-        assert disagreements(site, sightings) == []
+        assert disagreements(site, seen_machines) == []
         again = site.apply()
         assert again.code == 5
         assert "walk: short: every place is remembered as short" in again.said

@@ -15,7 +15,7 @@ from router.state.records import Phase
 from tests.support.deployed import Site, Template, eventually, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import phase
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = needs_engine
@@ -54,13 +54,13 @@ def _gangs(text: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         first = site.apply("-o", "json", "--approve-above", "0.01", "--approved-by", "Ann")
         assert (first.code, _gangs(first.out)["walk"]["result"]) == (0, "ready")
         again = site.apply("-o", "json")
         assert (again.code, _gangs(again.out)["walk"]["result"]) == (0, "runs already")
         assert _gangs(again.out)["walk"]["attempt"] == _gangs(first.out)["walk"]["attempt"]
-        assert disagreements(site, sightings) == []
+        assert disagreements(site, seen_machines) == []
 
         nobody = site.run("destroy", "nobody", "--yes")
         assert (nobody.code, "no plan, job or attempt is called nobody" in nobody.said) == (2, True)
@@ -70,7 +70,7 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
         gone = site.run("destroy", site.plan, "--yes")
         assert (gone.code, gone.out) == (0, "1 released\n")
         assert site.run("destroy", "walk", "--yes").out == "nothing runs that fits\n"
-        assert disagreements(site, sightings) == []
+        assert disagreements(site, seen_machines) == []
     with site.store() as store:
         (attempt,) = store.attempts()
         assert (attempt.phase, attempt.reason) == (Phase.FAILED, "stopped")
@@ -110,13 +110,13 @@ def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathF
 @pytest.mark.slow
 def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
     """Applied by a command that leaves; then somebody watches."""
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         assert mixed.apply().code == 0
         watch = mixed.start("watch")
         eventually(lambda: sorted(_phases(mixed).values()) == ["failed", "finished", "running"], 60)
         watch.signal(signal.SIGTERM)
         assert watch.wait().code == 130
-        assert disagreements(mixed, sightings) == []
+        assert disagreements(mixed, seen_machines) == []
         assert _phases(mixed) == {"bad": "failed", "good": "finished", "stays": "running"}
 
         status = mixed.run("status", "-o", "json")
@@ -150,7 +150,7 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
         }
         assert again["bad"]["attempt"] != found["bad"]["attempt"]
         assert mixed.run("destroy", "bad", "stays", "--yes").code == 0
-        assert disagreements(mixed, sightings) == []
+        assert disagreements(mixed, seen_machines) == []
 
 
 def _phases(site: Site) -> Mapping[str, str]:
@@ -177,7 +177,7 @@ def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
 
 def test_two_at_once(site: Site) -> None:
     """The second is told who is at work; nothing is made twice, and nothing of it is on record."""
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         site.holds.put("apply")
         first = site.start("apply", site.plan, "--yes")
         eventually(lambda: site.holds.reached("apply"), 60)
@@ -199,7 +199,7 @@ def test_two_at_once(site: Site) -> None:
         # What was being made when it was asked for is what it releases.
         released = patient.wait()
         assert (released.code, released.out) == (0, "1 released\n")
-        assert disagreements(site, sightings) == []
+        assert disagreements(site, seen_machines) == []
     with site.store() as store:
         assert [entry.what for entry in store.audit_log()] == ["apply", "destroy"]
         (attempt,) = store.attempts()

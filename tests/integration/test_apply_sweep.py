@@ -16,7 +16,7 @@ from tests.support import sandbox_nodes
 from tests.support.deployed import Site, eventually, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import directory
-from tests.support.sightings import settled
+from tests.support.seen_machines import settled
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = needs_engine

@@ -21,8 +21,8 @@ from router.checkpoints.errors import IncompleteCheckpointError
 from router.checkpoints.object_store import FolderStore
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import transfer_checkpoint, verify_checkpoint
-from tests.support.kept import newest, save
 from tests.support.service import closed_port
+from tests.support.stored_checkpoints import newest, save
 
 # Azurite's own, in its documentation.
 ACCOUNT = "devstoreaccount1"

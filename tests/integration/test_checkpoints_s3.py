@@ -21,8 +21,8 @@ from router.checkpoints.transfer import verify_checkpoint
 from tests.support.agents import agents
 from tests.support.command import run
 from tests.support.coordinator import Coordinator
-from tests.support.kept import newest, save, steps
 from tests.support.object_store import ObjectStore, object_store
+from tests.support.stored_checkpoints import newest, save, steps
 
 STEPFARE = str(Path(sys.executable).parent / "stepfare")
 TOKEN = "token-of-the-attempt-5f3a"

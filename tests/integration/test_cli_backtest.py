@@ -35,7 +35,7 @@ def trace(path: Path, data: list[int | None], **metadata: object) -> Path:
     return path
 
 
-def weather(seed: int, most: int = 1) -> list[int | None]:
+def availability(seed: int, most: int = 1) -> list[int | None]:
     rng, now = random.Random(seed), most
     found: list[int | None] = []
     for _ in range(TICKS):
@@ -48,7 +48,7 @@ def weather(seed: int, most: int = 1) -> list[int | None]:
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("traces")
     for number, zone in enumerate(("us-east-1a", "us-east-1b", "us-west-2a")):
-        trace(folder / f"{zone}.json", weather(number, most=4))
+        trace(folder / f"{zone}.json", availability(number, most=4))
     return folder
 
 
@@ -309,21 +309,21 @@ def test_bad_traces_are_refused_whole(traces: Path, tmp_path: Path) -> None:
     trace(broken, [1, 0])
     broken.write_text(broken.read_text(encoding="utf-8")[:-3], encoding="utf-8")
     assert f"{broken}:1:" in run(broken.parent, *BASE).stderr
-    holed = trace(tmp_path / "holed" / "a.json", [*weather(1)[:-2], None, None])
+    holed = trace(tmp_path / "holed" / "a.json", [*availability(1)[:-2], None, None])
     refused = run(holed, *BASE)
     assert refused.exit_code == ExitCode.INVALID_INPUT
     assert "2 ticks have no answer: 398, 399" in refused.stderr
     assert run(holed, *BASE, "--holes", "down", "--policy", "up").exit_code == 0
     ticks = tmp_path / "ticks"
-    trace(ticks / "a.json", weather(1))
-    trace(ticks / "b.json", weather(2)[: TICKS // 2], zone="b", gap_seconds=2 * TICK_S)
+    trace(ticks / "a.json", availability(1))
+    trace(ticks / "b.json", availability(2)[: TICKS // 2], zone="b", gap_seconds=2 * TICK_S)
     assert "different ticks" in run(ticks, *BASE).stderr
     slower = run(ticks, *BASE, "--tick", "1h", "--policy", "up", "--zones", "all")
     assert slower.exit_code == 0, slower.stderr
     assert "2 zones" in slower.stdout
     twice = f"{traces.parent}/{traces.name}/us-east-1*.json"
     assert run(twice, *BASE, "--zones", "all", "--policy", "up").exit_code == 0
-    trace(ticks / "c.json", weather(3)[: TICKS // 2], zone="b", gap_seconds=2 * TICK_S)
+    trace(ticks / "c.json", availability(3)[: TICKS // 2], zone="b", gap_seconds=2 * TICK_S)
     assert "has several traces of one zone" in run(f"{ticks}/[bc].json", *BASE, "--zones", "all").stderr
 
 

@@ -251,8 +251,8 @@ def test_history_is_looked_at_where_there_is_any(tmp_path: Path, home: Path) -> 
     ]
     history.append(home / "history", points)
     after = json.loads(quote(path, "--by", "+2d", "-o", "json").stdout)["quotes"][0]
-    weather = {p["where"]: p["weather"] for p in after["places"] if p["market"] == "spot"}
-    assert weather[spot["where"]].startswith("observed 333 h over 13 days")
+    availability = {p["where"]: p["weather"] for p in after["places"] if p["market"] == "spot"}
+    assert availability[spot["where"]].startswith("observed 333 h over 13 days")
     assert float(after["usd"]["p90"]) <= float(before["usd"]["p90"])
 
 

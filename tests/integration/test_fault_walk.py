@@ -13,7 +13,7 @@ from tests.support.fault_stages import BY_NAME, WAITING
 from tests.support.fault_steps import in_turn, kills, others
 from tests.support.fault_walk import Step, table, take, templates
 from tests.support.faults import BOTH_KILLED, STATE_LOST, STEPFARE_KILLED
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = needs_engine
@@ -33,17 +33,17 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Template]:
 
 
 @pytest.fixture(scope="module")
-def sightings() -> Iterator[Sightings]:
+def seen_machines() -> Iterator[SeenMachines]:
     """Somebody looks all the time."""
-    with Sightings() as looking:
+    with SeenMachines() as looking:
         yield looking
 
 
 @pytest.mark.parametrize("step", FEW, ids=lambda s: f"{s.stage.name}, {s.fault.name}, then {s.follow_up}")
 def test_one_more_command_sets_it_right(
-    step: Step, planned: Mapping[str, Template], sightings: Sightings, tmp_path: Path
+    step: Step, planned: Mapping[str, Template], seen_machines: SeenMachines, tmp_path: Path
 ) -> None:
-    verdict = take(step, planned[WAITING], tmp_path / "site", sightings)
+    verdict = take(step, planned[WAITING], tmp_path / "site", seen_machines)
     assert verdict.wrong == ()
     assert not verdict.skipped
 

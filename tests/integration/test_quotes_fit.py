@@ -70,7 +70,7 @@ def test_quotes_go_by_what_was_learned(home: Path) -> None:
     assert (fit.pools, fit.outcomes) == (3, 5 * 3 * 2 * 6)
     assert all(math.isclose(sum(shares), 1) for shares in fit.likely)
     sizes = [sum(p * s.size for p, s in zip(shares, GRID, strict=True)) for shares in fit.likely]
-    assert max(sizes) < 0.6  # the weather was made without drift
+    assert max(sizes) < 0.6  # the availability was made without drift
     after = run("quote", JOB, "--book", "embedded", "--now", NOW)
     assert after.exit_code == 0
     assert "were learned from 15 days of 3 pools" in " ".join(after.stdout.split())

@@ -30,7 +30,7 @@ from tests.support.recovered import (
     watched,
     wrong,
 )
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 from tests.support.training import metrics
 
@@ -62,7 +62,7 @@ def longer(base: Path, tmp_path: Path) -> Iterator[Site]:
 
 
 def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Site, base: Path) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = watched(site)
         set_off(site)
         until_step(site, 70)
@@ -73,7 +73,7 @@ def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Si
             eventually(lambda: taking.over)
         until_finished(site)
         stop(watcher)
-        assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
+        assert wrong(site, STEPS, alone(base, STEPS), seen_machines) == []
     first, second = attempts(site)
     assert moved_s < on_a_busy_machine(20)
     assert (first.phase, first.reason, second.phase) == (Phase.FAILED, "interrupted", Phase.FINISHED)
@@ -97,7 +97,7 @@ def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Si
 
 def test_of_two_watchers_one_acts_and_either_may_die(site: Site, base: Path) -> None:
     """The first one listens; when it is killed, the other does, at the same port, before anybody is missed."""
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         first, second = watched(site), watched(site)
         set_off(site)
         until_step(site, 40)
@@ -105,7 +105,7 @@ def test_of_two_watchers_one_acts_and_either_may_die(site: Site, base: Path) -> 
         with taken_back(site, 0, 6):
             third = watched(site)
             until_finished(site)
-        assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
+        assert wrong(site, STEPS, alone(base, STEPS), seen_machines) == []
         stop(second)
         stop(third)
     assert [one.reason for one in attempts(site)] == ["interrupted", "finished"]
@@ -116,7 +116,7 @@ def test_of_two_watchers_one_acts_and_either_may_die(site: Site, base: Path) -> 
 
 def test_a_watcher_that_stood_still_takes_nobody_for_lost(longer: Site, base: Path) -> None:
     """For longer than ranks may be silent: while it was stopped nobody could call, either."""
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = watched(longer)
         set_off(longer)
         until_step(longer, 40)
@@ -126,7 +126,7 @@ def test_a_watcher_that_stood_still_takes_nobody_for_lost(longer: Site, base: Pa
         with taken_back(longer, 1, 5):
             until_finished(longer)
         stop(watcher)
-        assert wrong(longer, CALM, alone(base, CALM), sightings) == []
+        assert wrong(longer, CALM, alone(base, CALM), seen_machines) == []
     assert [one.reason for one in attempts(longer)] == ["interrupted", "finished"]
 
 

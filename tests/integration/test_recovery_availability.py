@@ -9,6 +9,7 @@ import pytest
 
 from providers.sandbox.machines import SandboxMachines
 from providers.sandbox.stock import StockFile
+from tests.support.availability_player import TRACES, Availability, Trace, play_availability, read_trace
 from tests.support.deployed import ZONE_A, ZONE_B, eventually, planned
 from tests.support.recovered import (
     alone,
@@ -21,9 +22,8 @@ from tests.support.recovered import (
     watched,
     wrong,
 )
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
-from tests.support.weather import TRACES, Trace, Weather, blowing, read_trace
 
 pytestmark = [
     needs_engine,
@@ -52,7 +52,7 @@ def roughest(traces: list[Trace]) -> int:
     return max(begins, key=lambda first: (rough(first), -first)) - LEAD
 
 
-def test_a_gang_that_trains_through_the_weather_of_real_zones(
+def test_a_gang_that_trains_through_the_availability_of_real_zones(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     base = tmp_path_factory.getbasetemp()
@@ -60,12 +60,12 @@ def test_a_gang_that_trains_through_the_weather_of_real_zones(
     (site.folder / "cloud").mkdir()
     traces = [read_trace(TRACES / _FOLDER / name) for name in _NAMES]
     try:
-        with Sightings() as sightings:
+        with SeenMachines() as seen_machines:
             watcher = watched(site)
             set_off(site)
             until_step(site, 20)
             with site.store() as store:
-                weather = Weather(
+                availability = Availability(
                     store,
                     SandboxMachines(store.id),
                     StockFile(site.folder / "cloud"),
@@ -73,13 +73,13 @@ def test_a_gang_that_trains_through_the_weather_of_real_zones(
                     time.monotonic,
                     notice_s=NOTICE_S,
                 )
-                with blowing(weather, TICK_S, roughest(traces)):
+                with play_availability(availability, TICK_S, roughest(traces)):
                     eventually(lambda: is_done(site) and attempts(site)[-1].phase.is_over, 90, pause=0.2)
             stop(watcher)
-            assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
+            assert wrong(site, STEPS, alone(base, STEPS), seen_machines) == []
     finally:
         site.end()
-    assert weather.outages > 0
+    assert availability.outages > 0
     assert {one.reason for one in attempts(site)} <= {"interrupted", "lost", "short", "finished"}
     assert attempts(site)[-1].reason == "finished"
     assert len(attempts(site)) > 1

@@ -29,7 +29,7 @@ from tests.support.recovered import (
     watched,
 )
 from tests.support.repository import ROOT
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 from tests.support.training import metrics
 
@@ -86,7 +86,7 @@ def until_unsaved(site: Site) -> int:
     return known
 
 
-def wrong(site: Site, sightings: Sightings) -> list[str]:
+def wrong(site: Site, seen_machines: SeenMachines) -> list[str]:
     """What is not as it has to be."""
     rows = metrics(site.folder / "checkpoints")
     last = {row["step"]: row["loss"] for row in rows}
@@ -95,11 +95,11 @@ def wrong(site: Site, sightings: Sightings) -> list[str]:
         found.append(f"steps are missing: {len(last)}")
     if any(last[row["step"]] != row["loss"] for row in rows):
         found.append("a step had two results")
-    return [*found, *repeated(site, STEPS, rows), *disagreements(site, sightings)]
+    return [*found, *repeated(site, STEPS, rows), *disagreements(site, seen_machines)]
 
 
 def test_a_checkpoint_that_takes_longer_than_there_is_time(slow: Site) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = watched(slow)
         set_off(slow)
         until_unsaved(slow)
@@ -110,7 +110,7 @@ def test_a_checkpoint_that_takes_longer_than_there_is_time(slow: Site) -> None:
             eventually(lambda: _is_elsewhere(slow, 3), 60)
         until_finished(slow)
         stop(watcher)
-        assert wrong(slow, sightings) == []
+        assert wrong(slow, seen_machines) == []
     first, second, third = attempts(slow)
     assert [first.kept_step, second.kept_step] == [second.first_step, third.first_step]
     # Whatever interval would have been best, it is halved each time that a notice was too short.
@@ -122,7 +122,7 @@ def test_a_checkpoint_that_takes_longer_than_there_is_time(slow: Site) -> None:
 
 def test_a_checkpoint_that_cannot_be_written(growing: Site) -> None:
     """The training says so at once, and the gang does not wait for its time to be over."""
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = watched(growing)
         set_off(growing)
         assert until_unsaved(growing) == EVERY
@@ -131,7 +131,7 @@ def test_a_checkpoint_that_cannot_be_written(growing: Site) -> None:
             assert taking.over, "released before its time was over"
         until_finished(growing)
         stop(watcher)
-        assert wrong(growing, sightings) == []
+        assert wrong(growing, seen_machines) == []
     first, second = attempts(growing)
     assert (first.kept_step, second.first_step) == (EVERY, EVERY)
     assert "File too large" in first.message

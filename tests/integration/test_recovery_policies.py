@@ -24,7 +24,7 @@ from tests.support.recovered import (
     watched,
     wrong,
 )
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
@@ -51,7 +51,7 @@ def site(base: Path, tmp_path: Path) -> Iterator[Site]:
 def test_with_time_enough_uniform_progress_waits_for_spot(site: Site, base: Path) -> None:
     """Its zone takes machines back and is left alone, the other has none; on-demand is there all the time."""
     fast = sped_up(site, SPEED)
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = watched(site, environment=fast, policy="uniform-progress")
         set_off(site, environment=fast)
         until_step(site, 60)
@@ -60,7 +60,7 @@ def test_with_time_enough_uniform_progress_waits_for_spot(site: Site, base: Path
             eventually(lambda: "waits for spot" in watcher.err, 60, why="for a job that waits")
         until_finished(site, 120)
         stop(watcher)
-        assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
+        assert wrong(site, STEPS, alone(base, STEPS), seen_machines) == []
     found = attempts(site)
     assert found[-1].reason == "finished"
     assert {one.reason for one in found} <= {"interrupted", "short", "finished"}

@@ -37,7 +37,7 @@ from tests.support.recovered import (
     until_finished,
 )
 from tests.support.repository import ROOT
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 from tests.support.training import metrics
 
@@ -132,14 +132,14 @@ def done_by(site: Site, one: Attempt) -> list[dict[str, Any]]:
     return metrics(site.folder / "disks" / one.id / "checkpoints")
 
 
-def wrong(site: Site, sightings: Sightings, steps: int = STEPS) -> list[str]:
+def wrong(site: Site, seen_machines: SeenMachines, steps: int = STEPS) -> list[str]:
     """What is not as it has to be."""
     rows = [row for one in attempts(site) for row in done_by(site, one)]
     last = {row["step"]: row["loss"] for row in rows}
     found = [] if last.get(steps) == slow_saver.digest_after(steps) else ["another end"]
     if sorted(last) != list(range(1, steps + 1)):
         found.append(f"steps are missing: {len(last)}")
-    return [*found, *repeated(site, steps, rows), *disagreements(site, sightings)]
+    return [*found, *repeated(site, steps, rows), *disagreements(site, seen_machines)]
 
 
 def east_goes_down(site: Site) -> None:
@@ -155,14 +155,14 @@ def _price(entry: JournalEntry) -> str:
 
 
 def test_the_checkpoint_is_there_before_the_machines_are(site: Site, template: Template) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = begun(site, template.folder / BOOK)
         east_goes_down(site)
         # Nobody can read there any more.
         stores(site)[EAST].rename(site.folder / "stores" / "gone")
         until_finished(site)
         stop(watcher)
-        assert wrong(site, sightings) == []
+        assert wrong(site, seen_machines) == []
     first, second = attempts(site)
     (copied,) = journal(site, "copied")
     assert (first.region, second.region) == (EAST, WEST)
@@ -180,12 +180,12 @@ def test_the_checkpoint_is_there_before_the_machines_are(site: Site, template: T
 
 
 def test_what_cannot_be_copied_in_time_is_read_across_regions(site: Site, template: Template) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = begun(site, template.folder / BOOK, carry="0.001s")
         east_goes_down(site)
         until_finished(site)
         stop(watcher)
-        assert wrong(site, sightings) == []
+        assert wrong(site, seen_machines) == []
     first, second = attempts(site)
     (entry,) = journal(site, "not copied")
     assert journal(site, "copied") == []
@@ -204,14 +204,14 @@ def test_a_gang_that_takes_over_has_the_last_checkpoint_in_its_region(tmp_path: 
     site = template.site(tmp_path / "site")
     fast = sped_up(site, SPEED)
     try:
-        with Sightings() as sightings:
+        with SeenMachines() as seen_machines:
             watcher = begun(site, template.folder / BOOK, fast, quarantine="2h", shortage="2h")
             time.sleep(SETTLED_S)
             hinted = site.run("drill", "notice", JOB, "--rebalance", environment=fast)
             assert hinted.code == 0, hinted.said
             until_finished(site, 120)
             stop(watcher)
-            assert wrong(site, sightings, LONGER) == []
+            assert wrong(site, seen_machines, LONGER) == []
         first, second = attempts(site)
         (copied,) = journal(site, "copied")
     finally:

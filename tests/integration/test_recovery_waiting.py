@@ -29,7 +29,7 @@ from tests.support.recovered import (
     watched,
     wrong,
 )
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
 
 pytestmark = [needs_engine, pytest.mark.slow]
@@ -70,7 +70,7 @@ def _has_tried_all(site: Site) -> bool:
 
 
 def test_one_that_waits_is_applied_again_and_goes_on_once_there_is_a_place(site: Site, base: Path) -> None:
-    with Sightings() as sightings:
+    with SeenMachines() as seen_machines:
         watcher = without_a_place(site)
         again = site.run("apply", site.plan, "--yes", "--limits", site.folder / "limits.yaml")
         assert again.code == 5, again.said
@@ -82,7 +82,7 @@ def test_one_that_waits_is_applied_again_and_goes_on_once_there_is_a_place(site:
         assert StockFile(site.folder / "cloud").open(REGION)
         until_finished(site, 120)
         stop(watcher)
-        assert wrong(site, STEPS, alone(base, STEPS), sightings) == []
+        assert wrong(site, STEPS, alone(base, STEPS), seen_machines) == []
     found = attempts(site)
     assert found[-1].reason == "finished"
     assert found[-1].first_step == kept > 0
@@ -149,14 +149,14 @@ def test_with_little_time_left_it_goes_on_demand_and_is_in_time(base: Path, tmp_
     as_of = datetime.fromisoformat(json.loads(site.plan.read_text())["as_of"])
     fast = sped_up(site, speed)
     try:
-        with Sightings() as sightings:
+        with SeenMachines() as seen_machines:
             watcher = watched(site, environment=fast)
             set_off(site, environment=fast)
             until_step(site, 120)
             with taken_back(site, 0, 5):
                 until_finished(site)
             stop(watcher)
-            assert wrong(site, steps, alone(base, steps), sightings) == []
+            assert wrong(site, steps, alone(base, steps), seen_machines) == []
         with site.store() as store:
             first, second = store.attempts()
             markets = [{node.market for node in store.nodes(one.id)} for one in (first, second)]

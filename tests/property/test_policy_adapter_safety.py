@@ -1,5 +1,5 @@
 """Whatever explorer steers, in the net no deadline is missed that on-demand from the beginning would have met: over
-random and spiteful weather, places of different speed, start-up and region, spot and on demand."""
+random and spiteful availability, places of different speed, start-up and region, spot and on demand."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def test_nor_by_one_that_does_anything_at_all(world: World, explorer: BlindPolic
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(many, others)
-def test_nor_in_more_weather(world: World, explorer: BlindPolicy) -> None:
+def test_nor_in_more_availability(world: World, explorer: BlindPolicy) -> None:
     in_time(world, steered(explorer))

@@ -1,4 +1,4 @@
-"""The deadline is never missed where on-demand from the beginning would have met it, whatever the weather does."""
+"""The deadline is never missed where on-demand from the beginning would have met it, whatever the availability does."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def spiteful(start: int, lives: int) -> Callable[[int], bool]:
     return lambda minute: minute % period != 0
 
 
-weathers = st.one_of(
+availabilitys = st.one_of(
     st.builds(flickering, st.integers(0, 10**6), st.sampled_from([0.2, 0.5, 0.9]), st.integers(1, 90)),
     st.builds(spiteful, st.integers(1, 20), st.integers(0, 30)),
 )
@@ -93,7 +93,7 @@ pools = st.builds(
     start=st.integers(0, 25),
     speed=st.sampled_from([1, 1, 1, 2]),
     region=st.integers(0, 2),
-    up=weathers,
+    up=availabilitys,
     notice=st.sampled_from([0, 0, 1, 2]),
 )
 
@@ -140,7 +140,7 @@ def test_no_deadline_is_missed_that_on_demand_would_have_met(world: World, inner
 @pytest.mark.slow
 @settings(max_examples=4000, deadline=None)
 @given(worlds(), policies)
-def test_nor_in_more_weather(world: World, inner: Policy) -> None:
+def test_nor_in_more_availability(world: World, inner: Policy) -> None:
     in_time(world, inner)
 
 
@@ -166,7 +166,7 @@ def test_with_time_enough_spot_does_most_of_the_work() -> None:
     assert paid < 0.5 * on_demand
 
 
-def test_without_the_net_the_same_weather_makes_the_same_policy_late() -> None:
+def test_without_the_net_the_same_availability_makes_the_same_policy_late() -> None:
     world = World(100, 130, 5, 5, 0, 0, 0, (Spot(5, 1, 0, lambda minute: minute % 40 != 0 or minute > 400),))
     assert Game(world, Hopeful()).play() > world.deadline
     assert Game(world, DeadlineGuard(Hopeful())).play() <= world.deadline

@@ -1,6 +1,7 @@
-"""One window at a time in plain Python, of weather that has to be asked: what router.spot.simulator.blind_simulator
-does to
-many."""
+"""Play one window in plain Python, zones answering only when asked, as an oracle for the simulator of many windows.
+
+The other one is :mod:`router.spot.simulator.blind_simulator`.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.support.campaign_places import STEPS, Setting
 from tests.support.campaign_scripts import Fault, Kind, Script
 from tests.support.campaign_world import World
 from tests.support.deployed import Template
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 _LOOK_S, _OVER_EVERY_S = 0.05, 0.4
 # Without a step for so long, the next fault comes all the same; one with nothing to strike is tried for so long.
@@ -84,7 +84,12 @@ class _Play:
 
 
 def play(
-    script: Script, setting: Setting, template: Template, folder: Path, alone: TrainingResult, sightings: Sightings
+    script: Script,
+    setting: Setting,
+    template: Template,
+    folder: Path,
+    alone: TrainingResult,
+    seen_machines: SeenMachines,
 ) -> Verdict:
     """Plays a script on a site of its own below ``folder``. ``alone``: the training that nobody disturbed.
     AssertionError where not even the beginning could be had."""
@@ -105,7 +110,7 @@ def play(
         for effect in playing.effects:
             _finish(effect)
         world.end_all_watchers()
-        found = found_wrong(world, alone, sightings)
+        found = found_wrong(world, alone, seen_machines)
         seconds, log = time.monotonic() - began, (*world.log, *world.said)
         return Verdict(script, found, tuple(playing.struck), tuple(playing.missed), seconds, log)
 

@@ -17,7 +17,7 @@ from router.state.records import Attempt, Phase
 from tests.support.campaign_places import STEPS, cloud_time
 from tests.support.campaign_world import World
 from tests.support.deployed_checks import disagreements
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE = (
 INVARIANTS = (PLAYED, ENDS, ORPHANS, DOUBLES, LOST, SAME, BOOKS, WATCHERS, DEADLINE)
 
 
-def found_wrong(world: World, alone: TrainingResult, sightings: Sightings) -> Found:
+def found_wrong(world: World, alone: TrainingResult, seen_machines: SeenMachines) -> Found:
     """Looks at everything that is left."""
     wrong = [(ENDS if "not over" in what else WATCHERS, what) for what in world.wrong]
     finished, reasons = 0, list[str]()
@@ -74,7 +74,7 @@ def found_wrong(world: World, alone: TrainingResult, sightings: Sightings) -> Fo
         lost, destroyed = lost + gone, destroyed + spoilt
         if gone:
             wrong.append((LOST, f"{job}: {gone} steps that were confirmed to be saved were done again"))
-    for what in disagreements(world.site, sightings):
+    for what in disagreements(world.site, seen_machines):
         wrong.append((DOUBLES if " gangs of " in what or "machines for rank" in what else BOOKS, what))
     wrong += [(ORPHANS, what) for what in _left(world)]
     gangs = sum(one.met_at is not None for one in world.attempts())

@@ -15,7 +15,7 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 from terraform.orphans import list_orphans
 from tests.support.deployed import Site
-from tests.support.sightings import Marked, Sightings, settled
+from tests.support.seen_machines import Marked, SeenMachines, settled
 
 # What holds tokens and the values of jobs' environments; and a word of every node's script.
 _SECRET = ("secrets.auto.tfvars.json", "token", "env.json", "script")
@@ -23,16 +23,16 @@ _IN_SCRIPTS = b"STEPFARE_NODE_FOLDER"
 _STANDING = (Phase.READY, Phase.RUNNING)
 
 
-def disagreements(site: Site, sightings: Sightings | None = None, *, mute: bool = False) -> list[str]:
+def disagreements(site: Site, seen_machines: SeenMachines | None = None, *, mute: bool = False) -> list[str]:
     """Everything that does not fit together; empty when machines = Terraform's state = database = journal, the ledger
     has one metered entry for each machine that is gone, no attempt stands between two states, and the audit log is
-    whole. With ``sightings`` also what was seen meanwhile: nothing double, nothing that ran unmetered, nothing metered
-    that was never begun (unless ``mute``: for a while nothing could be written down)."""
+    whole. With ``seen_machines`` also what was seen meanwhile: nothing double, nothing that ran unmetered, nothing
+    metered that was never begun (unless ``mute``: for a while nothing could be written down)."""
     with site.store() as store:
-        return list(_disagreements(site, store, sightings, mute))
+        return list(_disagreements(site, store, seen_machines, mute))
 
 
-def _disagreements(site: Site, store: StateStore, sightings: Sightings | None, mute: bool) -> Iterator[str]:
+def _disagreements(site: Site, store: StateStore, seen_machines: SeenMachines | None, mute: bool) -> Iterator[str]:
     attempts = store.attempts()
     machines = settled(store.id)
     known = {attempt.id for attempt in attempts}
@@ -45,9 +45,9 @@ def _disagreements(site: Site, store: StateStore, sightings: Sightings | None, m
     if (broken := verify_chain(store.audit_log())) is not None:
         yield f"the audit log breaks at {broken}"
     yield from (f"the ledger: {problem}" for problem in store.ledger.verify().problems)
-    if sightings is not None:
-        yield from sorted(sightings.doubles.get(store.id, ()))
-        yield from _unmetered(store, attempts, sightings, mute)
+    if seen_machines is not None:
+        yield from sorted(seen_machines.doubles.get(store.id, ()))
+        yield from _unmetered(store, attempts, seen_machines, mute)
 
 
 def _attempt(site: Site, store: StateStore, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
@@ -96,14 +96,16 @@ def _times(entries: Iterable[LedgerEntry]) -> dict[int | None, timedelta]:
     return times
 
 
-def _unmetered(store: StateStore, attempts: tuple[Attempt, ...], sightings: Sightings, mute: bool) -> Iterator[str]:
+def _unmetered(
+    store: StateStore, attempts: tuple[Attempt, ...], seen_machines: SeenMachines, mute: bool
+) -> Iterator[str]:
     over = {attempt.id for attempt in attempts if attempt.phase.is_over}
     entries = store.ledger.entries(kind=LedgerEntryKind.METERED)
     metered = {(entry.attempt, entry.rank) for entry in entries if entry.what is CostItem.MACHINE}
-    for attempt, rank in sorted(sightings.seen[store.id]):
+    for attempt, rank in sorted(seen_machines.seen[store.id]):
         if attempt in over and (attempt, rank) not in metered:
             yield f"{attempt} rank {rank} ran and is not metered"
-    never = Counter(attempt for attempt, _ in metered - sightings.begun[store.id])
+    never = Counter(attempt for attempt, _ in metered - seen_machines.begun[store.id])
     # One that was about to be started just when all was ended: nobody may have looked in between.
     yield from (f"{n} machines of {a} are metered and never were" for a, n in never.items() if n > 1 and not mute)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.deployed import LONGEST_S, Running, Site, eventually
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 MACHINES = 3
 # The job that waits until it is told to stop, one of which only the first rank to be told then goes while this hold is
@@ -72,7 +72,7 @@ STAGES = (
 BY_NAME = {stage.name: stage for stage in STAGES}
 
 
-def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
+def begin(stage: Stage, site: Site, seen_machines: SeenMachines) -> Running:
     """Starts the command and comes back when it stands at the stage."""
     if stage.made:
         made = site.apply()
@@ -91,13 +91,13 @@ def begin(stage: Stage, site: Site, sightings: Sightings) -> Running:
 
     def there() -> bool:
         assert running.process.poll() is None, f"it ended before: {running.err}"
-        return _is_there(stage, site, sightings)
+        return _is_there(stage, site, seen_machines)
 
     eventually(there, LONGEST_S, why=f"for {stage.name}")
     return running
 
 
-def _is_there(stage: Stage, site: Site, sightings: Sightings) -> bool:
+def _is_there(stage: Stage, site: Site, seen_machines: SeenMachines) -> bool:
     if stage.place and not site.holds.reached(stage.place):
         return False
     # Ranks may be told to stop before Terraform comes to them.
@@ -105,8 +105,8 @@ def _is_there(stage: Stage, site: Site, sightings: Sightings) -> bool:
         return False
     if stage.up is not None:
         # Without any that is up, all of them are being started.
-        coming = sightings.starting(site.state)
-        return len(sightings.up(site.state)) == stage.up and len(coming) >= (1 if stage.up else MACHINES)
+        coming = seen_machines.starting(site.state)
+        return len(seen_machines.up(site.state)) == stage.up and len(coming) >= (1 if stage.up else MACHINES)
     return bool(stage.place) or phase(site.home) == "running"
 
 

@@ -13,7 +13,7 @@ from tests.support.deployed import Ran, Site, Template, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import FAILING, LINGER, LINGERING, MACHINES, WAITING, Stage, begin, engines
 from tests.support.faults import Fault, NotHereError
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 # Deaf to a second SIGTERM. One goes at once, the others when they may: some are left until then, however they are told.
 _LINGERS = """
@@ -64,7 +64,7 @@ def templates(folder: Path, engine: Path | None = None) -> dict[str, Template]:
     }
 
 
-def take(step: Step, template: Template, folder: Path, sightings: Sightings) -> Verdict:
+def take(step: Step, template: Template, folder: Path, seen_machines: SeenMachines) -> Verdict:
     """Walks one step in a site of its own, and clears up. Raises nothing."""
     begun = time.monotonic()
     wrong: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def take(step: Step, template: Template, folder: Path, sightings: Sightings) -> 
             site = template.site(folder)
             site.deploy(patience={"meet": "25s", "lost": "15s"})
             try:
-                wrong = tuple(_wrong(step, site, sightings))
+                wrong = tuple(_wrong(step, site, seen_machines))
             finally:
                 site.end()
     except NotHereError as error:
@@ -84,8 +84,8 @@ def take(step: Step, template: Template, folder: Path, sightings: Sightings) -> 
     return Verdict(step, wrong, time.monotonic() - begun, skipped)
 
 
-def _wrong(step: Step, site: Site, sightings: Sightings) -> Iterable[str]:
-    running = begin(step.stage, site, sightings)
+def _wrong(step: Step, site: Site, seen_machines: SeenMachines) -> Iterable[str]:
+    running = begin(step.stage, site, seen_machines)
     step.fault.strike(site, running)
     ended = running.wait()
     if ended.code not in step.fault.codes:
@@ -96,7 +96,7 @@ def _wrong(step: Step, site: Site, sightings: Sightings) -> Iterable[str]:
     eventually(lambda: not engines(site), why="for a Terraform that nobody waits for")
     if done.code not in _codes(step):
         yield f"exit {done.code} of {step.follow_up}: {done.err[-500:]}"
-    yield from disagreements(site, sightings, mute=step.fault.mute)
+    yield from disagreements(site, seen_machines, mute=step.fault.mute)
     with site.store() as store:
         alive = store.attempts(alive=True)
         if step.follow_up == "apply" and step.stage.job != FAILING and len(alive) != 1:

@@ -1,4 +1,4 @@
-"""Windows of made-up weather, independent of each other, one after the other in one series."""
+"""Windows of made-up availability, independent of each other, one after the other in one series."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def made_up(
     windows: int,
     seed: int = 11,
 ) -> SimulationInputs:
-    """Each from usual weather, of the hazards that are expected; free moves, one speed."""
+    """Each from usual availability, of the hazards that are expected; free moves, one speed."""
     rng, ticks = np.random.default_rng(seed), task.ticks(tick_s)
     hazards = outlook.mean()[None].repeat(windows, 0)
     up = simulate_availability(hazards, outlook.usual(windows, rng, hazards), ticks, tick_s, rng)

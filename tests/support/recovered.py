@@ -23,7 +23,7 @@ from router.state.store import StateStore
 from tests.support.deployed import Running, Site, eventually, job
 from tests.support.deployed_checks import disagreements
 from tests.support.repository import ROOT
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 from tests.support.training import metrics
 
 JOB = "train"
@@ -128,12 +128,17 @@ def alone(folder: Path, steps: int) -> TrainingResult:
 
 
 def wrong(
-    site: Site, steps: int, same: TrainingResult, sightings: Sightings | None = None, *, folder: Path | None = None
+    site: Site,
+    steps: int,
+    same: TrainingResult,
+    seen_machines: SeenMachines | None = None,
+    *,
+    folder: Path | None = None,
 ) -> list[str]:
     """What is not as it has to be once the job has finished; empty when all is. ``folder`` holds its checkpoints."""
     folder = folder or site.folder
     found = list(find_differences(read_training_result(folder, steps), same))
-    return [*found, *repeated(site, steps, metrics(folder / "checkpoints")), *disagreements(site, sightings)]
+    return [*found, *repeated(site, steps, metrics(folder / "checkpoints")), *disagreements(site, seen_machines)]
 
 
 def repeated(site: Site, steps: int, rows: Sequence[dict[str, Any]], name: str = JOB) -> Iterator[str]:

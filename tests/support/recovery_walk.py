@@ -27,7 +27,7 @@ from tests.support.recovered import (
     watched,
     wrong,
 )
-from tests.support.sightings import Sightings
+from tests.support.seen_machines import SeenMachines
 
 # Enough that on a busy machine, too, the notice is acted on before the job is at its end.
 STEPS, STEP_S, EVERY = 400, 0.03, 60
@@ -85,21 +85,21 @@ def walk(stages: Sequence[Stage], folder: Path) -> list[Verdict]:
     """All of them, some at a time, each in a site of its own below the folder."""
     template = Template(folder / "plan", [training(STEPS, every=EVERY, step_s=STEP_S)])
     same = alone(folder, STEPS)
-    with Sightings() as sightings, ThreadPoolExecutor(AT_ONCE) as pool:
+    with SeenMachines() as seen_machines, ThreadPoolExecutor(AT_ONCE) as pool:
         return list(
             pool.map(
-                lambda numbered: take(numbered[1], template, folder / str(numbered[0]), same, sightings),
+                lambda numbered: take(numbered[1], template, folder / str(numbered[0]), same, seen_machines),
                 enumerate(stages),
             )
         )
 
 
-def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, sightings: Sightings) -> Verdict:
+def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, seen_machines: SeenMachines) -> Verdict:
     """Walks one, and clears up. Raises nothing."""
     begun, site = time.monotonic(), template.site(folder)
     found: tuple[str, ...] = ()
     try:
-        found = tuple(_wrong(stage, site, same, sightings))
+        found = tuple(_wrong(stage, site, same, seen_machines))
     except Exception as error:
         found = (f"{type(error).__name__}: {error}",)
     finally:
@@ -107,7 +107,7 @@ def take(stage: Stage, template: Template, folder: Path, same: TrainingResult, s
     return Verdict(stage, found, len(attempts(site)), time.monotonic() - begun)
 
 
-def _wrong(stage: Stage, site: Site, same: TrainingResult, sightings: Sightings) -> Iterable[str]:
+def _wrong(stage: Stage, site: Site, same: TrainingResult, seen_machines: SeenMachines) -> Iterable[str]:
     running = _watched(stage, site)
     until_step(site, _AFTER)
     site.holds.put(stage.place)
@@ -122,7 +122,7 @@ def _wrong(stage: Stage, site: Site, same: TrainingResult, sightings: Sightings)
         watcher = site.start("watch")
         until_finished(site)
     stop(watcher)
-    return wrong(site, STEPS, same, sightings)
+    return wrong(site, STEPS, same, seen_machines)
 
 
 def _watched(stage: Stage, site: Site) -> Running:

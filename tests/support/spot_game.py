@@ -1,4 +1,4 @@
-"""A job against the weather, minute by minute: what a policy decides is carried out with honest delays.
+"""A job against the availability, minute by minute: what a policy decides is carried out with honest delays.
 
 Work is in minutes of the on-demand machine. What was not confirmed to be saved is lost with the machines; a launch
 takes its whole time, also one that turns out to have failed; decisions fall at every tick, at the end of a launch or a

@@ -175,7 +175,7 @@ def sliced(w: Window, n: int) -> Action:
 def scenes(
     draw: st.DrawFn, zones: int = 1, windows: int = 6, most: int = 40, feasible: bool = True
 ) -> SimulationInputs:
-    """Scenes of any weather, price, size; moves cost something where there are several zones."""
+    """Scenes of any availability, price, size; moves cost something where there are several zones."""
     rng = Random(draw(st.integers(0, 2**32)))
     g = draw(st.sampled_from((10, 13, 60, 600)))
     d = draw(st.sampled_from((0, g // 3, g, g + g // 5, 2 * g + 1)))

@@ -1,5 +1,5 @@
 """What the watcher runs, back-tested: the same decisions tick for tick through its own interface, in time whatever the
-weather, no pool asked that is left alone."""
+availability, no pool asked that is left alone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def zone(name: str, up: list[int], usd: list[float] | None = None, region: str =
     return ZoneSeries(name, region or name, np.array(up), prices, 3.0)
 
 
-def weather(seed: int, ticks: int, stays: float) -> list[int]:
+def availability(seed: int, ticks: int, stays: float) -> list[int]:
     rng, now, found = np.random.default_rng(seed), 1, []
     for _ in range(ticks):
         now = now if rng.random() < stays else 1 - now
@@ -57,9 +57,9 @@ def three_zones(ticks: int = 160) -> SimulationInputs:
     """Prices move, spot comes and goes, the checkpoint costs something to move; two windows that overlap."""
     half = ticks // 2
     zones = (
-        zone("a", weather(1, ticks, 0.9), [1.0] * half + [1.2] * half),
-        zone("b", weather(2, ticks, 0.9), [1.1] * half + [0.9] * half, "a"),
-        zone("c", weather(3, ticks, 0.95), [0.8] * ticks),
+        zone("a", availability(1, ticks, 0.9), [1.0] * half + [1.2] * half),
+        zone("b", availability(2, ticks, 0.9), [1.1] * half + [0.9] * half, "a"),
+        zone("c", availability(3, ticks, 0.95), [0.8] * ticks),
     )
     series = Series(600, zones)
     ways = ZoneMoveCosts.between(series.regions, lambda _, __: 0.4, 200)
@@ -93,7 +93,7 @@ def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -
 
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_in_time_in_any_weather(data: st.DataObject) -> None:
+def test_in_time_in_any_availability(data: st.DataObject) -> None:
     scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=3))
     assert scene.task.on_demand_is_in_time(scene.tick_s)
     played = play_as_run(None, scene, chosen=small())

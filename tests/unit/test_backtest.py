@@ -74,7 +74,7 @@ def test_parts_are_the_optimum_and_each_policy_of_each_block_of_each_site() -> N
 
 @pytest.mark.parametrize("policy", ["ours", "up"])
 def test_nothing_is_learned_from_what_comes_after(policy: str) -> None:
-    """Weather after the last window of a block, and in the past's place of later blocks, changes nothing."""
+    """Availability after the last window of a block, and in the past's place of later blocks, changes nothing."""
     one = cell("a")
     part = BacktestPart(0, 0, 1, policy)
     last = int(WINDOWS.starts(one.sites[0], TASK, 1)[-1]) + TASK.ticks(TICK_S)

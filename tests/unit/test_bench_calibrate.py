@@ -25,21 +25,21 @@ def kind(joined: bool) -> Kind:
 
 
 def test_windows_of_a_block_are_of_its_ticks_and_begin_as_they_did() -> None:
-    weather = kind(True).ground
-    job, zones, at = Task(4 * HOUR_S, 6 * HOUR_S, 720), np.arange(2), weather.starts(2, 5)
+    availability = kind(True).ground
+    job, zones, at = Task(4 * HOUR_S, 6 * HOUR_S, 720), np.arange(2), availability.starts(2, 5)
     assert at.tolist() == [119, 131, 143, 155, 167]
-    made, real = weather.made(zones, job, at, 2, np.random.default_rng(1)), weather.real(zones, job, at)
-    before, known = real.before(weather.past)
+    made, real = availability.made(zones, job, at, 2, np.random.default_rng(1)), availability.real(zones, job, at)
+    before, known = real.before(availability.past)
     assert known.all()
-    assert (before == made.before(weather.past)[0]).all()
-    assert (before[:, :, -1] == weather.up[:, at]).all()
+    assert (before == made.before(availability.past)[0]).all()
+    assert (before[:, :, -1] == availability.up[:, at]).all()
     ticks = real.starts[:, None] + np.arange(real.ticks)
-    assert (real.up[:, ticks] == weather.up[:, at[:, None] + 1 + np.arange(real.ticks)]).all()
+    assert (real.up[:, ticks] == availability.up[:, at[:, None] + 1 + np.arange(real.ticks)]).all()
     dollars = made.spot_usd[0][made.starts[:, None] + np.arange(made.ticks)]
-    block = weather.usd[0, 2 * BLOCK : 3 * BLOCK]
+    block = availability.usd[0, 2 * BLOCK : 3 * BLOCK]
     assert dollars.min() >= block.min()
     assert dollars.max() <= block.max()
-    assert weather.state(zones, at).up.shape == (5, 2)
+    assert availability.state(zones, at).up.shape == (5, 2)
 
 
 @pytest.mark.slow

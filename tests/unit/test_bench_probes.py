@@ -1,4 +1,4 @@
-"""The table of paid probes, on made-up weather."""
+"""The table of paid probes, on made-up availability."""
 
 from __future__ import annotations
 

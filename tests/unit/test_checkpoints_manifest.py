@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from router.agent.helper.stepfare_checkpoint import Checkpoints
 from router.checkpoints.manifest import CheckpointFile, CheckpointManifest, manifest_name, parse_manifest, parse_step
-from tests.support.kept import save
+from tests.support.stored_checkpoints import save
 
 ZERO = "0" * 64
 

@@ -17,7 +17,7 @@ from router.checkpoints.manifest import CheckpointManifest
 from router.checkpoints.object_store import FolderStore, StoreSink, open_checkpoint_store
 from router.checkpoints.rate_limit import TransferLimits
 from router.checkpoints.transfer import CHUNK, TransferResult, transfer_checkpoint, verify_checkpoint
-from tests.support.kept import newest, save, steps
+from tests.support.stored_checkpoints import newest, save, steps
 
 
 def _manifest(folder: Path, step: int) -> CheckpointManifest:

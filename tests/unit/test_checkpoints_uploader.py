@@ -18,7 +18,7 @@ from router.checkpoints.control_folder import UploaderControlFolder
 from router.checkpoints.object_store import FolderStore, StoreReader
 from router.checkpoints.uploader import Uploader, UploadSettings
 from tests.support.busy import in_time
-from tests.support.kept import newest, save, steps
+from tests.support.stored_checkpoints import newest, save, steps
 
 LONGEST = 10.0
 

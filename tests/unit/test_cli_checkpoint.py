@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import run
-from tests.support.kept import newest, save, steps
 from tests.support.repository import ROOT
+from tests.support.stored_checkpoints import newest, save, steps
 
 STEPFARE = Path(sys.executable).parent / "stepfare"
 PROGRAM = """

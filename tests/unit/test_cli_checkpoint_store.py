@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import run
-from tests.support.kept import newest, save, steps
+from tests.support.stored_checkpoints import newest, save, steps
 
 STEPFARE = Path(sys.executable).parent / "stepfare"
 SAYS = "import os, pathlib; print(*sorted(p.name for p in pathlib.Path(os.sys.argv[1]).glob('step-*.json')))"

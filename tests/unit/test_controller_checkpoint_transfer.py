@@ -38,11 +38,11 @@ from router.jobs.limits import Limits
 from router.ledger.entry import GB, CostItem
 from router.state.records import Attempt, Phase
 from tests.support.bare_site import bare_site
-from tests.support.kept import newest, save
 from tests.support.made_up_book import book
 from tests.support.repository import ROOT
 from tests.support.scenes import NORTH, NOW
 from tests.support.state_values import attempt, node
+from tests.support.stored_checkpoints import newest, save
 
 BOOK = book([NORTH])
 SIZE = 3010  # of what `save` writes

@@ -1,4 +1,4 @@
-"""Policies by name: found, refused, in time whatever the weather; a window followed is a window played."""
+"""Policies by name: found, refused, in time whatever the availability; a window followed is a window played."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.malice import Malice, MaliceAsked
+from tests.support.adversary import Adversary, AskedAdversary
 from tests.support.spot_windows import scenes
 
 TICK_S = 600
@@ -57,7 +57,7 @@ def test_what_cannot_be_played_is_said() -> None:
 @pytest.mark.parametrize("zones", [1, 3])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_in_time_in_any_weather(name: str, paid: bool, zones: int, data: st.DataObject) -> None:
+def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st.DataObject) -> None:
     """With the exact net, and with the one that it needs."""
     scene = data.draw(scenes(zones, windows=6))
     assert scene.task.on_demand_is_in_time(scene.tick_s)
@@ -69,14 +69,14 @@ def test_in_time_in_any_weather(name: str, paid: bool, zones: int, data: st.Data
 @pytest.mark.parametrize("zones", [1, 2])
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
-def test_what_learns_is_in_time_in_any_weather(name: str, zones: int, data: st.DataObject) -> None:
+def test_what_learns_is_in_time_in_any_availability(name: str, zones: int, data: st.DataObject) -> None:
     scene = data.draw(scenes(zones, windows=6))
     assert not POLICIES[name].play(scene.series, scene, GB).late.any()
 
 
 def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
-    """Weather that is not against a policy but bad for all: there every other tick; only before each hour's half; at
-    first alone; each zone when the other is not."""
+    """Spot that is not against a policy but bad for all: there every other tick; only before each hour's half; at first
+    alone; each zone when the other is not."""
     ticks = 30
     at = np.arange(2 * ticks)
     up = {
@@ -92,7 +92,7 @@ def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
 @pytest.mark.parametrize("kind", ["alternates", "fades", "at first", "never"])
-def test_in_time_in_weather_bad_for_all(name: str, paid: bool, kind: str) -> None:
+def test_in_time_in_availability_bad_for_all(name: str, paid: bool, kind: str) -> None:
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
             scene = hostile(kind, changeover_s, spare_s)
@@ -104,7 +104,7 @@ def test_in_time_in_weather_bad_for_all(name: str, paid: bool, kind: str) -> Non
 def against(
     policy: RegisteredPolicy, paid: bool, patience: int, past: Callable[[SimulationInputs], Series | None]
 ) -> int:
-    """Misses over changeovers and spare time in weather that takes whatever is started."""
+    """Misses over changeovers and spare time in availability that takes whatever is started."""
     found, ticks = 0, 30
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
@@ -114,10 +114,10 @@ def against(
             if not scene.task.on_demand_is_in_time(TICK_S):
                 continue
             if policy.sees is not None and not paid:
-                late = simulate(scene, Malice(policy.sees(past(scene), scene), patience), GuardMode.EXACT).late
+                late = simulate(scene, Adversary(policy.sees(past(scene), scene), patience), GuardMode.EXACT).late
             else:
                 assert policy.asks is not None
-                explorer = MaliceAsked(policy.asks(past(scene), scene, GB), scene, patience)
+                explorer = AskedAdversary(policy.asks(past(scene), scene, GB), scene, patience)
                 late = simulate_blind(scene, explorer, BlindGuardMode.EXACT).late
             found += int(late.sum())
     return found

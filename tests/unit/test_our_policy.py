@@ -1,4 +1,4 @@
-"""What our policy is made from: of a back-test's past all that is expected, of its scene's weather nothing."""
+"""What our policy is made from: of a back-test's past all that is expected, of its scene's availability nothing."""
 
 from __future__ import annotations
 

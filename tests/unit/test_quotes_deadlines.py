@@ -1,4 +1,4 @@
-"""No window is late that on-demand from its first tick on would have finished in time, whatever the weather and
+"""No window is late that on-demand from its first tick on would have finished in time, whatever the availability and
 whatever the policy."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from router.spot.simulator.simulation import (
     simulate,
 )
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.malice import Malice
+from tests.support.adversary import Adversary
 from tests.support.spot_windows import scenes
 
 
@@ -54,7 +54,7 @@ POLICIES: list[FullInfoPolicy] = [GreedySpot(), UniformProgress(), UniformProgre
 @pytest.mark.parametrize("zones", [1, 3])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_policy_in_any_weather(zones: int, data: st.DataObject) -> None:
+def test_any_policy_in_any_availability(zones: int, data: st.DataObject) -> None:
     scene = data.draw(scenes(zones, windows=12))
     assert scene.task.on_demand_is_in_time(scene.tick_s)
     choices: list[FullInfoPolicy] = [*POLICIES, Erratic(data.draw(st.integers(0, 99)))]
@@ -71,7 +71,7 @@ def _named(policy: FullInfoPolicy) -> str:
 @pytest.mark.parametrize("net", [GuardMode.PUBLISHED, GuardMode.EXACT])
 @pytest.mark.parametrize("patience", [1, 2, 3, 7])
 @pytest.mark.parametrize("policy", [*POLICIES, Erratic(5)], ids=_named)
-def test_weather_that_takes_whatever_is_started(policy: FullInfoPolicy, patience: int, net: GuardMode) -> None:
+def test_availability_that_takes_whatever_is_started(policy: FullInfoPolicy, patience: int, net: GuardMode) -> None:
     ticks, g = 30, 600
     for changeover in (0, 200, 600, 720, 1500):
         for spare in (0, 1, 600, 1300, 3000, 5000):
@@ -79,7 +79,7 @@ def test_weather_that_takes_whatever_is_started(policy: FullInfoPolicy, patience
             up = np.ones(ticks + 1, dtype=np.int64)
             zones = tuple(ZoneSeries(name, name, up.copy(), np.ones(ticks + 1), 3.0) for name in "ab")
             scene = SimulationInputs.of(Task(work, ticks * g, changeover), Series(g, zones), [0])
-            assert not simulate(scene, Malice(policy, patience), net).late.any()
+            assert not simulate(scene, Adversary(policy, patience), net).late.any()
 
 
 def test_the_exact_net_waits_as_long_as_can_be() -> None:

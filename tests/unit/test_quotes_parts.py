@@ -80,7 +80,7 @@ def test_looks_become_hazards_by_age() -> None:
     assert summarise_observations(looks[:1], timedelta(minutes=30)) is None
 
 
-def test_a_prior_is_worth_two_events_and_sightings_add_to_it() -> None:
+def test_a_prior_is_worth_two_events_and_observations_add_to_it() -> None:
     venues = asking(a_job(), 24, [NORTH, NORTH_SPOT]).venues
     i = next(i for i, v in enumerate(venues) if not v.sure)
     prior = estimate_availability(venues, {}, NOW)
@@ -92,18 +92,18 @@ def test_a_prior_is_worth_two_events_and_sightings_add_to_it() -> None:
     looks = [(NOW - timedelta(minutes=5) - HOUR + timedelta(minutes=10 * k), True) for k in range(7)]
     seen = summarise_observations(looks, timedelta(minutes=30))
     assert seen is not None
-    weather = estimate_availability(venues, {venues[i].pool[0]: seen}, NOW)
+    availability = estimate_availability(venues, {venues[i].pool[0]: seen}, NOW)
     for late, calm in ((0, 2 / 3), (1, 1 / 3), (2, 0.0), (3, 0.0)):  # an hour, by age
         before = PRIOR_EVENTS / risk.interruptions_per_hour
         share = before / (before + calm)
         worth = 0.5 + 1.5 * share
-        assert weather.hazard_model.events[i, 1, late] == pytest.approx(worth)
-        assert weather.hazard_model.mean()[i, 1, late] == pytest.approx(
+        assert availability.hazard_model.events[i, 1, late] == pytest.approx(worth)
+        assert availability.hazard_model.mean()[i, 1, late] == pytest.approx(
             worth / (calm + worth * (before + calm) / PRIOR_EVENTS)
         )
-    assert weather.observed
-    assert weather.state is not None
-    assert (weather.state.up[i], weather.state.age_h[i]) == (True, pytest.approx(1))
+    assert availability.observed
+    assert availability.state is not None
+    assert (availability.state.up[i], availability.state.age_h[i]) == (True, pytest.approx(1))
     assert estimate_availability(venues, {venues[i].pool[0]: seen}, NOW + 5 * HOUR).state is None
 
 
@@ -124,7 +124,7 @@ def test_spot_that_has_been_away_for_days_is_not_soon_back() -> None:
     assert alone[0, 0, -1] / for_days[0, 0, -1] < 1 / 24
 
 
-def test_venues_of_one_pool_share_their_weather_and_sure_ones_have_none() -> None:
+def test_venues_of_one_pool_share_their_availability_and_sure_ones_have_none() -> None:
     small = offer("aws/north-1", "p9.24xlarge", "spot", "12")
     job = a_job()
     ask = asking(job, 24, [NORTH, NORTH_SPOT, small])
@@ -147,7 +147,7 @@ def test_where_a_window_of_one_tick_began_is_known() -> None:
     assert not sure[got.first[on_spot]].any()
 
 
-def test_the_stage_plays_any_deadline_in_the_same_weather() -> None:
+def test_the_stage_plays_any_deadline_in_the_same_availability() -> None:
     ask = asking(a_job(), 24, [NORTH, NORTH_SPOT, SOUTH])
     stage = ask.stage(ask.venues, QuoteClock(600, 144), 50)
     tight, loose, again = stage.play(24), stage.play(144), stage.play(24)

@@ -120,7 +120,7 @@ def test_spot_alone_may_never_end() -> None:
     assert quote_from_json(quote_to_json(q)) == q
 
 
-def sighting(lost_h: float, back_h: float, hours: float = 700.0) -> PoolObservation:
+def observation(lost_h: float, back_h: float, hours: float = 700.0) -> PoolObservation:
     """Watched for long: so many hours up between losses, and down."""
     watched = np.full((2, 4), hours)
     events = np.stack([watched[0] / back_h, watched[1] / lost_h])
@@ -130,8 +130,8 @@ def sighting(lost_h: float, back_h: float, hours: float = 700.0) -> PoolObservat
 def test_what_was_seen_of_a_pool_counts_more_than_the_prior() -> None:
     offers, job = [NORTH, NORTH_SPOT], a_job(steps=2000)
     prior = a_quote(job, 48, offers)
-    calm = a_quote(job, 48, offers, seen={POOL: sighting(lost_h=500, back_h=0.5)})
-    wild = a_quote(job, 48, offers, seen={POOL: sighting(lost_h=1, back_h=8)})
+    calm = a_quote(job, 48, offers, seen={POOL: observation(lost_h=500, back_h=0.5)})
+    wild = a_quote(job, 48, offers, seen={POOL: observation(lost_h=1, back_h=8)})
     assert calm.interruptions < prior.interruptions
     assert dollars(calm.usd.p90) < dollars(prior.usd.p90)
     assert dollars(wild.usd.mean) > 1.2 * dollars(calm.usd.mean)

@@ -1,4 +1,4 @@
-"""Many windows of weather that has to be asked are what each is alone; what was not asked is not known; bills, nets."""
+"""Many windows with zones that have to be asked are what each is alone; unasked is unknown; bills, nets."""
 
 from __future__ import annotations
 
@@ -137,11 +137,11 @@ def test_nothing_is_late_that_on_demand_would_have_done_and_nothing_is_below_the
     assert (running >= (found.spot_ticks + found.on_demand_ticks) * 0.5 * scene.tick_s / 3600 - 1e-9).all()
 
 
-def world(*weather: str, work: int, spot: tuple[float, ...], demand: tuple[float, ...]) -> SimulationInputs:
+def world(*availability: str, work: int, spot: tuple[float, ...], demand: tuple[float, ...]) -> SimulationInputs:
     """One window of ticks of an hour, changeover ten minutes, a dollar to move."""
     zones = tuple(
         ZoneSeries(f"z{n}", f"r{n}", np.array([int(c) for c in up]), np.full(len(up), spot[n]), demand[n])
-        for n, up in enumerate(weather)
+        for n, up in enumerate(availability)
     )
     series = Series(3600, zones)
     ways = ZoneMoveCosts.between(series.regions, lambda a, b: 1.0)
@@ -170,22 +170,22 @@ class Looks:
 
 
 def test_a_probe_that_succeeds_costs_a_minute_and_one_that_fails_nothing() -> None:
-    weather = world("1111111", "0101111", work=3 * 3600, spot=(1.0, 6.0), demand=(3.0, 3.0))
+    availability = world("1111111", "0101111", work=3 * 3600, spot=(1.0, 6.0), demand=(3.0, 3.0))
     policy = Looks(0, 1)
-    found = simulate_blind(weather, policy)
+    found = simulate_blind(availability, policy)
     assert found.finish_tick[0] == 4
     assert found.probe_usd[0] == pytest.approx(2 * 6.0 / 60)
     assert (found.probes[0], found.probes_up[0]) == (4, 2)
     assert found.usd[0] == pytest.approx(4 * 1.0 + 0.2)
     assert policy.heard == [(-1, -1, 0, 0), (1, 0, 1, 0), (2, 1, 1, 1), (3, 2, 1, 0)]
-    assert simulate_blind(weather, Looks(1), fees=ProbeFees(120, 30)).probe_usd[0] == pytest.approx(
+    assert simulate_blind(availability, Looks(1), fees=ProbeFees(120, 30)).probe_usd[0] == pytest.approx(
         6.0 * (2 * 120 + 2 * 30) / 3600
     )
 
 
 def test_the_net_leaves_a_healthy_spot_instance_and_stays_where_it_runs() -> None:
-    weather = world("111111", "111111", work=4 * 3600, spot=(1.0, 1.0), demand=(9.0, 3.0))
-    found = simulate_blind(weather, Looks())
+    availability = world("111111", "111111", work=4 * 3600, spot=(1.0, 1.0), demand=(9.0, 3.0))
+    found = simulate_blind(availability, Looks())
     # work left and d need one whole tick less than there are, at every tick
     assert found.on_demand_ticks[0] == 0
     lost = world("100011", "000000", work=4 * 3600, spot=(1.0, 1.0), demand=(9.0, 3.0))
@@ -208,12 +208,12 @@ def test_a_job_that_cannot_be_in_time_goes_on_demand_at_once_and_is_late() -> No
 
 
 def test_a_move_that_pays_is_made_at_once_or_once_the_zone_has_lasted() -> None:
-    weather = world("1" * 12, "00" + "1" * 10, work=10 * 3600, spot=(2.0, 1.0), demand=(9.0, 9.0))
-    at_once = simulate_blind(weather, CheapestWithMoves())
+    availability = world("1" * 12, "00" + "1" * 10, work=10 * 3600, spot=(2.0, 1.0), demand=(9.0, 9.0))
+    at_once = simulate_blind(availability, CheapestWithMoves())
     assert (at_once.launches[0], at_once.egress_usd[0], at_once.probes[0]) == (2, 1.0, 0)
     assert at_once.usd[0] == pytest.approx(2 * 2 + 9 * 1 + 1)
     # tried at tick 0, found down at 1 and up at 2; the move pays from an age of 1 h 10 min on, so at tick 4
-    lasted = simulate_blind(weather, Lindy())
+    lasted = simulate_blind(availability, Lindy())
     assert (lasted.launches[0], lasted.probes[0], lasted.probes_up[0]) == (2, 2, 1)
     assert lasted.usd[0] == pytest.approx(4 * 2 + 7 * 1 + 1 + 1 / 60)
     soon_done = world("1" * 5, "00111", work=3 * 3600, spot=(2.0, 1.0), demand=(9.0, 9.0))

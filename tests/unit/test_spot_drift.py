@@ -15,7 +15,7 @@ COMMON = np.array([s.common for s in GRID])
 
 
 def made(size: float, common: float, seed: int, zones: int = 6, days: int = 40) -> Bools:
-    """Days of weather, each with hazards around one a third of an hour, exp(x) times as large."""
+    """Days of availability, each with hazards around one a third of an hour, exp(x) times as large."""
     rng = np.random.default_rng(seed)
     state, found = rng.random(zones) < 0.5, []
     for _ in range(days):
@@ -31,7 +31,7 @@ def expected(fit: DriftingHazardModel, of: Floats) -> float:
     return float(np.mean([np.array(p) @ of for p in fit.likely]))
 
 
-def test_steady_weather_has_little_drift_and_wandering_weather_has_much() -> None:
+def test_steady_availability_has_little_drift_and_wandering_availability_has_much() -> None:
     steady, wandering = learn_drift(made(0.0, 0.5, 1), TICK_S), learn_drift(made(1.0, 0.5, 1), TICK_S)
     assert expected(steady, SIZES) < 0.3
     # the classes of age tell a part of it: short times are of bad days

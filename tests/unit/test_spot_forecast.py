@@ -1,4 +1,4 @@
-"""Forecasts: what a policy makes of weather of an outlook."""
+"""Forecasts: what a policy makes of availability of an outlook."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_was_before_a_window_is_what_the_sky_says() -> None:
     assert not up[1].any()
 
 
-def test_without_a_sky_weather_is_usual_before_and_after() -> None:
+def test_without_a_sky_availability_is_usual_before_and_after() -> None:
     outlook = rates(0.25, 0.75, hours=1e6, drift=0.0)
     scene = simulate_windows(outlook, None, like(), 3000, np.random.default_rng(4))
     up, _ = scene.before(PAST_H * HOUR_S // TICK_S)

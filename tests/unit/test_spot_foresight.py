@@ -1,4 +1,4 @@
-"""Foresight against the optimum of a small problem, and against what is published, on made-up weather."""
+"""Foresight against the optimum of a small problem, and against what is published, on made-up availability."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ _WORK, _DELAY, _TICK = 24, 3, 2
 
 
 def optimum(lost: float, back: float, spot_usd: float, ticks: int, hours: float) -> float:
-    """Expected dollars of the best that is never late, one zone, memoryless weather: by trying all from the last tick
-    back. It shares nothing with what it is to check."""
+    """Expected dollars of the best that is never late, one zone, memoryless spot: all tried from the last tick back.
+    It shares nothing with what it is to check."""
     gone, again = -np.expm1(-lost * hours), -np.expm1(-back * hours)
 
     @cache

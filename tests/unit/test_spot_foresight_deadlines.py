@@ -21,7 +21,7 @@ from router.spot.simulator.blind_simulator import BlindGuardMode, simulate_blind
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
-from tests.support.malice import Malice, MaliceAsked
+from tests.support.adversary import Adversary, AskedAdversary
 from tests.support.spot_windows import scenes
 
 DRAWS = 12
@@ -62,7 +62,7 @@ def uneven(scene: SimulationInputs, seed: int) -> SimulationInputs:
 @pytest.mark.parametrize("zones", [1, 3])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 10**6))
-def test_in_any_weather_at_any_speeds(zones: int, data: st.DataObject, seed: int) -> None:
+def test_in_any_availability_at_any_speeds(zones: int, data: st.DataObject, seed: int) -> None:
     """Ticks of ten seconds to ten minutes: windows shorter than a tick of the clock, and of many."""
     scene = data.draw(scenes(zones, windows=8))
     assert not simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT).late.any()
@@ -75,7 +75,7 @@ def test_in_any_weather_at_any_speeds(zones: int, data: st.DataObject, seed: int
 
 @pytest.mark.parametrize("patience", [1, 2, 5])
 @pytest.mark.parametrize("g", [600, 3600])
-def test_weather_that_takes_whatever_is_started(g: int, patience: int) -> None:
+def test_availability_that_takes_whatever_is_started(g: int, patience: int) -> None:
     ticks = 18
     for changeover in (0, g + 120, 2 * g + 300):
         for spare in (0, 1, 2 * g + 100, 5 * g):
@@ -85,8 +85,8 @@ def test_weather_that_takes_whatever_is_started(g: int, patience: int) -> None:
             ways = ZoneMoveCosts.between(["a", "b"], lambda _a, _b: 0.1) if spare else ZoneMoveCosts.free(2)
             scene = SimulationInputs.of(task, Series(g, zones), [0], ways)
             policy = mind(scene)
-            assert not simulate(scene, Malice(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
-            asked = MaliceAsked(BlindForesightPolicy(policy), scene, patience)
+            assert not simulate(scene, Adversary(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
+            asked = AskedAdversary(BlindForesightPolicy(policy), scene, patience)
             assert not simulate_blind(scene, asked, BlindGuardMode.EXACT).late.any()
 
 

@@ -1,4 +1,4 @@
-"""What a past says of hazards, and made-up weather of them."""
+"""What a past says of hazards, and made-up availability of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from router.spot.simulator.traces import Bools, Floats, Series, ZoneSeries
 LOST, BACK = np.array([0.2, 0.8]), np.array([0.5, 0.1])
 
 
-def weather(ticks: int, tick_s: int, lost: Floats = LOST, back: Floats = BACK) -> Bools:
+def availability(ticks: int, tick_s: int, lost: Floats = LOST, back: Floats = BACK) -> Bools:
     """[zone, tick] of hazards that do not change."""
     outlook = HazardModel.prior(lost, back, 1.0)
     sky = outlook.usual(1, np.random.default_rng(1))
@@ -33,7 +33,7 @@ def weather(ticks: int, tick_s: int, lost: Floats = LOST, back: Floats = BACK) -
 @pytest.mark.parametrize("tick_s", [60, 600])
 def test_hazards_are_found_again_whatever_the_tick(tick_s: int) -> None:
     """Within four standard deviations of what is left unsure; a tick sees one change at most, which hides some."""
-    found = HazardModel.seen(weather(1000 * 3600 // tick_s, tick_s), tick_s)
+    found = HazardModel.seen(availability(1000 * 3600 // tick_s, tick_s), tick_s)
     for up, rate in ((1, LOST), (0, BACK)):
         unsure = found.mean()[:, up] / np.sqrt(found.events[:, up])
         hidden = rate[:, None] * (LOST + BACK)[:, None] * tick_s / 3600
@@ -41,7 +41,7 @@ def test_hazards_are_found_again_whatever_the_tick(tick_s: int) -> None:
 
 
 def test_a_zone_where_nothing_happened_is_taken_to_be_like_the_others() -> None:
-    up = np.concatenate([weather(5000, 600), np.ones((1, 100), bool).repeat(50, 1)])
+    up = np.concatenate([availability(5000, 600), np.ones((1, 100), bool).repeat(50, 1)])
     alone, among = HazardModel.seen(up[2:], 600), HazardModel.seen(up, 600).only(np.array([2]))
     assert (among.mean()[0, 1] < alone.mean()[0, 1] * 2).all()
     back = HazardModel.seen(up, 600).mean()[:, 0]
@@ -59,7 +59,7 @@ def test_of_a_series_is_of_its_gang() -> None:
 
 def test_what_is_long_past_counts_for_less() -> None:
     """It was five times as bad, and has been as it is for six times as long as is remembered."""
-    up = np.concatenate([weather(3600, 600, LOST * 5), weather(3600, 600)], axis=1)
+    up = np.concatenate([availability(3600, 600, LOST * 5), availability(3600, 600)], axis=1)
     for memory, least, most in ((np.inf, 1.3, 3.0), (100.0, 0.5, 1.25)):
         found = HazardModel.seen(up, 600, forget_h=memory)
         rate = (found.events[:, 1].sum(axis=1) / found.hours[:, 1].sum(axis=1)) / LOST

@@ -88,7 +88,7 @@ def test_one_zone_is_as_good_as_the_best_of_all_plans() -> None:
                 assert wait + more == pytest.approx(plain[name], abs=0.02)
 
 
-def test_cheaper_than_the_published_on_weather_like_that_of_the_past() -> None:
+def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> None:
     past, future = memoryless(3, 1500, 2), memoryless(3, 1500, 3)
     task = Task(24 * 3600, 30 * 3600, 720)
     starts = np.arange(0, 1300, 20)
@@ -107,7 +107,7 @@ def test_cheaper_than_the_published_on_weather_like_that_of_the_past() -> None:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scene=st.one_of(scenes(), scenes(zones=2), scenes(zones=4)))
 def test_no_deadline_is_missed_that_on_demand_would_have_met(scene: SimulationInputs) -> None:
-    """Whatever the weather, and whatever the past was: here the scene's own first ticks, however few."""
+    """Whatever the availability, and whatever the past was: here the scene's own first ticks, however few."""
     past = scene.series.part(0, max(1, scene.series.ticks // 4))
     found = simulate(scene, policy_from(past, scene), GuardMode.EXACT)
     assert not found.late.any()

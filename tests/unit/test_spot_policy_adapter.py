@@ -42,7 +42,7 @@ FREE: dict[str, FullInfoPolicy] = {
 
 
 def _foreseen(scene: SimulationInputs) -> BlindPolicy:
-    """Fitted to the scene's market, to weather that its own is not, so that it is wrong now and then."""
+    """Fitted to the scene's market, to availability that its own is not, so that it is wrong now and then."""
     zones = np.ones(len(scene.up))
     outlook = HazardModel.prior(zones * 0.5, zones, 20.0)
     return BlindForesightPolicy.fitted(outlook, SimulationSpec.of(scene), scene.spot_usd.mean(axis=1))

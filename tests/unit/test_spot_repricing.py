@@ -33,14 +33,14 @@ RISEN = np.array([1.365, 1.0, 0.95])
 LATER = [USUAL * step for step in (1.12, 0.9)] + [RISEN]
 
 
-def weather(zones: int = 3, windows: int = 60) -> tuple[HazardModel, SimulationInputs]:
+def availability(zones: int = 3, windows: int = 60) -> tuple[HazardModel, SimulationInputs]:
     outlook = HazardModel.prior(np.array([0.3, 0.2, 0.5][:zones]), np.array([0.3, 0.15, 0.1][:zones]), 200.0)
     task = Task(8 * HOUR_S, 10 * HOUR_S, 720)
     return outlook, made_up(outlook, task, 600, USUAL[:zones].tolist(), [DEMAND] * zones, windows)
 
 
 def at(scene: SimulationInputs, usd: Floats) -> SimulationInputs:
-    """The same weather at these prices."""
+    """The same availability at these prices."""
     return replace(scene, spot_usd=np.broadcast_to(usd[:, None], scene.spot_usd.shape))
 
 
@@ -53,7 +53,7 @@ def played(scene: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome
 @pytest.mark.parametrize("usd", LATER, ids=["up", "down", "one"])
 def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats) -> None:
     """Dollars of each window are those of who never knew another price, whether zones are seen or asked."""
-    outlook, scene = weather()
+    outlook, scene = availability()
     later = at(scene, usd)
     old, new = (played(later, ForesightPolicy.fitted(outlook, like)).usd for like in (scene, later))
     assert old.tolist() == new.tolist()
@@ -67,7 +67,7 @@ def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats
 
 @pytest.mark.parametrize("step", [1.25, 0.5, 2.0])
 def test_so_it_is_in_one_zone_alone(step: float) -> None:
-    _, scene = weather(1)
+    _, scene = availability(1)
     scaled = scene.series.zones[0].spot_usd_per_hour * step
     dear = replace(scene.series, zones=(replace(scene.series.zones[0], spot_usd_per_hour=scaled),))
     later = at(scene, USUAL[:1] * step)
@@ -103,14 +103,14 @@ def shift_costs(series: Series, task: Task, every_s: int) -> float:
     return float(np.mean([value for name, value in over.items() if name])) - over[""]
 
 
-def test_a_tenth_more_or_less_in_any_zone_costs_little_in_made_up_weather() -> None:
+def test_a_tenth_more_or_less_in_any_zone_costs_little_in_made_up_availability() -> None:
     series = read_traces(ROOT / "examples" / "traces")
     assert shift_costs(series, Task(24 * HOUR_S, 36 * HOUR_S, 720), 12 * HOUR_S) <= 0.02
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PROBED.is_dir(), reason="the shared data are not here")
-def test_nor_does_it_in_recorded_weather() -> None:
+def test_nor_does_it_in_recorded_availability() -> None:
     """Eleven days hold six windows or so apart: at one ratio of time to work alone chance is worth more than two
     points, and windows begin every six hours."""
     series = read_traces(PROBED).only(THREE)
@@ -122,7 +122,7 @@ def test_nor_does_it_in_recorded_weather() -> None:
 
 
 def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    outlook, scene = weather()
+    outlook, scene = availability()
     fits = PriceFits(ForesightPolicy.fitted(outlook, scene).model)
     made: list[list[float]] = []
     at_prices = ForesightModel.at_prices
@@ -145,15 +145,15 @@ def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest
 
 def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repricing, "MOST", 3)
-    outlook, scene = weather()
+    outlook, scene = availability()
     fits = PriceFits(ForesightPolicy.fitted(outlook, scene).model)
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])
     assert fits.fits(usd, np.full(6, -1)).tolist() == [0, 1, 2, 2, 0, 2]
     assert len(fits.weighers) == 3
 
 
-def test_later_weather_is_the_same_but_for_one_price_from_the_middle_on() -> None:
-    _, scene = weather()
+def test_later_availability_is_the_same_but_for_one_price_from_the_middle_on() -> None:
+    _, scene = availability()
     series, name = scene.series, scene.series.zones[1].zone
     later, half = stepped(series, name, 1.1), series.ticks // 2
     assert (later.up() == series.up()).all()

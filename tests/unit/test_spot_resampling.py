@@ -1,4 +1,4 @@
-"""Weather made of pieces of real weather."""
+"""Availability made of pieces of real availability."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from router.spot.availability.hazard_model import ages_h
 TICK_S = 600
 
 
-def weather(ticks: int, zones: int = 2) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def availability(ticks: int, zones: int = 2) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     rng = np.random.default_rng(1)
     return (np.cumsum(rng.random((zones, ticks)) < 0.08, axis=1) % 2).astype(bool)
 
 
 def test_pieces_are_real_ticks_of_the_block_in_their_order() -> None:
-    up = weather(400)
+    up = availability(400)
     found = resample_ticks(
         up, ages_h(up, TICK_S), range(100, 300), np.full(200, 150), 90, 30.0, np.random.default_rng(2)
     )
@@ -28,8 +28,8 @@ def test_pieces_are_real_ticks_of_the_block_in_their_order() -> None:
     assert (found[:, 0] == 151).mean() > 0.9
 
 
-def test_seams_change_no_weather_that_did_not_change() -> None:
-    up = weather(2000, zones=1)
+def test_seams_change_no_availability_that_did_not_change() -> None:
+    up = availability(2000, zones=1)
     found = resample_ticks(up, ages_h(up, TICK_S), range(2000), np.full(50, 900), 500, 5.0, np.random.default_rng(3))
     real = (up[0, 1:] != up[0, :-1]).mean()
     played = up[0][found]
@@ -37,13 +37,13 @@ def test_seams_change_no_weather_that_did_not_change() -> None:
 
 
 def test_it_goes_on_where_the_block_ends_and_may_start_just_before_it() -> None:
-    up = weather(60)
+    up = availability(60)
     found = resample_ticks(up, ages_h(up, TICK_S), range(50, 53), np.array([49]), 20, 1e9, np.random.default_rng(4))
     assert found[0, :3].tolist() == [50, 51, 52]
     assert set(found[0].tolist()) <= {50, 51, 52}
 
 
 def test_a_block_of_one_tick_is_refused() -> None:
-    up = weather(10)
+    up = availability(10)
     with pytest.raises(ValueError, match="two ticks"):
         resample_ticks(up, ages_h(up, TICK_S), range(5, 6), np.array([5]), 3, 10.0, np.random.default_rng(5))

@@ -47,9 +47,9 @@ def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.D
         assert found.on_demand_ticks[number] == sum(kind == plain.DEMAND for kind, _ in window.log)
 
 
-def scene(weather: str, work: int, changeover: int, prices: float = 1.0) -> SimulationInputs:
+def scene(availability: str, work: int, changeover: int, prices: float = 1.0) -> SimulationInputs:
     """One window of ticks of an hour; on-demand costs 3."""
-    counts = np.array([int(c) for c in weather])
+    counts = np.array([int(c) for c in availability])
     zone = ZoneSeries("a", "r", counts, np.full(counts.size, prices), 3.0)
     return SimulationInputs.of(Task(work, counts.size * 3600, changeover), Series(3600, (zone,)), [0])
 

@@ -30,7 +30,7 @@ from router.spot.simulator.simulation import (
     simulate,
 )
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.malice import Malice
+from tests.support.adversary import Adversary
 
 G = 60
 
@@ -186,7 +186,7 @@ class _Erratic:
 
 @st.composite
 def uneven(draw: st.DrawFn, zones: int) -> SimulationInputs:
-    """Any weather, price, speed, launch and move; the soonest on-demand from the first tick on is just in time, or has
+    """Any availability, price, speed, launch and move; the soonest on-demand from the first tick on is in time, or has
     some time to spare."""
     rng = Random(draw(st.integers(0, 2**32)))
     g = rng.choice((7, 60, 600))
@@ -235,12 +235,12 @@ def test_the_exact_net_misses_nothing_that_could_be_met(zones: int, data: st.Dat
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_nor_in_weather_that_takes_whatever_is_started(data: st.DataObject) -> None:
+def test_nor_in_availability_that_takes_whatever_is_started(data: st.DataObject) -> None:
     scene = data.draw(uneven(2))
     one = replace(scene, starts=scene.starts[:1])
     choices: list[FullInfoPolicy] = [GreedySpot(), UniformProgress(False), _Erratic(3)]
     policy = data.draw(st.sampled_from(choices))
-    assert not simulate(one, Malice(policy, data.draw(st.integers(1, 4))), GuardMode.EXACT).late.any()
+    assert not simulate(one, Adversary(policy, data.draw(st.integers(1, 4))), GuardMode.EXACT).late.any()
 
 
 @settings(max_examples=100, deadline=None)

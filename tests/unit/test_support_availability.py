@@ -1,4 +1,4 @@
-"""Weather that is played on the sandbox: zones go down and up as their traces say."""
+"""Availability that is played on the sandbox: zones go down and up as their traces say."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from providers.sandbox.stock import StockFile
 from router.controller.drills import DrillOutcome
 from router.state.records import Phase
 from router.state.store import StateStore
+from tests.support.availability_player import TRACES, Availability, Trace, play_availability, read_trace
 from tests.support.drilled import Hand, Ticks
 from tests.support.state_values import NOW, attempt, node
-from tests.support.weather import TRACES, Trace, Weather, blowing, read_trace
 
 
 @pytest.fixture
@@ -38,28 +38,28 @@ def _down(stock: StockFile) -> set[str]:
 def test_a_zone_goes_down_with_its_machines_and_comes_up_again(store: StateStore, hand: Hand, tmp_path: Path) -> None:
     stock, ticks = StockFile(tmp_path / "cloud"), Ticks()
     traces = {"r-a": Trace(300, (3, 1, 1, 3)), "r-b": Trace(300, (3, 3, 3, 3))}
-    weather = Weather(store, hand, stock, traces, ticks, needs=2, notice_s=30)
-    weather.turn(0)
-    weather.look()
+    availability = Availability(store, hand, stock, traces, ticks, needs=2, notice_s=30)
+    availability.turn(0)
+    availability.look()
     assert (_down(stock), hand.told) == (set(), {})
-    weather.turn(1)
-    assert (_down(stock), set(hand.told), weather.outages) == ({"r-a"}, {"walk-1-0"}, 1)
-    weather.turn(2)
-    weather.look()
-    assert (weather.outages, hand.taken) == (1, [])
+    availability.turn(1)
+    assert (_down(stock), set(hand.told), availability.outages) == ({"r-a"}, {"walk-1-0"}, 1)
+    availability.turn(2)
+    availability.look()
+    assert (availability.outages, hand.taken) == (1, [])
     # Whoever was told is taken back before the zone is up again.
-    weather.turn(3)
+    availability.turn(3)
     assert _down(stock) == {"r-a"}
     ticks.now += 30
-    weather.look()
-    weather.look()
-    assert [(zone, one.outcome) for zone, one in weather.done] == [("r-a", DrillOutcome.KILLED)]
-    weather.turn(3)
+    availability.look()
+    availability.look()
+    assert [(zone, one.outcome) for zone, one in availability.done] == [("r-a", DrillOutcome.KILLED)]
+    availability.turn(3)
     assert _down(stock) == set()
     # A trace begins again at its end.
-    weather.turn(5)
-    assert (_down(stock), weather.outages) == ({"r-a"}, 2)
-    weather.clear_up()
+    availability.turn(5)
+    assert (_down(stock), availability.outages) == ({"r-a"}, 2)
+    availability.clear_up()
     assert _down(stock) == set()
     assert [machine.rank for machine in hand.up()] == [1]
 
@@ -71,11 +71,11 @@ def test_a_real_trace_is_played_faster_than_life(store: StateStore, hand: Hand, 
     assert trace.seconds == 300
     needs = max(trace.machines)
     first = next(tick for tick in range(len(trace.machines)) if trace.up(tick, needs) and not trace.up(tick + 1, needs))
-    weather = Weather(store, hand, stock, {"r-a": trace}, time.monotonic, needs=needs)
-    with blowing(weather, 0.3, first):
+    availability = Availability(store, hand, stock, {"r-a": trace}, time.monotonic, needs=needs)
+    with play_availability(availability, 0.3, first):
         ends = time.monotonic() + 20
-        while not weather.done and time.monotonic() < ends:
+        while not availability.done and time.monotonic() < ends:
             time.sleep(0.05)
         assert _down(stock) == {"r-a"}
-    assert [(one.target.machine.id, one.outcome) for _, one in weather.done] == [("walk-1-0", DrillOutcome.KILLED)]
+    assert [(one.target.machine.id, one.outcome) for _, one in availability.done] == [("walk-1-0", DrillOutcome.KILLED)]
     assert _down(stock) == set()

@@ -1,4 +1,4 @@
-"""Weather that knows the policy, and is against it."""
+"""Spot availability that knows the policy, and is against it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from router.spot.simulator.traces import Bools
 
 
 @dataclass(frozen=True)
-class Malice:
-    """Weather that knows the policy: what it starts is taken after ``patience`` ticks, and is there again at once."""
+class Adversary:
+    """Spot that knows the policy: what it starts is preempted after ``patience`` ticks, and is there again at once."""
 
     inner: FullInfoPolicy
     patience: int
@@ -39,7 +39,7 @@ class Malice:
 
 
 @dataclass(frozen=True)
-class MaliceAsked:
+class AskedAdversary:
     """The same for one window of a policy that asks: where spot has run for ``patience`` ticks, and wherever it is
     tried, there is none in the next tick; everywhere else there is."""
 
@@ -52,17 +52,17 @@ class MaliceAsked:
 
 
 class _Spoiled:
-    def __init__(self, malice: MaliceAsked, player: Asker) -> None:
-        self.malice, self.player, self.kept = malice, player, 0
+    def __init__(self, adversary: AskedAdversary, player: Asker) -> None:
+        self.adversary, self.player, self.kept = adversary, player, 0
 
     def act(self, known: BlindView, /) -> LaunchRequest:
         wish = self.player.act(known)
-        up, at = self.malice.scene.up, int(self.malice.scene.starts[0]) + known.tick + 1
+        up, at = self.adversary.scene.up, int(self.adversary.scene.starts[0]) + known.tick + 1
         self.kept = self.kept + 1 if known.kind[0] == SPOT else 0
         if at < up.shape[1]:
             up[:, at] = ~np.isfinite(wish.spot[:, 0])
             if known.kind[0] == SPOT:
-                up[known.zone[0], at] = self.kept < self.malice.patience
+                up[known.zone[0], at] = self.kept < self.adversary.patience
         return wish
 
     def look(self, known: BlindView, /) -> Bools | None:

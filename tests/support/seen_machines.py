@@ -50,7 +50,7 @@ def _marked(environment: bytes) -> Marked | None:
 
 
 @dataclass
-class Sightings:
+class SeenMachines:
     """Looks while the block runs. By state: ``seen`` machines (attempt, rank) that were up, ``begun`` those of which at
     least the start was seen, ``doubles`` what must never be. ``pause_s``: between two looks."""
 
@@ -64,7 +64,7 @@ class Sightings:
     _thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._go_on, name="sightings", daemon=True)
+        self._thread = threading.Thread(target=self._go_on, name="seen_machines", daemon=True)
         self._thread.start()
         return self
 

@@ -1,5 +1,4 @@
-"""Weather of real clouds, played on the sandbox: where a trace says that a zone had no machines, it has none, and those
-that run there are taken back."""
+"""Play recorded spot availability on the sandbox: a zone without machines in the trace has none, and loses its own."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def read_trace(path: Path) -> Trace:
 
 
 @dataclass
-class Weather:
+class Availability:
     """``traces`` by zone. A zone is up while its trace has ``needs`` machines. Before it goes down its machines have
     ``notice_s`` real seconds; nobody is told where it is 0. Nothing here sleeps or looks at a clock but ``ticks``."""
 
@@ -56,7 +55,7 @@ class Weather:
     outages: int = 0
 
     def turn(self, tick: int) -> None:
-        """The weather of that tick begins. A zone whose machines are still being taken back stays down until then."""
+        """Begin a tick. A zone whose machines are still being preempted stays down until they are gone."""
         for zone, trace in self.traces.items():
             up, down = trace.up(tick, self.needs), zone in self.takings
             if not up and not down:
@@ -84,20 +83,20 @@ class Weather:
 
 
 @contextmanager
-def blowing(weather: Weather, tick_s: float, first: int = 0) -> Iterator[None]:
+def play_availability(availability: Availability, tick_s: float, first: int = 0) -> Iterator[None]:
     """Plays it from the ``first`` tick on, a tick in ``tick_s`` real seconds, until the block ends."""
     ended, trouble = threading.Event(), list[BaseException]()
 
     def play() -> None:
-        began = weather.ticks()
+        began = availability.ticks()
         tick = -1
         try:
             while not ended.wait(_PAUSE_S):
-                now = int((weather.ticks() - began) / tick_s)
+                now = int((availability.ticks() - began) / tick_s)
                 if now > tick:
                     tick = now
-                    weather.turn(first + tick)
-                weather.look()
+                    availability.turn(first + tick)
+                availability.look()
         except BaseException as error:
             trouble.append(error)
 
@@ -108,5 +107,5 @@ def blowing(weather: Weather, tick_s: float, first: int = 0) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        weather.clear_up()
+        availability.clear_up()
         assert not trouble, trouble
