@@ -17,7 +17,8 @@ and leaves alone for a while what refused. Else it is the policy as back-tests f
 
 ``--shifted``: the same availability at other prices. Half way through the series the price of spot in one zone goes up
 by a tenth, or down by one, and stays there; zone by zone, in all windows of a cell that end after it, one every
-``--every`` hours (6). Before them stand the same windows with no price moved. The others are then spot-or-wait and UP(S) alone.
+``--every`` hours (6). Before them stand the same windows with no price moved. The others are then spot-or-wait and
+UP(S) alone.
 Else ``--every`` takes fewer windows than all: those that begin so many hours apart.
 """
 
