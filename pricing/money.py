@@ -2,7 +2,8 @@
 
 ``UsdPerHour.over(duration)`` is the one place where an hourly price becomes an amount and is rounded (half to even);
 sums of amounts are exact. A rate cannot be added to an amount. The unit is the nano-dollar because GCP quotes units +
-nanos; a price with more than nine decimals is refused, not rounded.
+nanos; a price with more than nine decimals is refused, not rounded. Adapters that compute a price from parts (Google's
+SKUs, catalogues) round it once to the nano-dollar, by :func:`divide_half_even`.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def is_sound(offer: Offer) -> bool:
 
 
 def is_stale(offer: Offer) -> bool:
-    """Return whether :func:`marked_stale` marked it."""
+    """Return whether :func:`mark_stale` marked it."""
     return _STALE in offer.weak
 
 

@@ -25,10 +25,10 @@ from google.cloud import compute_v1
 from google.protobuf import json_format
 
 from providers.errors import AccountNotUsedError, CredentialsError, ProviderError, UnreadableError
-from providers.gcp import calls
-from providers.gcp.calls import ApiCall
+from providers.gcp import permissions
 from providers.gcp.endpoints import find_endpoint, is_anonymous
 from providers.gcp.errors import to_error
+from providers.gcp.permissions import ApiCall
 from providers.gcp.series import MACHINE_TYPE_FILTER
 from providers.gcp.wire import ConnectTimeoutAdapter, describe_failure, parse_http_date
 from providers.session import Session
@@ -54,33 +54,33 @@ _SKU_PAGE = 5000
 _METADATA_TIMEOUT_S = 1.0
 
 _LISTS: Mapping[ApiCall, tuple[type, str, type]] = {
-    calls.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
-    calls.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
-    calls.ACCELERATOR_TYPES: (
+    permissions.REGIONS: (compute_v1.RegionsClient, "list", compute_v1.ListRegionsRequest),
+    permissions.MACHINE_TYPES: (compute_v1.MachineTypesClient, "list", compute_v1.ListMachineTypesRequest),
+    permissions.ACCELERATOR_TYPES: (
         compute_v1.AcceleratorTypesClient,
         "aggregated_list",
         compute_v1.AggregatedListAcceleratorTypesRequest,
     ),
-    calls.RESERVATIONS: (
+    permissions.RESERVATIONS: (
         compute_v1.ReservationsClient,
         "aggregated_list",
         compute_v1.AggregatedListReservationsRequest,
     ),
-    calls.OPERATIONS: (
+    permissions.OPERATIONS: (
         compute_v1.GlobalOperationsClient,
         "aggregated_list",
         compute_v1.AggregatedListGlobalOperationsRequest,
     ),
-    calls.INSTANCES: (compute_v1.InstancesClient, "aggregated_list", compute_v1.AggregatedListInstancesRequest),
-    calls.DISKS: (compute_v1.DisksClient, "aggregated_list", compute_v1.AggregatedListDisksRequest),
-    calls.NETWORKS: (compute_v1.NetworksClient, "list", compute_v1.ListNetworksRequest),
-    calls.SUBNETWORKS: (
+    permissions.INSTANCES: (compute_v1.InstancesClient, "aggregated_list", compute_v1.AggregatedListInstancesRequest),
+    permissions.DISKS: (compute_v1.DisksClient, "aggregated_list", compute_v1.AggregatedListDisksRequest),
+    permissions.NETWORKS: (compute_v1.NetworksClient, "list", compute_v1.ListNetworksRequest),
+    permissions.SUBNETWORKS: (
         compute_v1.SubnetworksClient,
         "aggregated_list",
         compute_v1.AggregatedListSubnetworksRequest,
     ),
-    calls.FIREWALLS: (compute_v1.FirewallsClient, "list", compute_v1.ListFirewallsRequest),
-    calls.POLICIES: (
+    permissions.FIREWALLS: (compute_v1.FirewallsClient, "list", compute_v1.ListFirewallsRequest),
+    permissions.POLICIES: (
         compute_v1.ResourcePoliciesClient,
         "aggregated_list",
         compute_v1.AggregatedListResourcePoliciesRequest,
@@ -88,12 +88,12 @@ _LISTS: Mapping[ApiCall, tuple[type, str, type]] = {
 }
 
 _SINGLE: Mapping[ApiCall, tuple[type, str, type]] = {
-    calls.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
-    calls.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
+    permissions.INSTANCE: (compute_v1.InstancesClient, "get", compute_v1.GetInstanceRequest),
+    permissions.DISK: (compute_v1.DisksClient, "get", compute_v1.GetDiskRequest),
     # "unary" methods skip the SDK's own waiting, which asks a host of its own choice.
-    calls.DELETE_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
-    calls.DELETE_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
-    calls.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
+    permissions.DELETE_INSTANCE: (compute_v1.InstancesClient, "delete_unary", compute_v1.DeleteInstanceRequest),
+    permissions.DELETE_DISK: (compute_v1.DisksClient, "delete_unary", compute_v1.DeleteDiskRequest),
+    permissions.OPERATION: (compute_v1.ZoneOperationsClient, "get", compute_v1.GetZoneOperationRequest),
 }
 
 
@@ -137,13 +137,13 @@ class GcpClient:
 
     def regions(self) -> list[Row]:
         """Return all regions of the project, with their zones and quotas."""
-        return [_plain(row) for page in self._pages(calls.REGIONS) for row in page.items]
+        return [_plain(row) for page in self._pages(permissions.REGIONS) for row in page.items]
 
     def machine_types(self, zone: str) -> tuple[list[Row], int]:
         """Return machine types with accelerators in a zone, and how many rows were read to find them."""
         found: list[Row] = []
         read = 0
-        for page in self._pages(calls.MACHINE_TYPES, f" in {zone}", zone=zone, filter=MACHINE_TYPE_FILTER):
+        for page in self._pages(permissions.MACHINE_TYPES, f" in {zone}", zone=zone, filter=MACHINE_TYPE_FILTER):
             read += len(page.items)
             found += [_plain(row) for row in page.items if row.accelerators]
         return found, read
@@ -151,7 +151,7 @@ class GcpClient:
     def accelerator_types(self) -> dict[str, list[str]]:
         """Return names of the accelerators of each zone that has any."""
         found: dict[str, list[str]] = {}
-        for page in self._pages(calls.ACCELERATOR_TYPES):
+        for page in self._pages(permissions.ACCELERATOR_TYPES):
             for scope, part in page.items.items():
                 if part.accelerator_types:
                     found.setdefault(scope.rpartition("/")[2], []).extend(a.name for a in part.accelerator_types)
@@ -161,14 +161,14 @@ class GcpClient:
         """Return the project's reservations, and the places that did not answer."""
         rows: list[Row] = []
         silent: list[str] = []
-        for page in self._pages(calls.RESERVATIONS):
+        for page in self._pages(permissions.RESERVATIONS):
             rows += [_plain(row) for part in page.items.values() for row in part.reservations]
             silent += [place.rpartition("/")[2] for place in page.unreachables]
         return rows, silent
 
     def preemptions(self) -> list[Row]:
         """Return the preemption operations, as long as Google stores them."""
-        pages = self._pages(calls.OPERATIONS, filter=PREEMPTED)
+        pages = self._pages(permissions.OPERATIONS, filter=PREEMPTED)
         return [_plain(row) for page in pages for part in page.items.values() for row in part.operations]
 
     def everywhere(self, call: ApiCall, field: str, wanted: str = "") -> tuple[list[Row], list[str]]:
@@ -200,7 +200,7 @@ class GcpClient:
     def project(self) -> Row:
         """Return the project's own entry, with the quotas that hold over all regions."""
         request = compute_v1.GetProjectRequest(project=self.identity.project)
-        return _plain(_message(self._call(calls.PROJECT, self._ask(compute_v1.ProjectsClient, "get", request))))
+        return _plain(_message(self._call(permissions.PROJECT, self._ask(compute_v1.ProjectsClient, "get", request))))
 
     def capacity(self, region: str, machine_type: str, machines: int) -> Row:
         """Return Google's advice on starting ``machines`` Spot machines in one zone of a region."""
@@ -211,20 +211,22 @@ class GcpClient:
             "size": machines,
         }
         where = f" for {machine_type} in {region}"
-        return self._advise(calls.ADVICE, "CapacityAdviceRpcRequest", "capacity_advice", region, body, where)
+        return self._advise(permissions.ADVICE, "CapacityAdviceRpcRequest", "capacity_advice", region, body, where)
 
     def capacity_history(self, region: str, machine_type: str) -> Row:
         """Return Spot prices of one machine type in a region over the past year."""
         properties = {"machine_type": machine_type, "scheduling": {"provisioning_model": "SPOT"}}
         body = {"instance_properties": properties, "types": ["PRICE"]}
         where = f" for {machine_type} in {region}"
-        return self._advise(calls.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where)
+        return self._advise(
+            permissions.HISTORY, "CapacityHistoryAdviceRequest", "capacity_history", region, body, where
+        )
 
     def skus(self) -> Iterator[Sequence[Mapping[str, Any]]]:
         """Yield the price catalogue of Compute Engine, page by page."""
         token = ""
         while True:
-            page = self._call(calls.SKUS, partial(self._sku_page, _SKU_PAGE, token))
+            page = self._call(permissions.SKUS, partial(self._sku_page, _SKU_PAGE, token))
             yield page.get("skus", ())
             token = page.get("nextPageToken", "")
             if not token:
@@ -236,7 +238,7 @@ class GcpClient:
 
     def try_skus(self) -> None:
         """Ask for one SKU, to see whether prices can be read."""
-        self._call(calls.SKUS, partial(self._sku_page, 1, ""))
+        self._call(permissions.SKUS, partial(self._sku_page, 1, ""))
 
     def _pages(self, call: ApiCall, where: str = "", **fields: Any) -> Iterator[Any]:
         token = ""
@@ -277,7 +279,7 @@ class GcpClient:
         identity = self.identity
         with self._lock:
             if kind not in self._clients:
-                url = find_endpoint(self._cloud, calls.COMPUTE, self._session.settings)
+                url = find_endpoint(self._cloud, permissions.COMPUTE, self._session.settings)
                 credentials = _anonymous() if is_anonymous(url) else identity.credentials
                 client = kind(credentials=credentials, client_options={"api_endpoint": url})
                 self._watch(getattr(client.transport, "_session", None))
@@ -287,7 +289,7 @@ class GcpClient:
     def _sku_page(self, size: int, token: str) -> Mapping[str, Any]:
         identity = self.identity
         settings = self._session.settings
-        url = find_endpoint(self._cloud, calls.BILLING, settings)
+        url = find_endpoint(self._cloud, permissions.BILLING, settings)
         with self._lock:
             if self._catalogue is None:
                 credentials = _anonymous() if is_anonymous(url) else identity.credentials
@@ -301,7 +303,7 @@ class GcpClient:
             raise requests.HTTPError(response=answer)
         page = answer.json()
         if not isinstance(page, dict) or not isinstance(page.get("skus", []), list):
-            raise UnreadableError(self._cloud, f"{calls.SKUS.method}: not a list of SKUs")
+            raise UnreadableError(self._cloud, f"{permissions.SKUS.method}: not a list of SKUs")
         return page
 
     def _watch(self, http: requests.Session | None) -> None:
@@ -328,7 +330,7 @@ class GcpClient:
             return AccountNotUsedError(self._cloud, "Google Cloud itself shows no prices without it")
         project = settings.options.get("project", "")
         try:
-            urls = [find_endpoint(self._cloud, service, settings) for service in calls.ENDPOINTS]
+            urls = [find_endpoint(self._cloud, service, settings) for service in permissions.ENDPOINTS]
             if all(is_anonymous(url) for url in urls):
                 return _make_identity(self._cloud, "nobody (a service on this machine)", project, _anonymous())
             credentials, own = google.auth.default(
@@ -340,7 +342,7 @@ class GcpClient:
         except ProviderError as error:
             return error
         except Exception as error:
-            return to_error(self._cloud, describe_failure(error, calls.REGIONS, "google.auth.default"))
+            return to_error(self._cloud, describe_failure(error, permissions.REGIONS, "google.auth.default"))
 
 
 def _make_identity(cloud: str, name: str, project: str, credentials: Any) -> GoogleIdentity | ProviderError:

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from providers.errors import NotForSaleError, ProviderError
-from providers.gcp import calls
-from providers.gcp.calls import ApiCall
+from providers.gcp import permissions
+from providers.gcp.permissions import ApiCall
 from providers.protocol import CallCheck, Diagnosis
 from providers.session import Session
 
@@ -34,15 +34,15 @@ def diagnose_account(client: GcpClient, identity: GoogleIdentity, session: Sessi
 
 def _trials(client: GcpClient) -> dict[ApiCall, Callable[[], object]]:
     return {
-        calls.REGIONS: partial(client.try_list, calls.REGIONS),
-        calls.MACHINE_TYPES: partial(client.try_list, calls.MACHINE_TYPES, zone=_ZONE),
-        calls.SKUS: client.try_skus,
-        calls.HISTORY: partial(client.capacity_history, _REGION, _MACHINE_TYPE),
-        calls.ADVICE: partial(client.capacity, _REGION, _MACHINE_TYPE, 1),
-        calls.PROJECT: client.project,
-        calls.RESERVATIONS: partial(client.try_list, calls.RESERVATIONS),
-        calls.OPERATIONS: partial(client.try_list, calls.OPERATIONS),
-        calls.ACCELERATOR_TYPES: partial(client.try_list, calls.ACCELERATOR_TYPES),
+        permissions.REGIONS: partial(client.try_list, permissions.REGIONS),
+        permissions.MACHINE_TYPES: partial(client.try_list, permissions.MACHINE_TYPES, zone=_ZONE),
+        permissions.SKUS: client.try_skus,
+        permissions.HISTORY: partial(client.capacity_history, _REGION, _MACHINE_TYPE),
+        permissions.ADVICE: partial(client.capacity, _REGION, _MACHINE_TYPE, 1),
+        permissions.PROJECT: client.project,
+        permissions.RESERVATIONS: partial(client.try_list, permissions.RESERVATIONS),
+        permissions.OPERATIONS: partial(client.try_list, permissions.OPERATIONS),
+        permissions.ACCELERATOR_TYPES: partial(client.try_list, permissions.ACCELERATOR_TYPES),
     }
 
 
@@ -58,10 +58,10 @@ def _check(call: ApiCall, ask: Callable[[], object]) -> CallCheck:
 
 
 def _sources(works: set[str]) -> tuple[str, ...]:
-    needed = (calls.REGIONS, calls.MACHINE_TYPES, calls.SKUS)
+    needed = (permissions.REGIONS, permissions.MACHINE_TYPES, permissions.SKUS)
     if not all(call.needed_for in works for call in needed):
         return ("nothing: regions, machine types and prices are all needed",)
     found = ["on-demand and Spot prices of every zone, from the Cloud Billing catalogue"]
-    if calls.HISTORY.needed_for in works:
+    if permissions.HISTORY.needed_for in works:
         found.append("Spot prices of the past year")
     return tuple(found)

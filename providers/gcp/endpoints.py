@@ -6,7 +6,7 @@ import ipaddress
 from urllib.parse import urlsplit
 
 from providers.errors import ProviderError
-from providers.gcp.calls import ENDPOINTS
+from providers.gcp.permissions import ENDPOINTS
 from providers.session import Settings
 
 

@@ -14,10 +14,10 @@ from functools import partial
 
 from providers.errors import ProviderError, TransientError
 from providers.fleet import ATTEMPT_TAG, RELEASE_BY_HAND, CloudResource, Fleet, FleetListing, sort_resources
-from providers.gcp import calls, inventory
-from providers.gcp.calls import ApiCall
+from providers.gcp import inventory, permissions
 from providers.gcp.client import GcpClient
 from providers.gcp.errors import FailureKind, GcpFailure, to_error
+from providers.gcp.permissions import ApiCall
 from providers.protocol import PartialFailure
 from providers.session import Session
 
@@ -27,8 +27,8 @@ _PAUSE_S = 2.0
 _AT_ONCE = 16
 _LABELLED = f"labels.{ATTEMPT_TAG}:*"
 _PATH = re.compile(r"projects/(?P<project>[^/]+)/zones/(?P<zone>[^/]+)/(?P<kind>instances|disks)/(?P<name>[^/]+)")
-_READ: Mapping[str, ApiCall] = {"instances": calls.INSTANCE, "disks": calls.DISK}
-_END: Mapping[str, ApiCall] = {"instances": calls.DELETE_INSTANCE, "disks": calls.DELETE_DISK}
+_READ: Mapping[str, ApiCall] = {"instances": permissions.INSTANCE, "disks": permissions.DISK}
+_END: Mapping[str, ApiCall] = {"instances": permissions.DELETE_INSTANCE, "disks": permissions.DELETE_DISK}
 _FIELD: Mapping[str, str] = {"instances": "instance", "disks": "disk"}
 # Another operation is running on the resource, or its machine is not gone yet.
 _BUSY = frozenset({"resourceNotReady", "resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE"})
@@ -74,24 +74,24 @@ class GcpFleet:
 
         def machines() -> tuple[Iterable[CloudResource], Sequence[str]]:
             nonlocal with_machines
-            rows, silent = client.everywhere(calls.INSTANCES, "instances", _LABELLED)
+            rows, silent = client.everywhere(permissions.INSTANCES, "instances", _LABELLED)
             some, with_machines = inventory.read_machines(cloud, rows)
             return some, silent
 
         def disks() -> tuple[Iterable[CloudResource], Sequence[str]]:
-            rows, silent = client.everywhere(calls.DISKS, "disks", _LABELLED)
+            rows, silent = client.everywhere(permissions.DISKS, "disks", _LABELLED)
             return inventory.read_disks(cloud, rows, with_machines), silent
 
         lists: Mapping[str, ListCall] = {
             "machines": machines,
             "disks": disks,
-            "networks": lambda: (inventory.read_named(cloud, "network", client.listed(calls.NETWORKS)), ()),
-            "subnetworks": lambda: self._named("subnetwork", calls.SUBNETWORKS, "subnetworks"),
+            "networks": lambda: (inventory.read_named(cloud, "network", client.listed(permissions.NETWORKS)), ()),
+            "subnetworks": lambda: self._named("subnetwork", permissions.SUBNETWORKS, "subnetworks"),
             "firewall rules": lambda: (
-                inventory.read_named(cloud, "firewall rule", client.listed(calls.FIREWALLS)),
+                inventory.read_named(cloud, "firewall rule", client.listed(permissions.FIREWALLS)),
                 (),
             ),
-            "placement policies": lambda: self._named("placement policy", calls.POLICIES, "resource_policies"),
+            "placement policies": lambda: self._named("placement policy", permissions.POLICIES, "resource_policies"),
         }
         for subject, list_some in lists.items():
             try:
@@ -152,7 +152,7 @@ class GcpFleet:
         number = str(row["id"])
         operation = self._client.single(_END[kind], zone=zone, **{_FIELD[kind]: number})
         while operation.get("status") != "DONE" and self._pause(until):
-            operation = self._client.single(calls.OPERATION, zone=zone, operation=str(operation["name"]))
+            operation = self._client.single(permissions.OPERATION, zone=zone, operation=str(operation["name"]))
         errors = operation.get("error", {}).get("errors", ())
         if errors:
             status = int(operation.get("httpErrorStatusCode", 0))

@@ -10,8 +10,8 @@ from typing import Any
 import requests
 from requests.adapters import HTTPAdapter
 
-from providers.gcp.calls import API_OF, ApiCall
 from providers.gcp.errors import FailureKind, GcpFailure, classify_exception, parse_error_body
+from providers.gcp.permissions import API_OF, ApiCall
 
 _POOL = 16
 _CODE = re.compile(r"\w{1,64}")

@@ -138,7 +138,7 @@ class Gpu:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """Return the GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`MetadataError`."""
+    """Return the GPUs in the output of ``nvidia-smi -q -x``. Raises :class:`NoticeSourceError`."""
     # The XML parser is as large as the rest of the agent, so it is loaded only where there are GPUs.
     from xml.etree import ElementTree
 
@@ -163,7 +163,7 @@ def find_xids(lines: Iterable[str]) -> Iterable[tuple[str, int, str]]:
 
 
 def run_tool(command: list[str], seconds: float) -> tuple[int, str]:
-    """Return the exit code of a command and its output on both streams. Raises :class:`MetadataError`."""
+    """Return the exit code of a command and its output on both streams. Raises :class:`NoticeSourceError`."""
     try:
         ran = subprocess.run(
             command,

@@ -56,7 +56,7 @@ class MetadataClient:
         body: bytes | None = None,
         seconds: float | None = None,
     ) -> MetadataAnswer:
-        """Send one request; any status is an answer. Raises :class:`MetadataError`."""
+        """Send one request; any status is an answer. Raises :class:`NoticeSourceError`."""
         connection = http.client.HTTPConnection(
             self._url.hostname or "", self._url.port, timeout=self._seconds if seconds is None else seconds
         )

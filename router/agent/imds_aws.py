@@ -88,7 +88,7 @@ class Ec2InstanceWatch:
             tell(MachineNotice(id_, MAINTENANCE, self._source, answer.left(start), what, answer.at))
 
     def _get(self, path: str) -> MetadataAnswer | None:
-        """Return the answer for a path; None if there is no notice there. Raises :class:`MetadataError`."""
+        """Return the answer for a path; None if there is no notice there. Raises :class:`NoticeSourceError`."""
         answer = self._service.ask(path, {TOKEN: self._fresh_token()})
         if answer.status == UNAUTHORIZED:
             self._token = ""

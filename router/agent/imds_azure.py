@@ -59,7 +59,7 @@ class ScheduledEventsWatch:
         return self._every - (time.monotonic() - began)
 
     def acknowledge(self, event: str) -> None:
-        """Let the event begin now, for all machines that it names. Raises :class:`MetadataError`.
+        """Let the event begin now, for all machines that it names. Raises :class:`NoticeSourceError`.
 
         Call this only once the work of those machines is safe.
         """

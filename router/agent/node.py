@@ -20,7 +20,7 @@ from router.agent.environ import JobEnvironment, gang_environment
 from router.agent.guard import ProcessGuard
 from router.agent.masking import SecretMask
 from router.agent.messenger import Messenger
-from router.agent.notices import NoticeListener
+from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
 from router.agent.outbox import Outbox
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang

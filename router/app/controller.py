@@ -22,7 +22,7 @@ from providers.static.pool import Pool
 from router.app.coordinator_failover import PORT, claim_shared_port, serve_as_standby
 from router.app.settings import SANDBOX, AppSettings
 from router.controller.context import ControllerContext, Reporter
-from router.controller.deployment import CoordinatorEntry, HostEntry
+from router.controller.deploy_settings import CoordinatorEntry, HostEntry
 from router.controller.notify_settings import resolve_reference
 from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
 from router.controller.zipapp import pack_agent

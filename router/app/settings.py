@@ -8,7 +8,7 @@ from pathlib import Path
 
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import deploy_path, load_deploy
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.jobs.schema import KINDS as JOB_KINDS
 from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
 from router.prices.cloud_settings import Clouds

@@ -25,7 +25,7 @@ from router.controller.accepted_limits import limits_json
 from router.controller.attempt_history import AttemptHistory
 from router.controller.checkpoint_check import confirm_checkpoint
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.usage_entries import COPIED, NOT_COPIED, transfer_entries
 from router.controller.workspaces import ResumePoint
 from router.jobs.limits import Limits

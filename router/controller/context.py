@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from providers.fleet import Fleet
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.workspaces import CoordinatorEndpoint
 from router.state.store import StateStore
 from terraform.cli_config import PluginSources

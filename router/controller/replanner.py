@@ -44,7 +44,8 @@ from router.planning.shared_limits import LimitUse
 from router.planning.solver import PulpSolver, Solver
 from router.spot.options import partition_options
 from router.spot.policies.deadline_guard import DeadlineGuard
-from router.spot.policies.interface import GreedyPolicy, MoveDecision, Observation, Policy, PolicyEvent
+from router.spot.policies.greedy import GreedyPolicy
+from router.spot.policies.interface import MoveDecision, Observation, Policy, PolicyEvent
 from router.state.records import Attempt, NodeRecord, Shortage
 
 TICK = timedelta(minutes=5)

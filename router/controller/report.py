@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pricing.money import Usd
 from router.controller.attempt_history import resumable_histories
 from router.controller.deadlines import deadline_of
-from router.controller.deployment import Patience
+from router.controller.deploy_settings import Patience
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far
 from router.jobs.run_policy import RunPolicy

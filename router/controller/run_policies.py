@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order
 from router.jobs.run_policy import RunPolicy

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pricing.problems import InvalidInputError
-from router.controller.deployment import JOB_VARIABLE_PREFIX, SecretsEntry
+from router.controller.deploy_settings import JOB_VARIABLE_PREFIX, SecretsEntry
 from router.jobs.spec import SECRET_FROM_ENVIRONMENT, SECRET_FROM_FILE, Job
 
 _REFERENCE = "secret:"

@@ -60,7 +60,7 @@ _OVER = (ReleaseReason.FINISHED, ReleaseReason.FAILED)
 class Supervisor:
     """Keeps the gangs of a site, or of one ``plan``, alive.
 
-    One thread calls :meth:`look` repeatedly, and :meth:`close` at the end. ``lock``: the lock of whoever applies.
+    One thread calls :meth:`reconcile` repeatedly, and :meth:`close` at the end. ``lock``: the lock of whoever applies.
     """
 
     site: ControllerContext

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from router.controller.accept import AcceptedOrders
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.guardrails import CurrentPrice, Refusal
 from router.controller.placement_options import maximum_cost
 from router.controller.provision_order import ProvisionResult, existing_result

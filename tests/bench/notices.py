@@ -22,7 +22,7 @@ from typing import Any
 
 from router.agent.calls import CoordinatorClient as Calls
 from router.agent.config import AgentConfig, parse_config
-from router.agent.notices import NoticeListener
+from router.agent.notice_listener import NoticeListener
 from router.coordinator.app import make_app
 from router.coordinator.handlers import AgentMessageHandler, AgentReply
 from router.coordinator.server import CoordinatorServer

@@ -37,7 +37,7 @@ from pricing.places import Market
 from router.agent import protocol
 from router.controller.accepted_limits import store_limits
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
 from router.controller.policy_runner import Adviser
 from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus

@@ -124,7 +124,7 @@ def test_gpus_that_are_not_well(tmp_path: Path) -> None:
 def test_only_the_dialect_that_is_spoken_is_loaded(tmp_path: Path) -> None:
     program = (
         "import sys; sys.path.insert(0, {root!r})\n"
-        "from router.agent.config import AgentConfig\nfrom router.agent.notices import watches_of\n"
+        "from router.agent.config import AgentConfig\nfrom router.agent.notice_listener import watches_of\n"
         "config = AgentConfig('a', 'j', 0, 1, 'c', 'w', 'http://127.0.0.1:1', 't', 'l', 's', metadata='gcp')\n"
         "assert len(watches_of(config)) == 2\n"
         "print(*sorted(name for name in sys.modules if 'imds_' in name or name.startswith('xml')))"

@@ -16,7 +16,7 @@ from providers.errors import (
     TransientError,
 )
 from providers.fleet import CloudResource, ResourceKind
-from providers.gcp import calls
+from providers.gcp import permissions
 from providers.gcp.fleet import GcpFleet
 from providers.session import Settings
 from tests.contract.fleet_contract import OURS, THEIRS, session
@@ -213,8 +213,8 @@ def test_a_zone_that_does_not_answer_is_a_gap(app: Project, fleet: GcpFleet) -> 
     assert isinstance(findings.gaps[0].error, TransientError)
 
 
-@pytest.mark.parametrize("call", [call for call in calls.FLEET_CALLS if call.method.endswith(("ist", "List"))])
-def test_a_list_that_is_denied_is_a_gap(call: calls.ApiCall, app: Project, fleet: GcpFleet) -> None:
+@pytest.mark.parametrize("call", [call for call in permissions.FLEET_CALLS if call.method.endswith(("ist", "List"))])
+def test_a_list_that_is_denied_is_a_gap(call: permissions.ApiCall, app: Project, fleet: GcpFleet) -> None:
     gang(app, "llama-1", OURS, 1)
     kind = call.method.partition(".")[0]
     path = f"GET /aggregated/{kind}" if call.method.endswith("aggregatedList") else f"GET /global/{kind}"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.events import EventLevel, GangEvent
 from router.controller.lifecycle import GAVE_UP
 from router.controller.notify import MOST_WAITING, NEWS_WINDOW, TOLD, TRIES, Notifier, run_notifier

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
     Decision,
-    GreedyPolicy,
     MoveDecision,
     Observation,
     Policy,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.workspaces import CoordinatorEndpoint
 from router.state.store import StateStore
 from terraform.engine import Engine, EngineKind

@@ -15,7 +15,7 @@ from typing import Self
 
 from providers.sandbox.machines import SandboxMachines
 from router.controller.attempt_history import resumable_histories
-from router.controller.deployment import Patience
+from router.controller.deploy_settings import Patience
 from router.controller.drills import DrillTarget, find_targets
 from router.demo.stage import read_step_count
 from router.state.records import Attempt

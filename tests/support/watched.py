@@ -15,7 +15,7 @@ import pytest
 
 from router.agent import protocol
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.provision_order import PlacedAttempt
 from router.controller.replanner import PendingGang, PlacementAccepted, ReplanAnswer
 from router.controller.supervisor import Supervisor

@@ -18,7 +18,7 @@ from router.agent.control import AgentControlFolder
 from router.agent.environ import gang_environment
 from router.agent.messenger import UrgentSender
 from router.agent.notice import MachineNotice
-from router.agent.notices import NoticeListener
+from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
 from router.agent.protocol import LONGEST_ID
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pricing.money import Usd
 from pricing.places import Market
 from router.cli.commands import TABLE
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.notify_settings import EventKind
 from router.coordinator.counters import DelayHistogram
 from router.coordinator.metrics import MetricsSnapshot, render_metrics

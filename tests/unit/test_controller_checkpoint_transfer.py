@@ -30,7 +30,7 @@ from router.controller.checkpoint_transfer import (
     with_resume_point,
 )
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.handover import hand_over
 from router.controller.workspaces import ResumePoint
 from router.coordinator.succession import blocking_attempt

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, MachineSpec
 from router.controller.workspaces import (

@@ -12,7 +12,7 @@ import pytest
 from pricing.places import Market
 from router.controller.attempt_history import history_of
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.job_history import policy_history_of
 from router.controller.policy_runner import Adviser
 from router.controller.replanner import TICK, PendingGang, PlacementAccepted, PlacementDeferred, Replanner
@@ -23,9 +23,9 @@ from router.controller.worker_pool import apply_lock
 from router.planning.replacement import PlacementRequest, place_gangs
 from router.planning.solver import PulpSolver
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
+from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
     Decision,
-    GreedyPolicy,
     MoveDecision,
     Observation,
     PolicyEvent,

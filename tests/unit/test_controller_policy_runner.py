@@ -14,7 +14,8 @@ from router.controller.heartbeats import SLOW_OBSERVATIONS
 from router.controller.policy_runner import Advice, Adviser
 from router.controller.replanner import TICK, Replanner
 from router.controller.status_snapshot import take_snapshot
-from router.spot.policies.interface import GreedyPolicy, MoveDecision, PolicyEvent, SaveDecision
+from router.spot.policies.greedy import GreedyPolicy
+from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.bench.storm import book, fill, site_of

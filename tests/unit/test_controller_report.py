@@ -11,7 +11,7 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.controller.context import ControllerContext
-from router.controller.deployment import Patience
+from router.controller.deploy_settings import Patience
 from router.controller.report import build_status_report
 from router.controller.workspaces import job_json
 from router.spot.live.selection import default_run_policy

@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pricing.problems import InvalidInputError
-from router.controller.deployment import SecretsEntry
+from router.controller.deploy_settings import SecretsEntry
 from router.controller.secret_refs import resolve_pairs
 
 CANARY = "canary-71c3e0"

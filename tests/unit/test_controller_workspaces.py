@@ -22,7 +22,7 @@ from router.agent.config import AgentConfig, parse_config
 from router.agent.environ import read_job_environment
 from router.config.job_files import load_jobs
 from router.controller.bootstrap import MAX_USER_DATA_BYTES
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, MachineSpec
 from router.controller.workspaces import (

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.controller.attempt_history import history_of
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.coordinator.bounds import MAX_SPEEDUP, MIN_ELAPSED_SECONDS, ReportBounds
 from router.coordinator.counters import StateCounters
 from router.coordinator.saves import save_answers

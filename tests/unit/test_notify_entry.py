@@ -8,7 +8,7 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.config.deploy_file import load_deploy
-from router.controller.deployment import CloudDeploy, Deploy
+from router.controller.deploy_settings import CloudDeploy, Deploy
 from router.controller.notify_settings import EventKind, NotifyEntry, resolve_reference
 
 CANARY = "canary-51c0aa"

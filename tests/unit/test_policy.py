@@ -11,10 +11,10 @@ import pytest
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
     CurrentPlacement,
     Decision,
-    GreedyPolicy,
     MoveDecision,
     Observation,
     PlacementOption,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from router.app.accept_quote import with_quoted_policy
 from router.controller.accept import AcceptedOrders, record_acceptance, requests_of
 from router.controller.context import ControllerContext
-from router.controller.deployment import Deploy
+from router.controller.deploy_settings import Deploy
 from router.controller.guardrails import RefusalReason
 from router.controller.orders import orders_of
 from router.controller.run_policies import AssignedPolicy, RecordedPolicies, assign_policy, policy_refusals
@@ -27,7 +27,8 @@ from router.quotes.quote_json import quote_content, quote_from_json, quote_id, q
 from router.spot.live.policy_adapter import PolicyAdapter
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
 from router.spot.policies.deadline_guard import DeadlineGuard
-from router.spot.policies.interface import QUOTED_RULE, GreedyPolicy, Policy, Rule
+from router.spot.policies.greedy import GreedyPolicy
+from router.spot.policies.interface import QUOTED_RULE, Policy, Rule
 from tests.support.asked_quotes import a_quote
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import book, offer

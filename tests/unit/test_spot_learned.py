@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from router.spot.availability.hazards import LogisticHazards
 from router.spot.availability.markov_chain import AvailabilityChain, ChainShape
-from router.spot.policies import repricing
+from router.spot.policies import price_fits
 from router.spot.policies.baselines import GreedySpot, UniformProgress
 from router.spot.policies.chain_induction import CHAIN_INFEASIBLE_USD, SlackGrid, solve_chain
 from router.spot.policies.learned import ChainPolicy
@@ -30,7 +30,7 @@ TICK_S = 600
 def _few_fits() -> Iterator[None]:
     """Prices here are random at each tick: it needs not be fitted to each of them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repricing, "MOST", 3)
+        patch.setattr(price_fits, "MOST", 3)
         yield
 
 

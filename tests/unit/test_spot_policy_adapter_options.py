@@ -18,11 +18,11 @@ from router.spot.live.replay import Tenure
 from router.spot.live.selection import BLIND_POLICIES, build_named_policy
 from router.spot.policies.baselines import UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
+from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
     AvailabilityAnswer,
     CurrentPlacement,
     Decision,
-    GreedyPolicy,
     MoveDecision,
     Observation,
     PastAttempt,

@@ -11,7 +11,7 @@ from pricing.problems import InvalidInputError
 from router.agent.config import AgentConfig
 from router.agent.environ import gang_environment
 from router.config.deploy_file import load_deploy
-from router.controller.deployment import CloudDeploy, Deploy, join_store_url, validate_store_url
+from router.controller.deploy_settings import CloudDeploy, Deploy, join_store_url, validate_store_url
 from router.controller.workspaces import CoordinatorEndpoint, _config
 from router.jobs.fields import RefusedError
 from tests.support.scenes import a_job

@@ -16,9 +16,9 @@ from math import ceil, inf, isfinite
 import numpy as np
 
 from router.spot.live.replay import HistoryReplay, ReplayedHistory, Reply, SessionMemory, Tenure
+from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import (
     Decision,
-    GreedyPolicy,
     MoveDecision,
     Observation,
     PastAttempt,

@@ -16,7 +16,8 @@ from router.spot.policies.baselines import GreedySpot as SpotOrWait
 from router.spot.policies.baselines import TimeSliced, UniformProgress
 from router.spot.policies.deadline_guard import DeadlineGuard
 from router.spot.policies.foresight import DRAWS
-from router.spot.policies.interface import GreedyPolicy, Policy, Rule
+from router.spot.policies.greedy import GreedyPolicy
+from router.spot.policies.interface import Policy, Rule
 from router.spot.policies.optimistic import OptimisticAdapter
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import FailoverProgress, RatePerUsdProgress, RateProgress

@@ -12,8 +12,8 @@ from router.spot.availability.hazard_model import CLASSES, HazardModel, ZoneStat
 from router.spot.policies.action_values import ActionValues
 from router.spot.policies.foresight import CLOCK_S, ForesightModel, RegressionInputs
 from router.spot.policies.market import SPEED_TOLERANCE, ZoneMarket
+from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import TYPICAL_H, RecentChanges, advance_belief
-from router.spot.policies.repricing import PriceFits
 from router.spot.policies.window_features import WindowFeatures
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs

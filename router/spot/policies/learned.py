@@ -8,7 +8,7 @@ import numpy as np
 
 from router.spot.availability.hazards import SLOW_H, AvailabilitySignals, LogisticHazards
 from router.spot.availability.markov_chain import AvailabilityChain, ChainShape
-from router.spot.policies import repricing
+from router.spot.policies import price_fits
 from router.spot.policies.chain_induction import CHAIN_INFEASIBLE_USD, ChainValues, SlackGrid, solve_chain
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, Actions, FullInfoSession, FullView
@@ -108,7 +108,7 @@ class _ChainSession:
     def _solution(self, usd: float) -> ChainValues:
         """Return the solution at the nearest solved price within 2 % of this one, or else at this one."""
         near = min(self.solved, key=lambda other: abs(usd / other - 1), default=usd)
-        if not self.solved or (abs(usd / near - 1) > repricing.MOVES and len(self.solved) < repricing.MOST):
+        if not self.solved or (abs(usd / near - 1) > price_fits.MOVES and len(self.solved) < price_fits.MOST):
             near, self.solved[usd] = usd, self.policy.at(usd)
         return self.solved[near]
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from router.spot.availability.hazard_model import CLASSES, ZoneStates, age_class
 from router.spot.policies.foresight import ForesightModel, RegressionInputs
+from router.spot.policies.price_fits import PriceFits
 from router.spot.policies.regression_features import RecentChanges, encode_states
-from router.spot.policies.repricing import PriceFits
 from router.spot.simulator.inputs import HOUR_S, SimulationInputs
 from router.spot.simulator.simulation import FullView
 from router.spot.simulator.traces import Bools, Floats, Ints
