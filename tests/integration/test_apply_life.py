@@ -94,6 +94,7 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
     assert over[0]["gangs"][0]["quoted_policy"] is None
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
     site = planned(tmp_path_factory.getbasetemp(), "quick", job("quick", "true", machines=2)).site(tmp_path / "site")
     try:
@@ -175,6 +176,7 @@ def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
     assert disagreements(site) == []
 
 
+@pytest.mark.slow
 def test_two_at_once(site: Site) -> None:
     """The second is told who is at work; nothing is made twice, and nothing of it is on record."""
     with SeenMachines() as seen_machines:

@@ -145,6 +145,7 @@ def test_nothing_is_made_by_looking(tmp_path: Path) -> None:
     assert not (home / "state.db").exists()
 
 
+@pytest.mark.slow
 def test_books_are_kept_brought_back_and_moved_to_archives(home: Path, tmp_path: Path) -> None:
     run(home, "close", "2026-09")
     kept = run(home, "backup", tmp_path / "books.gz")

@@ -97,6 +97,7 @@ def test_a_folder_gives_a_table_and_says_what_could_not_be(tmp_path: Path) -> No
     assert "job whenever: error: has no deadline" in result.stderr
 
 
+@pytest.mark.slow
 def test_many_jobs_on_two_processors_are_as_on_one(tmp_path: Path) -> None:
     for i in range(8):
         write_job(tmp_path / "jobs", f"job-{i}", steps=500 + 300 * i)

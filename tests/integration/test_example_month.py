@@ -20,6 +20,8 @@ import pytest
 from tests.support import example_month
 from tests.support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = ROOT / "examples" / "showback"
 STEPFARE = Path(sys.executable).with_name("stepfare")
 WHEN = "--month 2026-11 --now 2026-12-03T09:00Z"

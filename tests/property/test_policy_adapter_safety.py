@@ -62,6 +62,7 @@ def test_nor_by_foresight_that_is_fitted_to_each_world(world: World) -> None:
     in_time(world, DeadlineGuard(BLIND_POLICIES[Rule.FORESIGHT].steered()))
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(many, others)
 def test_nor_by_one_that_does_anything_at_all(world: World, explorer: BlindPolicy) -> None:

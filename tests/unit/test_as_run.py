@@ -66,6 +66,7 @@ def three_zones(ticks: int = 160) -> SimulationInputs:
     return SimulationInputs.of(Task(50_000, 72_000, 700), series, [7, 30], ways)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ticks", [40, 240])
 def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     """Each observation of the back-test, shown to a watcher's policy that was begun a moment ago: the same decision.
@@ -82,6 +83,7 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     assert [(r, t, d) for r, t, _, d in anew] == [(r, t, d) for r, t, _, d in log]
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -> None:

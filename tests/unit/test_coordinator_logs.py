@@ -150,6 +150,7 @@ def test_ranks_do_not_share_a_file(tmp_path: Path) -> None:
         assert [gang.log(rank) for rank in range(3)] == ["0", "", "2"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12), st.booleans()), max_size=25))
 def test_any_order_of_pieces_gives_each_byte_at_most_once(
     tmp_path_factory: pytest.TempPathFactory, sent: list[tuple[int, int, bool]]

@@ -114,6 +114,7 @@ def test_a_disk_without_room_leaves_what_was_there(tmp_path: Path) -> None:
     assert list(tmp_path.glob("month=*/.*.part")) == []
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> None:
     code = "history_write.MOST_PARTS = 3\nprint(sum(history.append(folder, points(n)).written for n in range({})))"
     rivals = [writer(code.format(numbers), tmp_path) for numbers in ("6", "3, 9")]

@@ -58,6 +58,7 @@ def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObjec
     _same_in_both(in_money(scene), ALL[name])
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None)
 @given(scenes(2, windows=1))
 def test_foresight_decides_as_in_the_back_test(scene: SimulationInputs) -> None:

@@ -64,6 +64,7 @@ def test_the_same_losses_whatever_the_number_of_ranks(plain: dict[int, float], r
     assert losses(tmp_path) == plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_been(
     plain: dict[int, float], seed: int, tmp_path: Path
