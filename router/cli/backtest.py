@@ -51,16 +51,16 @@ def backtest(
         list[str] | None,
         typer.Option(metavar="each|all|grow|A,B", help="Each alone, all joined, 1 to all, or these joined."),
     ] = None,
-    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: the amount of work.")] = None,
+    work: Annotated[str | None, typer.Option(metavar="DURATION", help="Without job files: the amount of work.")] = None,
     deadline: Annotated[
-        list[str] | None, typer.Option(metavar="TIME", help="Time from the start to the deadline; repeatable.")
+        list[str] | None, typer.Option(metavar="DURATION", help="Time from the start to the deadline; repeatable.")
     ] = None,
     ratio: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
     ] = None,
     changeover: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time lost and billed at each launch. Default: 12m, or the job's."),
+        typer.Option(metavar="DURATION", help="Time lost and billed at each launch. Default: 12m, or the job's."),
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
@@ -82,7 +82,7 @@ def backtest(
     transfer: Annotated[
         str | None, typer.Option(metavar="RATE", help="Speed of a move, such as 2 GB/s. Default: instant.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(metavar="DIR", help="Price files for JSON traces.")] = None,
+    prices: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Price files for JSON traces.")] = None,
     spot_price: Annotated[
         float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
     ] = None,
@@ -90,8 +90,8 @@ def backtest(
     holes: Annotated[
         MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
     ] = MissingTicksOption.REFUSE,
-    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Interval between looks.")] = None,
-    every: Annotated[str, typer.Option(metavar="TIME", help="Interval between windows.")] = "6h",
+    tick: Annotated[str | None, typer.Option(metavar="DURATION", help="Interval between looks.")] = None,
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Interval between windows.")] = "6h",
     blocks: Annotated[
         int,
         typer.Option(

@@ -39,7 +39,10 @@ def reconcile(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, attempt, cloud, ...")] = "job",
+    by: Annotated[
+        str,
+        typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, job, attempt, with commas."),
+    ] = "job",
     basis: Annotated[
         ReconcileBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
     ] = ReconcileBasisOption.EFFECTIVE,
@@ -68,7 +71,7 @@ def reconcile(
 
     \b
     stepfare bills reconcile --month 2026-11
-    stepfare bills reconcile --month 2026-11 --by team,job -o csv --out nov.csv
+    stepfare bills reconcile --group-by team,job -o csv --out november.csv
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
@@ -130,7 +133,7 @@ def _dimensions(by: str) -> tuple[str, ...]:
     wrong = next((word for word in names if word not in GROUPING_WORDS or names.count(word) > 1), None)
     if wrong is not None:
         what = f"{wrong!r} is there twice" if wrong in GROUPING_WORDS else f"{wrong!r} is no word of a charge"
-        raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
+        raise InvalidInputError.single(what, field="--group-by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
     return names
 
 

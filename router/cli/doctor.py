@@ -34,7 +34,7 @@ class DoctorFormat(StrEnum):
 def doctor(
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "30s",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
     output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.

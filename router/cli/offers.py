@@ -47,7 +47,7 @@ def offers(
         bool, typer.Option("--provisionable", help="Only offers that can be provisioned from here.")
     ] = False,
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this (30d), and undated ones.")
     ] = None,
     sort: Annotated[
         OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")

@@ -42,14 +42,14 @@ def plan(
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to this time; an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="TIME", help="Interval between possible starts of gangs.")] = "1h",
+    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
     gap: Annotated[
         float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
     ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit of planning.")] = "3m",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of planning.")] = "3m",
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
     ] = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,

@@ -51,7 +51,7 @@ def history(
     market: Annotated[
         list[Market] | None, typer.Option(metavar="on_demand|spot|reserved", help="Only this market.")
     ] = None,
-    since: Annotated[str, typer.Option(metavar="AGE", help="Length of the history, up to now.")] = "30d",
+    since: Annotated[str, typer.Option(metavar="DURATION", help="Length of the history, up to now.")] = "30d",
     limit: Annotated[
         int | None,
         typer.Option(
@@ -63,7 +63,9 @@ def history(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--history", metavar="DIR", help="Folder of the history. Default: that of `prices refresh`."),
+        typer.Option(
+            "--dir", "--history", metavar="FOLDER", help="Folder of the history. Default: that of `prices refresh`."
+        ),
     ] = None,
     book: Annotated[
         str,

@@ -36,7 +36,7 @@ def refresh(
         Path | None, typer.Option(metavar="FILE", help="The clouds file: accounts to query. See `schema clouds`.")
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit, such as 2m; use what has arrived by then.")
+        str | None, typer.Option(metavar="DURATION", help="Time limit, such as 2m; use what has arrived by then.")
     ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Store nothing unless all data arrived and nothing was held back.")

@@ -33,7 +33,7 @@ class QuotasFormat(StrEnum):
 def quotas(
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "2m",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:

@@ -52,7 +52,7 @@ def quote(
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
     ] = None,
     processes: Annotated[
         int | None,
