@@ -195,5 +195,6 @@ def backtest(
             example = pick_widest_window(pooled)
             runs = follow_window(example, windows, names, paid=probes)
         write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
-    texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
-    console.out(texts[output](scored, windows))
+    width = console.table_width()
+    as_json = output is BacktestFormat.JSON
+    console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, width))

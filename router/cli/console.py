@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any, TextIO
 
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
+from router.render.tables import WIDTH
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
@@ -72,6 +74,18 @@ def write(text: str, file: Path | None) -> None:
         write_atomic(file, text if text.endswith("\n") else f"{text}\n")
     except OSError as error:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def table_width(stream: TextIO | None = None, file: Path | None = None) -> int:
+    """Return how wide a table may be: 80 columns, or more on a wider terminal.
+
+    The table goes to ``file`` if there is one, else to ``stream`` (stdout by default).
+    """
+    target = sys.stdout if stream is None else stream
+    if file is not None or not target.isatty():
+        return WIDTH
+    # COLUMNS counts before the terminal's own answer, so that people can choose.
+    return max(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 
 def style_text(text: str, style: str, stream: TextIO | None = None) -> str:

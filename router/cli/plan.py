@@ -109,8 +109,11 @@ def plan(
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
         store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), moment)
-    texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
-    console.out(texts[output](placement_plan))
+    if output is PlanFormat.JSON:
+        console.out(document)
+    else:
+        wanted = wide(placement_plan) if output is PlanFormat.WIDE else table(placement_plan, console.table_width())
+        console.out(wanted)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 

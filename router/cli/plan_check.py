@@ -113,7 +113,8 @@ def _text(
     ]
     header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
-    lines = [format_table(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
+    table = format_table(header, rows, frozenset(header[4:]), widths, console.table_width())
+    lines = [table if rows else "the plan orders nothing", ""]
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))

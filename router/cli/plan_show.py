@@ -25,4 +25,8 @@ def show(
     from router.planning.plan_json import plan_to_json
     from router.render.plan_text import table, wide
 
-    console.out({"table": table, "wide": wide, "json": plan_to_json}[output.value](read_plan(file)))
+    plan = read_plan(file)
+    if output is PlanFormat.JSON:
+        console.out(plan_to_json(plan))
+    else:
+        console.out(wide(plan) if output is PlanFormat.WIDE else table(plan, console.table_width()))

@@ -114,12 +114,12 @@ def history(
         )
     if series or machine_readable:
         writers = {
-            HistoryFormat.TABLE: history_text.table,
-            HistoryFormat.WIDE: history_text.wide,
-            HistoryFormat.JSON: history_text.as_json,
-            HistoryFormat.CSV: history_text.as_csv,
+            HistoryFormat.TABLE: lambda: history_text.table(view, console.table_width(file=out)),
+            HistoryFormat.WIDE: lambda: history_text.wide(view),
+            HistoryFormat.JSON: lambda: history_text.as_json(view),
+            HistoryFormat.CSV: lambda: history_text.as_csv(view),
         }
-        console.write(writers[output](view), out)
+        console.write(writers[output](), out)
     if draw is not None and series:
         draw(history_dir, view)
 

@@ -61,7 +61,7 @@ def quotas(
     allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
-    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0]), out)
+    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0], console.table_width(file=out)), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
             console.note(wrap_text(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
@@ -71,7 +71,7 @@ def quotas(
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook) -> str:
+def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, width: int) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
@@ -107,4 +107,4 @@ def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: Pri
     if not rows:
         return "no quota is known; `stepfare doctor` says what is missing\n"
     header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
-    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"
+    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}, width) + "\n"

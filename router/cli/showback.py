@@ -247,10 +247,10 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
             else export_tables.report_to_parquet(report),
         )
     else:
-        console.write(_text(report, output), out)
+        console.write(_text(report, output, console.table_width(file=out)), out)
 
 
-def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
+def _text(report: ShowbackReport, output: ShowbackFormat, width: int) -> str:
     if output is ShowbackFormat.JSON:
         from router.showback.report.export_json import report_to_json
 
@@ -265,4 +265,4 @@ def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
         return page(report)
     from router.render.showback_text import as_markdown, as_table
 
-    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report)
+    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report, width)

@@ -113,7 +113,8 @@ def _table(found: StatusReport) -> str:
         )
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
-    lines = [format_table(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
+    right = frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"})
+    lines = [format_table(header, rows, right, widths, console.table_width()), ""]
     attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
     remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""

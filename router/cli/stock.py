@@ -90,7 +90,11 @@ def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
         for cloud, hint in hints
     ]
     table = format_table(
-        ("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36}
+        ("PLACE", "SCORE", "MACHINES", "SOURCE"),
+        rows,
+        frozenset({"SCORE", "MACHINES"}),
+        {"PLACE": 36},
+        console.table_width(),
     )
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
     return f"{table}\n\n{wrap_text(note)}\n"

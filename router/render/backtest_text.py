@@ -15,7 +15,7 @@ from router.backtest.catalogue import POLICIES
 from router.backtest.scores import PolicyScore, PooledWindows
 from router.backtest.windows import BacktestCell, WindowLayout
 from router.jobs.quantities import format_duration
-from router.render.tables import format_table, wrap_text
+from router.render.tables import WIDTH, format_table, wrap_text
 from router.spot.policies.registry import ALIASES, WindowOutcomes
 from router.spot.simulator.inputs import HOUR_S
 
@@ -80,7 +80,7 @@ def cells_of(score: PolicyScore) -> tuple[str, ...]:
     )
 
 
-def table(scored: ScoredCells, windows: WindowLayout) -> str:
+def table(scored: ScoredCells, windows: WindowLayout, width: int = WIDTH) -> str:
     """Return one block of text per cell, with a legend."""
     blocks = []
     for pooled, scores in scored:
@@ -89,7 +89,8 @@ def table(scored: ScoredCells, windows: WindowLayout) -> str:
         rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
         rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
         count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
-        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{format_table(_HEADER, rows, _RIGHT, _WIDTHS)}")
+        results = format_table(_HEADER, rows, _RIGHT, _WIDTHS, width)
+        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{results}")
     return "\n\n".join([*blocks, _legend(windows)])
 
 

@@ -6,7 +6,15 @@ from pricing.money import Usd
 from router.planning.changes import main_placement
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.render.plan_text import describe_shadow_price
-from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    MARKETS,
+    WIDTH,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 
 _DROPPED = {
     "advisory": "cannot be ordered from here",
@@ -59,7 +67,7 @@ def _compare(job: JobSummary, second: Alternative) -> str:
     return f"next best {name}, {format_usd(more)} dearer"
 
 
-def job_text(plan: Plan, name: str, quoted: str = "") -> str:
+def job_text(plan: Plan, name: str, quoted: str = "", width: int = WIDTH) -> str:
     """Return the full explanation of one job.
 
     It covers the placement, the runner-up, alternatives, costs of rules, rejected offers and doubts. ``quoted`` is the
@@ -69,13 +77,13 @@ def job_text(plan: Plan, name: str, quoted: str = "") -> str:
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append(_lines(lines))
+        parts.append(_lines(lines, width))
     moves = [m for m in plan.moves if m.job == name]
     if moves:
         rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
         parts.append(format_table(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
     if job.alternatives:
-        parts.append(_alternatives(job))
+        parts.append(_alternatives(job, width))
     parts += _rules(job)
     if job.dropped:
         parts.append(_dropped(job))
@@ -112,7 +120,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     return "\n".join(head)
 
 
-def _lines(lines: list[Line]) -> str:
+def _lines(lines: list[Line], width: int) -> str:
     rows = [
         (
             x.kind,
@@ -126,7 +134,7 @@ def _lines(lines: list[Line]) -> str:
         for x in lines
     ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
-    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
+    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20}, width)
     first = lines[0]
     share = first.on_time_steps_per_hour / first.steps_per_hour
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
@@ -135,7 +143,7 @@ def _lines(lines: list[Line]) -> str:
     return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
 
 
-def _alternatives(job: JobSummary) -> str:
+def _alternatives(job: JobSummary, width: int) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}",
@@ -148,7 +156,7 @@ def _alternatives(job: JobSummary) -> str:
         for number, a in enumerate(job.alternatives, start=1)
     ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
-    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
+    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24}, width)
     lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
     return "\n".join([text, *lacks])
 

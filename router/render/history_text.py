@@ -1,4 +1,4 @@
-"""Series of a price history as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
+"""Series of a price history as a table as wide as given, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class HistoryView:
     trends: Mapping[SeriesName, BucketedSeries]
 
 
-def table(shown: HistoryView) -> str:
-    """Return a table of at most 80 columns, with a legend."""
+def table(shown: HistoryView, width: int = WIDTH) -> str:
+    """Return a table of at most ``width`` columns, with a legend."""
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
@@ -56,7 +56,7 @@ def table(shown: HistoryView) -> str:
     ]
     if len(places) < len(rows):
         legend.append("a place with two rows has prices from two sources, -o wide names them")
-    return "\n".join([format_table(header, rows, _RIGHT, _column_widths(header, rows)), "", *legend]) + "\n"
+    return "\n".join([format_table(header, rows, _RIGHT, _column_widths(header, rows, width)), "", *legend]) + "\n"
 
 
 def wide(shown: HistoryView) -> str:
@@ -196,10 +196,10 @@ def _trend(shown: HistoryView, series: SeriesStats) -> str:
     return sparkline([None if price is None else price.dollars() for price in trend.prices])
 
 
-def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> dict[str, int]:
     """Return the widths of machine and place with which the table keeps to its width."""
     sizes = {name: max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(header)}
     for name, least in _LEAST.items():
-        over = sum(sizes.values()) + len(sizes) - 1 - WIDTH
+        over = sum(sizes.values()) + len(sizes) - 1 - width
         sizes[name] -= max(0, min(over, sizes[name] - least))
     return {name: sizes[name] for name in _LEAST}

@@ -1,4 +1,4 @@
-"""Offers as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
+"""Offers as a table as wide as given, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.places import Market
 from router.render.offers_rows import OfferRow, distinct_sources, format_price, offer_record
+from router.render.tables import WIDTH
 
-WIDTH = 80
 SCHEMA_VERSION = 1
 _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
 # Columns that shrink when a row is too wide, with their least width.
 _SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
 
 
-def table(shown: Sequence[OfferRow]) -> str:
-    """Return a table of at most 80 columns; sources are numbered below, weak prices carry ``~``."""
+def table(shown: Sequence[OfferRow], width: int = WIDTH) -> str:
+    """Return a table of at most ``width`` columns; sources are numbered below, weak prices carry ``~``."""
     sources = distinct_sources(shown)
     number = {source: str(i) for i, source in enumerate(sources, start=1)}
     rows = [
@@ -39,7 +39,7 @@ def table(shown: Sequence[OfferRow]) -> str:
     ]
     legend = ["~ weak price: -o wide says why; AGE ? is undated, <= is at most that old"]
     legend += [line for i, source in enumerate(sources, start=1) for line in _numbered(i, source)]
-    return "\n".join([*_lines(rows, WIDTH), "", *legend]) + "\n"
+    return "\n".join([*_lines(rows, width), "", *legend]) + "\n"
 
 
 def wide(shown: Sequence[OfferRow]) -> str:
@@ -115,7 +115,7 @@ def _place(shown: OfferRow) -> str:
 
 
 def _numbered(number: int, source: str) -> list[str]:
-    """Return ``[1] source``, wrapped to the width of the table."""
+    """Return ``[1] source``, wrapped to 80 columns."""
     head = f"[{number}] "
     return textwrap.wrap(source, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 

@@ -1,4 +1,4 @@
-"""Plans as a table of 80 columns, or a wide table with every line and move. Pure functions."""
+"""Plans as a table as wide as given, or a wide table with every line and move. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
 from router.planning.plan_json import plan_content
 from router.render.tables import (
     MARKETS,
+    WIDTH,
     format_day_time,
     format_step_price,
     format_table,
@@ -25,14 +26,14 @@ MIXED_CLOUDS_WARNING = (
 )
 
 
-def table(plan: Plan) -> str:
+def table(plan: Plan, width: int = WIDTH) -> str:
     """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
     rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     parts = [_head(plan)]
     if rows:
         widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
-        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths))
+        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, width))
     parts.append(_totals(plan))
     parts += _footnotes(plan)
     parts += _left_out(plan)

@@ -11,16 +11,24 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from router.quotes.quote import BudgetQuote, Other, Quote, Refused
-from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    MARKETS,
+    WIDTH,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"
 _PLACES = 6
 
 
-def text(answer: Quote | BudgetQuote, name: str) -> str:
+def text(answer: Quote | BudgetQuote, name: str, width: int = WIDTH) -> str:
     """Return the full text for the owner of the job."""
-    return _budget(answer) if isinstance(answer, BudgetQuote) else _quote(answer, name)
+    return _budget(answer) if isinstance(answer, BudgetQuote) else _quote(answer, name, width)
 
 
 def line(answer: Quote | BudgetQuote, name: str) -> str:
@@ -38,7 +46,7 @@ def line(answer: Quote | BudgetQuote, name: str) -> str:
     )
 
 
-def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
+def table(answers: Sequence[tuple[str, Quote | BudgetQuote]], width: int = WIDTH) -> str:
     """Return a table with one row per job, and the total."""
     budgets = [(n, a) for n, a in answers if isinstance(a, BudgetQuote)]
     quotes = [(n, a) for n, a in answers if isinstance(a, Quote)]
@@ -58,7 +66,9 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
             )
             for name, q in quotes
         ]
-        parts.append(format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
+        parts.append(
+            format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}, width)
+        )
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
         more = " and more without end" if None in means else ""
@@ -68,7 +78,7 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
         budget_rows = [
             (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
         ]
-        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
+        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}, width))
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,7 +109,7 @@ def _amount(amount: Usd | None) -> str:
     return "-" if amount is None else format_usd(amount).removeprefix("$")
 
 
-def _quote(q: Quote, name: str) -> str:
+def _quote(q: Quote, name: str, width: int) -> str:
     cost = f"{format_cost(q.usd.mean)} expected, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
     head = f"{q.job} by {format_timestamp(q.deadline)}: {cost}; on time {format_on_time(q)}"
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
@@ -126,7 +136,7 @@ def _quote(q: Quote, name: str) -> str:
         ),
         _drivers(q),
         _curve(q),
-        _others(q.alternatives, q),
+        _others(q.alternatives, q, width),
         _places(q),
         _conditions(q.conditions),
         wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
@@ -177,7 +187,7 @@ def _curve(q: Quote) -> str:
     return format_table(header, rows, frozenset(header[1:-1]), {})
 
 
-def _others(others: Sequence[Other], q: Quote) -> str:
+def _others(others: Sequence[Other], q: Quote, width: int) -> str:
     if not others:
         return ""
     than = q.usd.mean if q.has_means else q.usd.p50
@@ -187,7 +197,7 @@ def _others(others: Sequence[Other], q: Quote) -> str:
         for o, cost in zip(others, costs, strict=True)
     ]
     header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
-    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
+    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36}, width)
 
 
 def _statistic(q: Quote) -> str:

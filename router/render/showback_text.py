@@ -140,6 +140,11 @@ def _table(section: ReportSection, width: int) -> Iterator[str]:
             wider_text, _ = _draw(section, wider, longest)
             if _text_width(wider_text) <= width:
                 shown, text = wider, wider_text
+    if width > WIDTH:
+        wider_text, _ = _draw(section, shown, 2 * longest)
+        while text != wider_text and _text_width(wider_text) <= width:
+            text, longest = wider_text, 2 * longest
+            wider_text, _ = _draw(section, shown, 2 * longest)
     yield text
     omitted = [column.title for column in every if column not in shown]
     if more:

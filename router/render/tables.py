@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -52,12 +52,20 @@ def clip_text(text: str, width: int) -> str:
 
 
 def format_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: frozenset[str],
+    widths: Mapping[str, int],
+    width: int = WIDTH,
 ) -> str:
-    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns."""
+    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns.
+
+    A ``width`` above 80 widens the columns that would be clipped.
+    """
     table = [list(header), *[list(row) for row in rows]]
+    limits = _widen(header, rows, widths, width) if width > WIDTH else widths
     for i, name in enumerate(header):
-        most = widths.get(name)
+        most = limits.get(name)
         if most is not None:
             for row in table[1:]:
                 row[i] = clip_text(row[i], most)
@@ -70,6 +78,20 @@ def format_table(
         ]
         lines.append(" ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def _widen(
+    header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[str, int], width: int
+) -> dict[str, int]:
+    """Return the greatest widths after clipped columns share, in equal parts, what the table leaves of ``width``."""
+    needs = [max(len(name), *(len(row[i]) for row in rows)) if rows else len(name) for i, name in enumerate(header)]
+    sizes = [max(len(name), min(need, widths.get(name, need))) for name, need in zip(header, needs, strict=True)]
+    spare = width - sum(sizes) - (len(sizes) - 1)
+    while spare > 0 and (clipped := [i for i, size in enumerate(sizes) if size < needs[i]]):
+        for i in clipped[:spare]:
+            sizes[i] += 1
+            spare -= 1
+    return {name: max(size, widths[name]) for name, size in zip(header, sizes, strict=True) if name in widths}
 
 
 def wrap_text(text: str, indent: str = "", width: int = WIDTH) -> str:
