@@ -11,6 +11,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, TextIO
 
+import typer
+
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
 from router.render.tables import WIDTH
@@ -18,7 +20,12 @@ from router.render.tables import WIDTH
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
 _MOST_PROBLEMS = 50
-_STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
+# Colours are few: what went wrong, what may be wrong, and headings.
+_STYLES: dict[str, dict[str, Any]] = {
+    "error": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow"},
+    "bold": {"bold": True},
+}
 
 
 class ExitCode(IntEnum):
@@ -89,9 +96,9 @@ def table_width(stream: TextIO | None = None, file: Path | None = None) -> int:
 
 
 def style_text(text: str, style: str, stream: TextIO | None = None) -> str:
-    """Return ``text`` in a style (error, warning, good, dim, bold) if ``stream`` (stdout by default) shows colours."""
+    """Return ``text`` in a style (error, warning, bold) if ``stream`` (stdout by default) shows colours."""
     target = sys.stdout if stream is None else stream
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and supports_colour(target) else text
+    return typer.style(text, **_STYLES[style]) if style and supports_colour(target) else text
 
 
 def supports_colour(stream: TextIO) -> bool:
@@ -149,7 +156,7 @@ def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
     field = f"{problem.field}: " if problem.field else ""
     yield f"{place}{style_text(kind, kind, sys.stderr)}: {field}{problem.what}"
     if problem.remedy:
-        yield f"    {style_text(problem.remedy, 'dim', sys.stderr)}"
+        yield f"    {problem.remedy}"
 
 
 @contextmanager
