@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
+from router.cli.progress_line import ProgressLine
 from router.render.tables import WIDTH
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
@@ -61,11 +62,13 @@ class CommandExitError(Exception):
 
 def out(text: str) -> None:
     """Print data to stdout, with one newline at its end."""
+    _clear_progress()
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def note(text: str, style: str = "") -> None:
     """Print a line that is not data to stderr."""
+    _clear_progress()
     print(style_text(text, style, sys.stderr), file=sys.stderr)
 
 
@@ -120,19 +123,32 @@ def ask_confirmation(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
+# The line that is on the screen, if any: others write only after it is cleared.
+_progress_lines: list[ProgressLine] = []
+
+
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Show ``text`` on stderr while the block runs; nothing if stderr is not a terminal."""
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show ``text`` on stderr while the block runs, and after two seconds its phase and the time.
+
+    Yields a function that takes the phase. Nothing is shown if stderr is not a terminal.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
-    sys.stderr.write(f"{text} ...")
-    sys.stderr.flush()
+    line = ProgressLine(text, sys.stderr, shutil.get_terminal_size((WIDTH, 24)).columns)
+    _progress_lines.append(line)
+    line.start_ticking()
     try:
-        yield
+        yield line.show_phase
     finally:
-        sys.stderr.write(f"\r{' ' * (len(text) + 4)}\r")
-        sys.stderr.flush()
+        line.end()
+        _progress_lines.remove(line)
+
+
+def _clear_progress() -> None:
+    for line in _progress_lines:
+        line.clear()
 
 
 def show_problems(error: InvalidInputError) -> None:

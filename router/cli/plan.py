@@ -102,8 +102,8 @@ def plan(
         console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
-    with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
-        placement_plan = make_plan(request, began=began)
+    with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers") as show_phase:
+        placement_plan = make_plan(request, began=began, progress=show_phase)
     document = plan_to_json(placement_plan)
     if out is not None:
         console.write(document, out)

@@ -105,8 +105,11 @@ def quote(
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
     check_output_folders(html)
     prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
-    with console.progress(f"quoting {len(prepared.asks)} jobs"):
-        results = list(make_quotes(prepared))
+    results: list[QuoteAnswer] = []
+    with console.progress(f"quoting {len(prepared.asks)} jobs") as show_phase:
+        for answer in make_quotes(prepared):
+            results.append(answer)
+            show_phase(f"quoting jobs, {len(results)} of {len(prepared.asks)} done")
     names = _store_quotes(results) if keep else {}
     if html is not None:
         _write_page(results, html, names)
