@@ -19,6 +19,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -96,7 +97,9 @@ def reconcile(
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
     if result.archived:
-        console.note(f"{result.archived:,} entries were archived before they were read, and are missing", "warning")
+        console.note(
+            f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
+        )
     if output is LedgerFormat.JSON:
         console.write(text.as_json(view), out)
     elif output is LedgerFormat.CSV:

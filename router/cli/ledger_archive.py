@@ -11,6 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_count
 
 
 def archive(
@@ -37,6 +38,8 @@ def archive(
         store.audit(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
         )
-    console.note(f"{file}: {archived.entries} entries of months before {month}; keep it, with its sum:")
+    console.note(
+        f"{file}: {format_count(archived.entries, 'entry', 'entries')} of months before {month}; keep it, with its sum:"
+    )
     console.out(archived.sha256)
     return ExitCode.OK

@@ -10,6 +10,7 @@ import typer
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_count
 
 
 def backup(
@@ -27,7 +28,7 @@ def backup(
     """
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         done = store.backups.write(file)
-    console.note(f"{file}: {done.entries + done.archived} entries, the last one's hash:")
+    console.note(f"{file}: {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK
 
@@ -51,6 +52,6 @@ def restore(
         store.audit(
             acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
         )
-    console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")
+    console.note(f"restored {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK

@@ -75,11 +75,6 @@ def print_rows(
         console.out(format_table([field.upper().replace("_", " ") for field in table], cells, right, {}))
 
 
-def format_count(number: int, noun: str) -> str:
-    """Return a count with its noun, such as ``1 bill`` or ``3 bills``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def format_exact_usd(usd: Usd) -> str:
     """Return an amount as exact text for programs."""
     return str(usd)

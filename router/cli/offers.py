@@ -18,6 +18,7 @@ from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers, unknown_names
+from router.render.tables import format_count
 
 
 class OffersFormat(StrEnum):
@@ -96,7 +97,7 @@ def offers(
     selected = select_offers(source, filters, sort, moment.date(), rows)
     shown = selected.rows
     if selected.too_old:
-        console.note(f"{selected.too_old} offers are older than {max_age} or undated and left out")
+        console.note(f"left out: {format_count(selected.too_old, 'offer')} older than {max_age} or undated")
     if not selected.matching:
         console.note("no offer passes the filters")
     if len(shown) < selected.matching:

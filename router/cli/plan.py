@@ -14,6 +14,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import format_count
 
 
 class PlanFormat(StrEnum):
@@ -91,7 +92,8 @@ def plan(
     shortages, budgets = load_shortages_and_budgets(moment) if now is None else ((), BudgetConstraints())
     if shortages:
         console.note(
-            f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
+            f"left out until {max(s.until for s in shortages):%H:%MZ}: "
+            f"{format_count(len(shortages), 'pool')} that ran short lately"
         )
     prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
     report_budget_sources(prepared.budgets if now is None else (), moment)
@@ -99,10 +101,11 @@ def plan(
         console.warn(each)
     request = prepared.request
     if prepared.offers_too_old:
-        console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")
+        console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {max_age} or undated")
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
-    with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers") as show_phase:
+    jobs = format_count(len(request.jobs), "job")
+    with console.progress(f"planning {jobs} over {len(request.book.offers):,} offers") as show_phase:
         placement_plan = make_plan(request, began=began, progress=show_phase)
     document = plan_to_json(placement_plan)
     if out is not None:

@@ -18,7 +18,7 @@ from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
 from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
-from router.render.tables import format_day_time, format_table, format_usd, wrap_text
+from router.render.tables import format_count, format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
 
@@ -118,7 +118,7 @@ def _text(
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
-    lines.append(f"{len(orders)} gangs, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
+    lines.append(f"{format_count(len(orders), 'gang')}, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrap_text(f"refused: {job}{refusal.what} ({refusal.remedy})"))

@@ -16,7 +16,7 @@ from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import format_table, wrap_text
+from router.render.tables import format_count, format_table, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
@@ -56,7 +56,7 @@ def quotas(
     assert limit is not None
     store = BookStore(books_folder())
     words = load_all_tables(store)
-    with console.progress(f"asking {len(asked)} clouds"):
+    with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         answers = query_allowances(tuple(asked), loaded, words, parse_now(None), limit.total_seconds())
     allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]

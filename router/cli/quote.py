@@ -14,6 +14,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.app.quotes import QuoteAnswer
@@ -106,7 +107,7 @@ def quote(
     check_output_folders(html)
     prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
     results: list[QuoteAnswer] = []
-    with console.progress(f"quoting {len(prepared.asks)} jobs") as show_phase:
+    with console.progress(f"quoting {format_count(len(prepared.asks), 'job')}") as show_phase:
         for answer in make_quotes(prepared):
             results.append(answer)
             show_phase(f"quoting jobs, {len(results)} of {len(prepared.asks)} done")

@@ -12,7 +12,15 @@ from router.controller.guardrails import CurrentPrice, Refusal
 from router.controller.placement_options import maximum_cost
 from router.controller.provision_order import ProvisionResult, existing_result
 from router.jobs.run_policy import RunPolicy
-from router.render.tables import WIDTH, format_day_time, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    WIDTH,
+    format_count,
+    format_day_time,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 from router.state.records import Attempt
 
 SCHEMA_VERSION = 1
@@ -48,7 +56,7 @@ def plan_table(
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
-        f"{len(accepted.requests)} gangs, expected {format_usd(accepted.expected_usd)}, "
+        f"{format_count(len(accepted.requests), 'gang')}, expected {format_usd(accepted.expected_usd)}, "
         f"at risk up to {format_usd(accepted.at_risk_usd)} (next places included)"
     )
     lines += [wrap_text(policy_line) for policy_line in _policies(accepted, site.deploy)]

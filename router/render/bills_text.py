@@ -7,7 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from router.render.tables import WIDTH, format_table, wrap_text
+from router.render.tables import WIDTH, format_count, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.counts import FocusFinding
 from router.showback.focus.rules import RULES
@@ -89,7 +89,7 @@ def format_sums(bill: ImportedBill) -> str:
         f"{format_amount_text(sums['BilledCost']) or 'unknown'} {escape_unprintable(code)} billed"
         for code, sums in bill.sums.items()
     ]
-    return ", ".join([f"{bill.rows:,} rows", *amounts])
+    return ", ".join([format_count(bill.rows, "row"), *amounts])
 
 
 def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:

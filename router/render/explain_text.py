@@ -9,6 +9,7 @@ from router.render.plan_text import describe_shadow_price
 from router.render.tables import (
     MARKETS,
     WIDTH,
+    format_count,
     format_step_price,
     format_table,
     format_timestamp,
@@ -107,7 +108,8 @@ def _result(plan: Plan, job: JobSummary) -> str:
             for r in unplaced.relaxations
         ]
         return "\n".join(head)
-    head.append(f"  {job.steps:,} steps for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
+    steps = format_count(job.steps, "step")
+    head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
     if job.deadline is not None and job.on_time_probability is not None:
         head.append(
             f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "

@@ -12,6 +12,7 @@ from router.planning.plan_json import plan_content
 from router.render.tables import (
     MARKETS,
     WIDTH,
+    format_count,
     format_day_time,
     format_step_price,
     format_table,
@@ -192,7 +193,7 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
     jobs = len({line.job for line in lines})
     gangs = {(line.job, line.cloud, line.region, line.zone, line.instance_type, line.market): line for line in lines}
     count = sum(line.accelerators for line in gangs.values())
-    some = f"{jobs} job{'s' if jobs > 1 else ''}"
+    some = format_count(jobs, "job")
     words = f"{some} on {count:,} accelerators of which nobody said how many there are: the plan counts on all of them"
     return [wrap_text(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
 
@@ -252,7 +253,7 @@ def describe_shadow_price(price: ShadowPrice) -> str:
     if price.saves_usd is None:
         return f"{format_usd(price.usd_per_unit)} a {unit}"
     many = price.machines != 1
-    more = f"{price.machines:,} machine{'s' if many else ''} more" if price.machines else f"${price.raised_by:,} more"
+    more = f"{format_count(price.machines, 'machine')} more" if price.machines else f"${price.raised_by:,} more"
     if price.unit not in ("machines", "USD"):
         more += f" ({price.raised_by:,} {price.unit})"
     verb = "" if many and price.machines else "s"
@@ -260,5 +261,5 @@ def describe_shadow_price(price: ShadowPrice) -> str:
     if not price.places:
         return f"{more} save{verb} {format_usd(money)}"
     bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
-    jobs = f"{price.places} more job{'s' if price.places > 1 else ''}"
+    jobs = format_count(price.places, "more job")
     return f"{more} place{verb} {jobs}, and the plan then costs {bill}"

@@ -14,6 +14,7 @@ from router.quotes.quote import BudgetQuote, Other, Quote, Refused
 from router.render.tables import (
     MARKETS,
     WIDTH,
+    format_count,
     format_step_price,
     format_table,
     format_timestamp,
@@ -72,7 +73,9 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]], width: int = WIDTH
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
         more = " and more without end" if None in means else ""
-        parts.append(f"{len(quotes)} jobs, expected {format_usd(known)}{more}; dollars, days and times of UTC")
+        parts.append(
+            f"{format_count(len(quotes), 'job')}, expected {format_usd(known)}{more}; dollars, days and times of UTC"
+        )
     if budgets:
         names = ("JOB", "BY", *(f"STEPS AT {r.confidence:.0%}" for r in budgets[0][1].reaches), "LEFT")
         budget_rows = [
@@ -234,7 +237,7 @@ def _budget(b: BudgetQuote) -> str:
     mid = b.reaches[1] if len(b.reaches) > 1 else b.reaches[0]
     share = f" of the {b.steps:,} it has left" if mid.steps < b.steps else f", all of the {b.steps:,} it has left"
     head = f"{b.job} for {format_usd(b.budget)} by {format_timestamp(b.deadline)}: "
-    head += f"{mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
+    head += f"{format_count(mid.steps, 'step')}, {mid.confidence:.0%} sure{share}"
     rows = [
         (f"{r.confidence:.0%} sure", f"{r.steps:,}", _amount(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
         for r in b.reaches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from router.render.tables import WIDTH, clip_text, format_table, wrap_text
+from router.render.tables import WIDTH, clip_text, format_count, format_table, wrap_text
 from router.showback.report.text import UNKNOWN, replace_unprintable, short_text
 from router.showback.report.values import (
     HIDDEN,
@@ -53,7 +53,7 @@ def as_markdown(report: ShowbackReport) -> str:
             lines = [names, ends, *([_escaped(cell) for cell in row] for row in rows)]
             parts += [f"| {' | '.join(line)} |" for line in lines]
             if more:
-                parts += ["", f"... and {more:,} more rows"]
+                parts += ["", f"... and {format_count(more, 'more row')}"]
         parts += [f"\n{_escaped(note)}" for note in section.notes]
     return "\n".join(parts) + f"\n\n{UNKNOWN}: not known\n"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from router.cli import console
-from router.render.tables import WIDTH, format_table
+from router.render.tables import WIDTH, format_count, format_table
 
 HEADER = ("JOB", "PLACE", "COST")
 ROWS = [("a-job-with-quite-a-long-name", "aws/us-east-1a", "12.50"), ("short", "gcp/europe-west4-b", "7.00")]
@@ -61,3 +61,8 @@ def test_the_width_is_that_of_the_terminal(monkeypatch: pytest.MonkeyPatch, colu
     assert console.table_width(Screen()) == width
     assert console.table_width(Screen(), Path("out.txt")) == WIDTH
     assert console.table_width(io.StringIO()) == WIDTH
+
+
+def test_a_count_and_its_noun_agree() -> None:
+    assert [format_count(n, "gang") for n in (0, 1, 2)] == ["0 gangs", "1 gang", "2 gangs"]
+    assert [format_count(n, "entry", "entries") for n in (1, 1234)] == ["1 entry", "1,234 entries"]
