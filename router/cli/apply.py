@@ -125,7 +125,7 @@ def apply(
         if not accepted.requests:
             console.out("the plan orders nothing")
             return ExitCode.OK
-        console.note(plan_table(site, accepted, prices, refused, console.table_width(sys.stderr)))
+        console.note(plan_table(site, accepted, prices, refused, console.screen(sys.stderr)))
         if refused:
             return _refusal_code(refused)
         if dry_run:
@@ -138,7 +138,7 @@ def apply(
         if output is ApplyFormat.JSON:
             console.out(outcomes_json(site, outcomes))
         else:
-            console.out(outcomes_table(site, outcomes, console.table_width()))
+            console.out(outcomes_table(site, outcomes, console.screen()))
         if not follow and any(o.attempt is not None and not o.attempt.phase.is_over for o in outcomes):
             console.note("`stepfare watch` hears these gangs and releases those that end")
         return _exit_code(site, outcomes, followed=follow)

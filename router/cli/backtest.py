@@ -133,7 +133,7 @@ def backtest(
     from router.render import backtest_page, backtest_text
 
     if list_policies:
-        console.out(backtest_text.policies())
+        console.out(backtest_text.policies(console.screen()))
         return
     if not traces:
         raise InvalidInputError.single(
@@ -195,6 +195,6 @@ def backtest(
             example = pick_widest_window(pooled)
             runs = follow_window(example, windows, names, paid=probes)
         write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
-    width = console.table_width()
+    screen = console.screen()
     as_json = output is BacktestFormat.JSON
-    console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, width))
+    console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, screen))

@@ -50,7 +50,7 @@ def list_bills(
         text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
         console.out(json.dumps(text, indent=2))
     elif standings:
-        console.out(table(standings, console.table_width()))
+        console.out(table(standings, console.screen()))
     else:
         console.note("no bill is stored: `stepfare bills import FILE` takes one in")
 

@@ -105,7 +105,7 @@ def reconcile(
     elif output is LedgerFormat.CSV:
         console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(view, most, console.table_width(file=out)), out)
+        console.write(text.as_table(view, most, console.screen(file=out)), out)
     return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 

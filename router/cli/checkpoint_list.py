@@ -121,4 +121,4 @@ def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
         for step, m, fault in rows
     ]
     right = frozenset({"STEP", "FILES", "SIZE"})
-    console.out(format_table(_HEADER, table, right, {"ATTEMPT": 24}, console.table_width()) if rows else "none")
+    console.out(format_table(_HEADER, table, right, {"ATTEMPT": 24}, console.screen()) if rows else "none")

@@ -16,7 +16,7 @@ import typer
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
 from router.cli.progress_line import ProgressLine
-from router.render.tables import WIDTH
+from router.render.tables import PLAIN, WIDTH, Screen
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
@@ -86,16 +86,17 @@ def write(text: str, file: Path | None) -> None:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def table_width(stream: TextIO | None = None, file: Path | None = None) -> int:
-    """Return how wide a table may be: 80 columns, or more on a wider terminal.
+def screen(stream: TextIO | None = None, file: Path | None = None) -> Screen:
+    """Return the screen that tables are drawn for: a terminal of 80 columns or more, or a pipe or file.
 
     The table goes to ``file`` if there is one, else to ``stream`` (stdout by default).
     """
     target = sys.stdout if stream is None else stream
     if file is not None or not target.isatty():
-        return WIDTH
+        return PLAIN
     # COLUMNS counts before the terminal's own answer, so that people can choose.
-    return max(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    width = max(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return Screen(width, lambda text: style_text(text, "bold", target))
 
 
 def style_text(text: str, style: str, stream: TextIO | None = None) -> str:

@@ -104,8 +104,8 @@ def offers(
         console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
-            OffersFormat.TABLE: lambda: offers_text.table(shown, console.table_width(file=out)),
-            OffersFormat.WIDE: lambda: offers_text.wide(shown),
+            OffersFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
+            OffersFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
             OffersFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
             OffersFormat.CSV: lambda: offers_text.as_csv(shown),
         }

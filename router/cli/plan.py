@@ -115,8 +115,8 @@ def plan(
     if output is PlanFormat.JSON:
         console.out(document)
     else:
-        wanted = wide(placement_plan) if output is PlanFormat.WIDE else table(placement_plan, console.table_width())
-        console.out(wanted)
+        wanted = wide if output is PlanFormat.WIDE else table
+        console.out(wanted(placement_plan, console.screen()))
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 

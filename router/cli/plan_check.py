@@ -113,7 +113,7 @@ def _text(
     ]
     header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
-    table = format_table(header, rows, frozenset(header[4:]), widths, console.table_width())
+    table = format_table(header, rows, frozenset(header[4:]), widths, console.screen())
     lines = [table if rows else "the plan orders nothing", ""]
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")

@@ -29,4 +29,5 @@ def show(
     if output is PlanFormat.JSON:
         console.out(plan_to_json(plan))
     else:
-        console.out(wide(plan) if output is PlanFormat.WIDE else table(plan, console.table_width()))
+        wanted = wide if output is PlanFormat.WIDE else table
+        console.out(wanted(plan, console.screen()))

@@ -114,8 +114,8 @@ def history(
         )
     if series or machine_readable:
         writers = {
-            HistoryFormat.TABLE: lambda: history_text.table(view, console.table_width(file=out)),
-            HistoryFormat.WIDE: lambda: history_text.wide(view),
+            HistoryFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
+            HistoryFormat.WIDE: lambda: history_text.wide(view, console.screen(file=out)),
             HistoryFormat.JSON: lambda: history_text.as_json(view),
             HistoryFormat.CSV: lambda: history_text.as_csv(view),
         }

@@ -75,7 +75,7 @@ def as_text(done: OfferImport) -> str:
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
-    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
+    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}, console.screen()), ""]
     lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")

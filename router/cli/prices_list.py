@@ -65,7 +65,7 @@ def list_books(
     header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
     if not any(name == SANDBOX for name, _ in stored):
         rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
-    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}))
+    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}, console.screen()))
     console.note(f"in {store.folder}")
 
 

@@ -80,7 +80,8 @@ def refresh(
     store = BookStore(books_folder())
     with _show_progress() as show:
         report = run(options, loaded, store, history_folder(), parse_now(now), show)
-    console.out(refresh_text.as_json(report) if output is RefreshReportFormat.JSON else refresh_text.as_text(report))
+    as_json = output is RefreshReportFormat.JSON
+    console.out(refresh_text.as_json(report) if as_json else refresh_text.as_text(report, console.screen()))
     return exit_code(report)
 
 

@@ -178,11 +178,11 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
     if not quotes:
         return
     if chosen_format is QuoteFormat.TABLE:
-        console.out(table(quotes, console.table_width()))
+        console.out(table(quotes, console.screen()))
     elif chosen_format is QuoteFormat.LINE:
         console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
-        console.out("\n".join(text(answer, name, console.table_width()) for name, answer in quotes))
+        console.out("\n".join(text(answer, name, console.screen()) for name, answer in quotes))
 
 
 def _is_answer(answer: QuoteAnswer) -> bool:

@@ -71,5 +71,5 @@ def accept_stored_quote(
         console.note(f"run by {quote.run_policy}, which the quote was made for")
     elif quote.spot_share > 0:
         console.note(f"the quote counts on {quote.policy}, and an earlier version wrote no parameters: quote again")
-    console.out(table(plan, console.table_width()))
+    console.out(table(plan, console.screen()))
     return int(ExitCode.OK)

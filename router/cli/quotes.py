@@ -66,7 +66,7 @@ def list_quotes(
         for name, q, a in quotes
     ]
     right = frozenset({"EXPECTED", "ON TIME", "ACCEPTED"})
-    console.out(format_table(header, rows_, right, {"JOB": 18}, console.table_width()))
+    console.out(format_table(header, rows_, right, {"JOB": 18}, console.screen()))
 
 
 def show(
@@ -92,7 +92,7 @@ def show(
     if output is StoredQuoteFormat.LINE:
         console.out(line(quote, identity))
         return
-    console.out(text(quote, identity, console.table_width()))
+    console.out(text(quote, identity, console.screen()))
     accepted = read_acceptance(folder, identity)
     if accepted is not None:
         console.out(

@@ -21,6 +21,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.app.bill_views import BooksView
+    from router.render.tables import Screen
     from router.showback.report.context import ReportContext
     from router.showback.report.query import BudgetUse, ReportQuery
     from router.showback.report.values import ShowbackReport
@@ -247,10 +248,10 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
             else export_tables.report_to_parquet(report),
         )
     else:
-        console.write(_text(report, output, console.table_width(file=out)), out)
+        console.write(_text(report, output, console.screen(file=out)), out)
 
 
-def _text(report: ShowbackReport, output: ShowbackFormat, width: int) -> str:
+def _text(report: ShowbackReport, output: ShowbackFormat, screen: Screen) -> str:
     if output is ShowbackFormat.JSON:
         from router.showback.report.export_json import report_to_json
 
@@ -265,4 +266,4 @@ def _text(report: ShowbackReport, output: ShowbackFormat, width: int) -> str:
         return page(report)
     from router.render.showback_text import as_markdown, as_table
 
-    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report, width)
+    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report, screen)

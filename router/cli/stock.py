@@ -94,7 +94,7 @@ def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
         rows,
         frozenset({"SCORE", "MACHINES"}),
         {"PLACE": 36},
-        console.table_width(),
+        console.screen(),
     )
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
     return f"{table}\n\n{wrap_text(note)}\n"

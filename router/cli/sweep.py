@@ -123,7 +123,7 @@ def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> st
         for o in result.orphans
     ]
     lines = (
-        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40}, console.table_width())]
+        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40}, console.screen())]
         if rows
         else ["no orphans"]
     )

@@ -13,7 +13,8 @@ from router.controller.placement_options import maximum_cost
 from router.controller.provision_order import ProvisionResult, existing_result
 from router.jobs.run_policy import RunPolicy
 from router.render.tables import (
-    WIDTH,
+    PLAIN,
+    Screen,
     format_count,
     format_day_time,
     format_table,
@@ -32,7 +33,7 @@ def plan_table(
     accepted: AcceptedOrders,
     prices: Sequence[CurrentPrice],
     refused: Sequence[Refusal],
-    width: int = WIDTH,
+    screen: Screen = PLAIN,
 ) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
@@ -52,7 +53,7 @@ def plan_table(
         )
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
     widths = {"JOB": 20, "PLACE": 48}
-    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths, width), ""]
+    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths, screen), ""]
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
@@ -93,7 +94,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], width: int = WIDTH) -> str:
+def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], screen: Screen = PLAIN) -> str:
     """Return a table with one row per gang, followed by the causes of failures."""
     rows = []
     for outcome in outcomes:
@@ -110,7 +111,7 @@ def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult],
             )
         )
     header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
-    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40}, width)]
+    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40}, screen)]
     lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from router.render.tables import WIDTH, format_count, format_table, wrap_text
+from router.render.tables import PLAIN, Screen, format_count, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.counts import FocusFinding
 from router.showback.focus.rules import RULES
@@ -37,7 +37,7 @@ def format_period(bill: ImportedBill) -> str:
     return bill.start[:7] if month else bill.start[:10]
 
 
-def table(standings: list[BillStanding], width: int = WIDTH) -> str:
+def table(standings: list[BillStanding], screen: Screen = PLAIN) -> str:
     """Return a table with one row per bill and currency."""
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
@@ -54,7 +54,7 @@ def table(standings: list[BillStanding], width: int = WIDTH) -> str:
         for s in standings
         for currency, sums in s.bill.sums.items()
     ]
-    return format_table(header, rows, _RIGHT, _WIDTHS, width)
+    return format_table(header, rows, _RIGHT, _WIDTHS, screen)
 
 
 def _short(identity: str) -> str:

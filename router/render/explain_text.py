@@ -8,7 +8,8 @@ from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.render.plan_text import describe_shadow_price
 from router.render.tables import (
     MARKETS,
-    WIDTH,
+    PLAIN,
+    Screen,
     format_count,
     format_step_price,
     format_table,
@@ -68,7 +69,7 @@ def _compare(job: JobSummary, second: Alternative) -> str:
     return f"next best {name}, {format_usd(more)} dearer"
 
 
-def job_text(plan: Plan, name: str, quoted: str = "", width: int = WIDTH) -> str:
+def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) -> str:
     """Return the full explanation of one job.
 
     It covers the placement, the runner-up, alternatives, costs of rules, rejected offers and doubts. ``quoted`` is the
@@ -78,13 +79,14 @@ def job_text(plan: Plan, name: str, quoted: str = "", width: int = WIDTH) -> str
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append(_lines(lines, width))
+        parts.append(_lines(lines, screen))
     moves = [m for m in plan.moves if m.job == name]
     if moves:
         rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
-        parts.append(format_table(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
+        header = ("MOVES", "FROM", "TO", "GIB", "COST")
+        parts.append(format_table(header, rows, frozenset({"GIB", "COST"}), {}, screen))
     if job.alternatives:
-        parts.append(_alternatives(job, width))
+        parts.append(_alternatives(job, screen))
     parts += _rules(job)
     if job.dropped:
         parts.append(_dropped(job))
@@ -122,7 +124,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     return "\n".join(head)
 
 
-def _lines(lines: list[Line], width: int) -> str:
+def _lines(lines: list[Line], screen: Screen) -> str:
     rows = [
         (
             x.kind,
@@ -136,7 +138,7 @@ def _lines(lines: list[Line], width: int) -> str:
         for x in lines
     ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
-    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20}, width)
+    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20}, screen)
     first = lines[0]
     share = first.on_time_steps_per_hour / first.steps_per_hour
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
@@ -145,7 +147,7 @@ def _lines(lines: list[Line], width: int) -> str:
     return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
 
 
-def _alternatives(job: JobSummary, width: int) -> str:
+def _alternatives(job: JobSummary, screen: Screen) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}",
@@ -158,7 +160,7 @@ def _alternatives(job: JobSummary, width: int) -> str:
         for number, a in enumerate(job.alternatives, start=1)
     ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
-    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24}, width)
+    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24}, screen)
     lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
     return "\n".join([text, *lacks])
 

@@ -1,4 +1,4 @@
-"""Series of a price history as a table as wide as given, a wide table, JSON or CSV. Pure functions."""
+"""Series of a price history as a table that fits the screen, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pricing.money import UsdPerHour
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_rows import format_price
 from router.render.sparkline import sparkline
-from router.render.tables import MARKETS, WIDTH, format_table, format_timestamp
+from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp
 
 SCHEMA_VERSION = 1
 NARROW_BUCKETS, WIDE_BUCKETS = 8, 40
@@ -31,8 +31,8 @@ class HistoryView:
     trends: Mapping[SeriesName, BucketedSeries]
 
 
-def table(shown: HistoryView, width: int = WIDTH) -> str:
-    """Return a table of at most ``width`` columns, with a legend."""
+def table(shown: HistoryView, screen: Screen = PLAIN) -> str:
+    """Return a table that fits the screen, with a legend."""
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
@@ -56,10 +56,11 @@ def table(shown: HistoryView, width: int = WIDTH) -> str:
     ]
     if len(places) < len(rows):
         legend.append("a place with two rows has prices from two sources, -o wide names them")
-    return "\n".join([format_table(header, rows, _RIGHT, _column_widths(header, rows, width)), "", *legend]) + "\n"
+    text = format_table(header, rows, _RIGHT, _column_widths(header, rows, screen.width), screen)
+    return "\n".join([text, "", *legend]) + "\n"
 
 
-def wide(shown: HistoryView) -> str:
+def wide(shown: HistoryView, screen: Screen = PLAIN) -> str:
     """Return a table of all fields, as wide as needed."""
     header = (
         "PLACE",
@@ -96,7 +97,7 @@ def wide(shown: HistoryView) -> str:
         )
         for s in shown.series
     ]
-    return format_table(header, rows, _RIGHT, {}) + "\n"
+    return format_table(header, rows, _RIGHT, {}, screen) + "\n"
 
 
 def as_json(shown: HistoryView) -> str:

@@ -1,4 +1,4 @@
-"""Plans as a table as wide as given, or a wide table with every line and move. Pure functions."""
+"""Plans as a table that fits the screen, or a wide table with every line and move. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
 from router.planning.plan_json import plan_content
 from router.render.tables import (
     MARKETS,
-    WIDTH,
+    PLAIN,
+    Screen,
     format_count,
     format_day_time,
     format_step_price,
@@ -27,14 +28,14 @@ MIXED_CLOUDS_WARNING = (
 )
 
 
-def table(plan: Plan, width: int = WIDTH) -> str:
+def table(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
     rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     parts = [_head(plan)]
     if rows:
         widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
-        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, width))
+        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen))
     parts.append(_totals(plan))
     parts += _footnotes(plan)
     parts += _left_out(plan)
@@ -42,7 +43,7 @@ def table(plan: Plan, width: int = WIDTH) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def wide(plan: Plan) -> str:
+def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return every line and move, as wide as needed."""
     header = (
         "JOB",
@@ -62,12 +63,11 @@ def wide(plan: Plan) -> str:
     )
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
-    parts = [_head(plan), format_table(header, rows, right, {})]
+    parts = [_head(plan), format_table(header, rows, right, {}, screen)]
     if plan.moves:
         moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, format_usd(m.cost_usd)) for m in plan.moves]
-        parts.append(
-            format_table(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
-        )
+        names = ("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST")
+        parts.append(format_table(names, moves, frozenset({"GIB", "COST"}), {}, screen))
     mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
     parts += [_totals(plan), *mixed, *_unbounded(plan, "? "), *_left_out(plan), *_limits(plan)]
     return "\n\n".join(p for p in parts if p) + "\n"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,6 +11,18 @@ from pricing.money import Usd
 
 WIDTH = 80
 MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The terminal, pipe or file that a table is drawn for: its width, and the style of headings."""
+
+    width: int = WIDTH
+    heading: Callable[[str], str] = str
+
+
+# Pipes and files.
+PLAIN = Screen()
 
 
 def format_usd(amount: Usd) -> str:
@@ -61,14 +74,14 @@ def format_table(
     rows: Sequence[Sequence[str]],
     right: frozenset[str],
     widths: Mapping[str, int],
-    width: int = WIDTH,
+    screen: Screen = PLAIN,
 ) -> str:
-    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns.
+    """Return a table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns.
 
-    A ``width`` above 80 widens the columns that would be clipped.
+    On a screen of more than 80 columns those that would be clipped are wider.
     """
     table = [list(header), *[list(row) for row in rows]]
-    limits = _widen(header, rows, widths, width) if width > WIDTH else widths
+    limits = _widen(header, rows, widths, screen.width) if screen.width > WIDTH else widths
     for i, name in enumerate(header):
         most = limits.get(name)
         if most is not None:
@@ -82,7 +95,7 @@ def format_table(
             for cell, size, name in zip(row, sizes, header, strict=True)
         ]
         lines.append(" ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join([screen.heading(lines[0]), *lines[1:]])
 
 
 def _widen(

@@ -1,4 +1,4 @@
-"""What a terminal gets and a pipe does not: wider tables, colours of errors and warnings."""
+"""What a terminal gets and a pipe does not: wider tables, bold headings, colours of errors and warnings."""
 
 from __future__ import annotations
 
@@ -19,6 +19,14 @@ def test_tables_use_the_width_of_the_terminal() -> None:
     assert "…" in piped
     assert "…" not in shown
     assert max(map(len, piped.splitlines())) <= 80 < max(map(len, shown.splitlines())) <= 160
+
+
+def test_the_heading_of_a_table_is_bold() -> None:
+    _, shown = run_in_terminal(*OFFERS, COLUMNS="80")
+    piped = run(*OFFERS)
+    assert "\x1b[1mPLACE " in shown
+    assert shown.count("\x1b[") == 2
+    assert shown.replace("\x1b[1m", "").replace("\x1b[0m", "") == piped.stderr + piped.stdout
 
 
 WRONG = ("validate", "examples/nothing.yaml")
