@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -124,7 +125,7 @@ def apply(
         if not accepted.requests:
             console.out("the plan orders nothing")
             return ExitCode.OK
-        console.note(plan_table(site, accepted, prices, refused))
+        console.note(plan_table(site, accepted, prices, refused, console.screen(sys.stderr)))
         if refused:
             return _refusal_code(refused)
         if dry_run:
@@ -134,7 +135,10 @@ def apply(
             console.note("not applied")
             return ExitCode.OVER_BUDGET
         outcomes = work.carry_out(accepted, guard, lock, follow=follow)
-        console.out(outcomes_json(site, outcomes) if output is ApplyFormat.JSON else outcomes_table(site, outcomes))
+        if output is ApplyFormat.JSON:
+            console.out(outcomes_json(site, outcomes))
+        else:
+            console.out(outcomes_table(site, outcomes, console.screen()))
         if not follow and any(o.attempt is not None and not o.attempt.phase.is_over for o in outcomes):
             console.note("`stepfare watch` hears these gangs and releases those that end")
         return _exit_code(site, outcomes, followed=follow)

@@ -67,6 +67,7 @@ def audit(
                     table,
                     frozenset({"SEQ", "AT RISK"}),
                     {},
+                    console.screen(),
                 )
             )
         else:

@@ -51,16 +51,16 @@ def backtest(
         list[str] | None,
         typer.Option(metavar="each|all|grow|A,B", help="Each alone, all joined, 1 to all, or these joined."),
     ] = None,
-    work: Annotated[str | None, typer.Option(metavar="TIME", help="Without job files: the amount of work.")] = None,
+    work: Annotated[str | None, typer.Option(metavar="DURATION", help="Without job files: the amount of work.")] = None,
     deadline: Annotated[
-        list[str] | None, typer.Option(metavar="TIME", help="Time from the start to the deadline; repeatable.")
+        list[str] | None, typer.Option(metavar="DURATION", help="Time from the start to the deadline; repeatable.")
     ] = None,
     ratio: Annotated[
         list[float] | None, typer.Option(metavar="X", help="Deadline as a multiple of the work; repeatable.")
     ] = None,
     changeover: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Time lost and billed at each launch. Default: 12m, or the job's."),
+        typer.Option(metavar="DURATION", help="Time lost and billed at each launch. Default: 12m, or the job's."),
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Data moved between regions. Default: none.")
@@ -82,7 +82,7 @@ def backtest(
     transfer: Annotated[
         str | None, typer.Option(metavar="RATE", help="Speed of a move, such as 2 GB/s. Default: instant.")
     ] = None,
-    prices: Annotated[Path | None, typer.Option(metavar="DIR", help="Price files for JSON traces.")] = None,
+    prices: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Price files for JSON traces.")] = None,
     spot_price: Annotated[
         float | None, typer.Option(metavar="USD", help="Price of a machine hour, for traces without prices.")
     ] = None,
@@ -90,8 +90,8 @@ def backtest(
     holes: Annotated[
         MissingTicksOption, typer.Option(help="Ticks without an observation: an error, no machine, or as before.")
     ] = MissingTicksOption.REFUSE,
-    tick: Annotated[str | None, typer.Option(metavar="TIME", help="Interval between looks.")] = None,
-    every: Annotated[str, typer.Option(metavar="TIME", help="Interval between windows.")] = "6h",
+    tick: Annotated[str | None, typer.Option(metavar="DURATION", help="Interval between looks.")] = None,
+    every: Annotated[str, typer.Option(metavar="DURATION", help="Interval between windows.")] = "6h",
     blocks: Annotated[
         int,
         typer.Option(
@@ -133,7 +133,7 @@ def backtest(
     from router.render import backtest_page, backtest_text
 
     if list_policies:
-        console.out(backtest_text.policies())
+        console.out(backtest_text.policies(console.screen()))
         return
     if not traces:
         raise InvalidInputError.single(
@@ -195,5 +195,6 @@ def backtest(
             example = pick_widest_window(pooled)
             runs = follow_window(example, windows, names, paid=probes)
         write_output_file(html, backtest_page.page(scored, windows, example, runs).encode())
-    texts = {BacktestFormat.TABLE: backtest_text.table, BacktestFormat.JSON: backtest_text.as_json}
-    console.out(texts[output](scored, windows))
+    screen = console.screen()
+    as_json = output is BacktestFormat.JSON
+    console.out(backtest_text.as_json(scored, windows) if as_json else backtest_text.table(scored, windows, screen))

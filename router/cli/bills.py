@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.showback.bill_store import BillStore
@@ -49,7 +50,7 @@ def list_bills(
         text = {"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "bills": records}
         console.out(json.dumps(text, indent=2))
     elif standings:
-        console.out(table(standings))
+        console.out(table(standings, console.screen()))
     else:
         console.note("no bill is stored: `stepfare bills import FILE` takes one in")
 
@@ -106,9 +107,8 @@ def show(
             amounts = ", ".join(f"{name} {amount or 'unknown'}" for name, amount in sums.items())
             console.out(f"{escape_unprintable(currency) or 'no currency'}  {amounts}")
         for source in delivery.sources:
-            console.out(
-                f"from {escape_unprintable(source.name)}: FOCUS {source.version}, {source.form}, {source.rows:,} rows"
-            )
+            rows = format_count(source.rows, "row")
+            console.out(f"from {escape_unprintable(source.name)}: FOCUS {source.version}, {source.form}, {rows}")
         console.out(f"imported at {delivery.imported_at}; rows in {store.path(standing)}")
         for word, other in (("replaces", standing.replaces), ("replaced by", standing.replaced_by)):
             if other is not None:

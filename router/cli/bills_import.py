@@ -75,7 +75,7 @@ def import_files(
         console.out(json.dumps(record, indent=2))
     else:
         if standings:
-            console.out(table(standings))
+            console.out(table(standings, console.screen()))
         for line in gap_lines(imported.delivery.gaps) if imported.new else ():
             console.out(line)
     _report(imported, standings, changed)

@@ -19,6 +19,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView
@@ -39,7 +40,10 @@ def reconcile(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, attempt, cloud, ...")] = "job",
+    by: Annotated[
+        str,
+        typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, job, attempt, with commas."),
+    ] = "job",
     basis: Annotated[
         ReconcileBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
     ] = ReconcileBasisOption.EFFECTIVE,
@@ -68,7 +72,7 @@ def reconcile(
 
     \b
     stepfare bills reconcile --month 2026-11
-    stepfare bills reconcile --month 2026-11 --by team,job -o csv --out nov.csv
+    stepfare bills reconcile --group-by team,job -o csv --out november.csv
     stepfare bills reconcile --rate "EUR=1.0842@2026-11-30 treasury" --strict
 
     Exit codes: 0; 1 the state cannot be read, or findings with --strict; 2 invalid
@@ -93,13 +97,15 @@ def reconcile(
     if not result.bills:
         console.note("no bill is stored, so all is estimated: `stepfare bills import FILE`", "warning")
     if result.archived:
-        console.note(f"{result.archived:,} entries were archived before they were read, and are missing", "warning")
+        console.note(
+            f"missing: {format_count(result.archived, 'entry', 'entries')}, archived before they were read", "warning"
+        )
     if output is LedgerFormat.JSON:
         console.write(text.as_json(view), out)
     elif output is LedgerFormat.CSV:
         console.write(text.as_csv(view), out)
     else:
-        console.write(text.as_table(view, most), out)
+        console.write(text.as_table(view, most, console.screen(file=out)), out)
     return ExitCode.FAILURE if strict and view.findings else ExitCode.OK
 
 
@@ -130,7 +136,7 @@ def _dimensions(by: str) -> tuple[str, ...]:
     wrong = next((word for word in names if word not in GROUPING_WORDS or names.count(word) > 1), None)
     if wrong is not None:
         what = f"{wrong!r} is there twice" if wrong in GROUPING_WORDS else f"{wrong!r} is no word of a charge"
-        raise InvalidInputError.single(what, field="--by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
+        raise InvalidInputError.single(what, field="--group-by", remedy=f"write some of {','.join(GROUPING_WORDS)}")
     return names
 
 

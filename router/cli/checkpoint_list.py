@@ -120,4 +120,5 @@ def _show(rows: list[Row], output: CheckpointFormat, intact: str) -> None:
         )
         for step, m, fault in rows
     ]
-    console.out(format_table(_HEADER, table, frozenset({"STEP", "FILES", "SIZE"}), {"ATTEMPT": 24}) if rows else "none")
+    right = frozenset({"STEP", "FILES", "SIZE"})
+    console.out(format_table(_HEADER, table, right, {"ATTEMPT": 24}, console.screen()) if rows else "none")

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, TextIO
 
+import typer
+
 from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError, Problem
+from router.cli.progress_line import ProgressLine
+from router.render.tables import PLAIN, WIDTH, Screen
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
 _MOST_PROBLEMS = 50
-_STYLES = {"error": "31", "warning": "33", "good": "32", "dim": "2", "bold": "1"}
+# Colours are few: what went wrong, what may be wrong, and headings.
+_STYLES: dict[str, dict[str, Any]] = {
+    "error": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow"},
+    "bold": {"bold": True},
+}
 
 
 class ExitCode(IntEnum):
@@ -52,11 +62,13 @@ class CommandExitError(Exception):
 
 def out(text: str) -> None:
     """Print data to stdout, with one newline at its end."""
+    _clear_progress()
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 def note(text: str, style: str = "") -> None:
     """Print a line that is not data to stderr."""
+    _clear_progress()
     print(style_text(text, style, sys.stderr), file=sys.stderr)
 
 
@@ -74,10 +86,23 @@ def write(text: str, file: Path | None) -> None:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-def style_text(text: str, style: str, stream: TextIO | None = None) -> str:
-    """Return ``text`` in a style (error, warning, good, dim, bold) if ``stream`` (stdout by default) shows colours."""
+def screen(stream: TextIO | None = None, file: Path | None = None) -> Screen:
+    """Return the screen that tables are drawn for: a terminal of 80 columns or more, or a pipe or file.
+
+    The table goes to ``file`` if there is one, else to ``stream`` (stdout by default).
+    """
     target = sys.stdout if stream is None else stream
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and supports_colour(target) else text
+    if file is not None or not target.isatty():
+        return PLAIN
+    # COLUMNS counts before the terminal's own answer, so that people can choose.
+    width = max(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+    return Screen(width, lambda text: style_text(text, "bold", target))
+
+
+def style_text(text: str, style: str, stream: TextIO | None = None) -> str:
+    """Return ``text`` in a style (error, warning, bold) if ``stream`` (stdout by default) shows colours."""
+    target = sys.stdout if stream is None else stream
+    return typer.style(text, **_STYLES[style]) if style and supports_colour(target) else text
 
 
 def supports_colour(stream: TextIO) -> bool:
@@ -99,19 +124,32 @@ def ask_confirmation(question: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
+# The line that is on the screen, if any: others write only after it is cleared.
+_progress_lines: list[ProgressLine] = []
+
+
 @contextmanager
-def progress(text: str) -> Iterator[None]:
-    """Show ``text`` on stderr while the block runs; nothing if stderr is not a terminal."""
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show ``text`` on stderr while the block runs, and after two seconds its phase and the time.
+
+    Yields a function that takes the phase. Nothing is shown if stderr is not a terminal.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
-    sys.stderr.write(f"{text} ...")
-    sys.stderr.flush()
+    line = ProgressLine(text, sys.stderr, shutil.get_terminal_size((WIDTH, 24)).columns)
+    _progress_lines.append(line)
+    line.start_ticking()
     try:
-        yield
+        yield line.show_phase
     finally:
-        sys.stderr.write(f"\r{' ' * (len(text) + 4)}\r")
-        sys.stderr.flush()
+        line.end()
+        _progress_lines.remove(line)
+
+
+def _clear_progress() -> None:
+    for line in _progress_lines:
+        line.clear()
 
 
 def show_problems(error: InvalidInputError) -> None:
@@ -135,7 +173,7 @@ def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
     field = f"{problem.field}: " if problem.field else ""
     yield f"{place}{style_text(kind, kind, sys.stderr)}: {field}{problem.what}"
     if problem.remedy:
-        yield f"    {style_text(problem.remedy, 'dim', sys.stderr)}"
+        yield f"    {problem.remedy}"
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class _Results:
         t = self.trained
         times = f", on {self.gangs} gangs one after the other" if self.gangs > 1 else ""
         return (
-            f"\n{console.style_text('Done', 'good')} in {seconds:.0f} s.\n"
+            f"\n{console.style_text('Done', 'bold')} in {seconds:.0f} s.\n"
             f"  trained     {t.steps} steps without a gap on {self.machines} machines{times}\n"
             f"  lost        {self.lost} steps that were saved; {t.again} that were not yet, done again\n"
             f"  the same    as uninterrupted: every loss and the last checkpoint, to the last bit\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -86,7 +87,11 @@ def destroy(
         ]
         console.note(
             format_table(
-                ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"), rows, frozenset({"MACHINES", "SPENT"}), {}
+                ("JOB", "STATE", "PLACE", "MACHINES", "SPENT", "ATTEMPT"),
+                rows,
+                frozenset({"MACHINES", "SPENT"}),
+                {},
+                console.screen(sys.stderr),
             )
         )
         for chain in waiting:

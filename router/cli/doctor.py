@@ -16,7 +16,7 @@ from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import WIDTH, format_timestamp, wrap_text
+from router.render.tables import WIDTH, format_count, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.
@@ -34,7 +34,7 @@ class DoctorFormat(StrEnum):
 def doctor(
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "30s",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "30s",
     output: Annotated[DoctorFormat, typer.Option("--output", "-o", help="Format.")] = DoctorFormat.TABLE,
 ) -> ExitCode:
     """Check identity and permissions in each cloud, without changing anything or showing secrets.
@@ -59,16 +59,15 @@ def doctor(
     sandbox, _, more = load_sandbox_base_book(store.sandbox)
     warnings += more
     now = parse_now(None)
-    with console.progress(f"asking {len(asked)} clouds"):
+    with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         found = diagnose_clouds(tuple(asked), loaded, load_all_tables(store), now, limit.total_seconds())
     counts = {name: sum(o.cloud == name for b in (book, sandbox) for o in b.offers) for name in asked}
     if output is DoctorFormat.JSON:
         console.out(as_json(found, asked, counts))
     else:
         folders = f"books in {store.folder}\nhistory in {history_folder()}\nclouds file {clouds or clouds_file()}\n"
-        lines = [
-            f"{format_timestamp(book.as_of)} price book with {len(book.offers)} offers, {book.digest[:12]}\n{folders}"
-        ]
+        offers = format_count(len(book.offers), "offer")
+        lines = [f"{format_timestamp(book.as_of)} price book with {offers}, {book.digest[:12]}\n{folders}"]
         lines += [wrap_text(f"warning: {warning}") + "\n" for warning in warnings]
         console.out("\n".join([*lines, *(as_text(name, found[name], counts[name]) for name in asked)]))
     return _exit_code({name: found[name] for name, must in asked.items() if must})
@@ -111,7 +110,7 @@ def as_text(cloud: str, found: Diagnosis | ProviderError, offers: int) -> str:
         lines += _field("" if number else "book", source)
     if entry.public and found.identity is None:
         lines += _field("", "without an account a public catalogue stands in, a day old")
-    lines += _field("", f"{offers} offers in the book now")
+    lines += _field("", f"{format_count(offers, 'offer')} in the book now")
     return "\n".join(lines) + "\n"
 
 

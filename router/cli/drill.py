@@ -115,7 +115,7 @@ def zone_down(
     seconds: Annotated[float, typer.Option(min=0.0, metavar="S", help="Length of the notice; 0: no notice.")] = 0.0,
     lasts: Annotated[
         str | None,
-        typer.Option("--for", metavar="TIME", help="Time until it opens again. Default: until `drill zone-up`."),
+        typer.Option("--for", metavar="DURATION", help="Time until it opens again. Default: until `drill zone-up`."),
     ] = None,
     deploy: DeployFile = None,
     clouds: CloudsFile = None,
@@ -193,7 +193,9 @@ def slow_node(
     wanted: Wanted,
     rank: Ranks = None,
     everything: Everything = False,
-    lasts: Annotated[str | None, typer.Option("--for", metavar="TIME", help="Duration. Default: until Ctrl-C.")] = None,
+    lasts: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Duration. Default: until Ctrl-C.")
+    ] = None,
     factor: Annotated[
         float, typer.Option(min=1.1, max=100.0, help="How many times as long a step takes, about.")
     ] = 3.0,

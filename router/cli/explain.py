@@ -63,7 +63,7 @@ def explain(
         }
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job)))
+    console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen()))
 
 
 def _quoted(plan: Plan, job: str) -> str:

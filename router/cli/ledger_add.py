@@ -11,7 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import translate_closed_books
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_usd
+from router.render.tables import format_count, format_usd
 
 
 def add(
@@ -37,7 +37,9 @@ def add(
     entries = read_added_entries(file, acting_user(), moment)
     total = Usd.total(entry.usd for entry in entries)
     if dry_run:
-        console.note(f"dry run: {len(entries)} entries, {format_usd(total)}; nothing was written")
+        console.note(
+            f"dry run: {format_count(len(entries), 'entry', 'entries')}, {format_usd(total)}; nothing was written"
+        )
         return ExitCode.OK
     with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
         before = store.ledger.head()

@@ -11,6 +11,7 @@ from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_count
 
 
 def backup(
@@ -28,7 +29,7 @@ def backup(
     """
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         done = store.backups.write(file)
-    console.note(f"{file}: {done.entries + done.archived} entries, the last one's hash:")
+    console.note(f"{file}: {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK
 
@@ -52,7 +53,7 @@ def restore(
         store.audit(
             acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
         )
-    console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")
+    console.note(f"restored {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
     console.out(done.hash)
     return ExitCode.OK
 
@@ -81,6 +82,8 @@ def archive(
         store.audit(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
         )
-    console.note(f"{file}: {archived.entries} entries of months before {month}; keep it, with its sum:")
+    console.note(
+        f"{file}: {format_count(archived.entries, 'entry', 'entries')} of months before {month}; keep it, with its sum:"
+    )
     console.out(archived.sha256)
     return ExitCode.OK

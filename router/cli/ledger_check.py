@@ -13,6 +13,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.bills import BillFormat
 from router.cli.console import ExitCode
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.showback.focus.check import FocusCheck
@@ -73,9 +74,8 @@ def _as_text(checked: FocusCheck, path: str) -> str:
     hidden = checked.total - len(checked.findings)
     if hidden:
         lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
-    noun = "finding" if checked.total == 1 else "findings"
-    result = f"{checked.total:,} {noun}" if checked.total else "every rule is kept"
-    lines.append(f"{path}: FOCUS {checked.version}, {checked.rows:,} rows: {result}")
+    result = format_count(checked.total, "finding") if checked.total else "every rule is kept"
+    lines.append(f"{path}: FOCUS {checked.version}, {format_count(checked.rows, 'row')}: {result}")
     return "\n".join(lines)
 
 

@@ -11,8 +11,9 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import format_count, parse_month
+from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.ledger.month import Month
@@ -54,7 +55,7 @@ def close(
         unmetered = [node for node in nodes if node.made_at is not None and node.made_at < period.ends]
         if unmetered and not anyway:
             raise CommandError(
-                f"{len(unmetered)} machines were there in {period} and are not metered yet",
+                f"not metered yet: {format_count(len(unmetered), 'machine')} of {period}",
                 remedy="wait until they are released, or close --anyway: what they cost corrects it in open books",
             )
         closing = _seal_month(store, period, moment)
@@ -70,7 +71,7 @@ def close(
         )
     seal = closing.sealed
     contents = f"{format_count(len(seal['bills']), 'bill')} and {format_count(len(seal['spent']), 'budget')}"
-    console.note(f"{period} is closed, with {closing.head} entries, {contents}")
+    console.note(f"{period} is closed, with {format_count(closing.head, 'entry', 'entries')}, {contents}")
     for line in _sums(seal["figures"]):
         console.note(line)
     console.note("note both elsewhere: the hash of the last entry, and that of the seal over all of it")

@@ -72,12 +72,8 @@ def print_rows(
         console.out(empty)
     else:
         cells = [[_cell(row[field]) for field in table] for row in rows]
-        console.out(format_table([field.upper().replace("_", " ") for field in table], cells, right, {}))
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return a count with its noun, such as ``1 bill`` or ``3 bills``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        header = [field.upper().replace("_", " ") for field in table]
+        console.out(format_table(header, cells, right, {}, console.screen()))
 
 
 def format_exact_usd(usd: Usd) -> str:

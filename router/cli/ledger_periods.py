@@ -17,6 +17,7 @@ from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, print_rows
 from router.cli.options import parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntryKind
@@ -161,7 +162,7 @@ def _row(
 def _note_gaps(month: Month, books: _Books) -> None:
     unpriced = sum(unknown for _, unknown, _ in books.kinds.values())
     if unpriced:
-        console.note(f"{month}: {unpriced} entries have no price, and are in no sum", "warning")
+        console.note(f"{month}: {format_count(unpriced, 'entry', 'entries')} without a price, in no sum", "warning")
     if books.spent is None:
         why = "entries were archived before they were read: `stepfare showback --archive FILE` reads them"
         console.note(f"{month}: what was spent is not known, for {why}", "warning")

@@ -9,8 +9,8 @@ import typer
 
 from router.cli import console
 from router.cli.console import CommandError, ExitCode
-from router.cli.ledger_options import format_count
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck
@@ -36,16 +36,16 @@ def verify(
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         if archive is not None:
             copy = store.archives.check(archive)
-            console.note(f"{archive}: {copy.entries} entries of months before {copy.before}, as they were archived")
+            entries = format_count(copy.entries, "entry", "entries")
+            console.note(f"{archive}: {entries} of months before {copy.before}, as they were archived")
             return ExitCode.OK
         checked = store.ledger.verify()
         if checked.problems:
             raise CommandError("\n".join(checked.problems), remedy="compare with a backup: `stepfare ledger restore`")
         seals = _check_seals(store)
     archived = f", {checked.archived} of them archived" if checked.archived else ""
-    console.note(
-        f"{checked.entries + checked.archived} entries{archived}, each as it was written; the last one's hash:"
-    )
+    entries = format_count(checked.entries + checked.archived, "entry", "entries")
+    console.note(f"{entries}{archived}, each as it was written; the last one's hash:")
     for each in seals:
         for note in each.notes:
             console.note(note, "warning")

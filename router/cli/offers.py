@@ -18,6 +18,7 @@ from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers, unknown_names
+from router.render.tables import format_count
 
 
 class OffersFormat(StrEnum):
@@ -47,7 +48,7 @@ def offers(
         bool, typer.Option("--provisionable", help="Only offers that can be provisioned from here.")
     ] = False,
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this (30d), and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this (30d), and undated ones.")
     ] = None,
     sort: Annotated[
         OfferSortKey, typer.Option(help="Price to sort by, cheapest first.")
@@ -96,15 +97,15 @@ def offers(
     selected = select_offers(source, filters, sort, moment.date(), rows)
     shown = selected.rows
     if selected.too_old:
-        console.note(f"{selected.too_old} offers are older than {max_age} or undated and left out")
+        console.note(f"left out: {format_count(selected.too_old, 'offer')} older than {max_age} or undated")
     if not selected.matching:
         console.note("no offer passes the filters")
     if len(shown) < selected.matching:
         console.note(f"{len(shown)} of {selected.matching} offers; --limit 0 shows all")
     if shown or machine_readable:
         writers = {
-            OffersFormat.TABLE: lambda: offers_text.table(shown),
-            OffersFormat.WIDE: lambda: offers_text.wide(shown),
+            OffersFormat.TABLE: lambda: offers_text.table(shown, console.screen(file=out)),
+            OffersFormat.WIDE: lambda: offers_text.wide(shown, console.screen(file=out)),
             OffersFormat.JSON: lambda: offers_text.as_json(shown, source, moment),
             OffersFormat.CSV: lambda: offers_text.as_csv(shown),
         }

@@ -14,6 +14,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import parse_duration_option, parse_now
+from router.render.tables import format_count
 
 
 class PlanFormat(StrEnum):
@@ -42,14 +43,14 @@ def plan(
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
-    horizon: Annotated[str, typer.Option(metavar="TIME", help="Orders up to this time; an outlook beyond.")] = "24h",
-    slot: Annotated[str, typer.Option(metavar="TIME", help="Interval between possible starts of gangs.")] = "1h",
+    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
     gap: Annotated[
         float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
     ] = 0.005,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit of planning.")] = "3m",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of planning.")] = "3m",
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
     ] = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
@@ -91,7 +92,8 @@ def plan(
     shortages, budgets = load_shortages_and_budgets(moment) if now is None else ((), BudgetConstraints())
     if shortages:
         console.note(
-            f"{len(shortages)} pools ran short lately and are left out until {max(s.until for s in shortages):%H:%MZ}"
+            f"left out until {max(s.until for s in shortages):%H:%MZ}: "
+            f"{format_count(len(shortages), 'pool')} that ran short lately"
         )
     prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
     report_budget_sources(prepared.budgets if now is None else (), moment)
@@ -99,18 +101,22 @@ def plan(
         console.warn(each)
     request = prepared.request
     if prepared.offers_too_old:
-        console.note(f"{prepared.offers_too_old} offers are older than {max_age} or undated and left out")
+        console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {max_age} or undated")
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
-    with console.progress(f"planning {len(request.jobs)} jobs over {len(request.book.offers):,} offers"):
-        placement_plan = make_plan(request, began=began)
+    jobs = format_count(len(request.jobs), "job")
+    with console.progress(f"planning {jobs} over {len(request.book.offers):,} offers") as show_phase:
+        placement_plan = make_plan(request, began=began, progress=show_phase)
     document = plan_to_json(placement_plan)
     if out is not None:
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
         store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), moment)
-    texts = {PlanFormat.TABLE: table, PlanFormat.WIDE: wide, PlanFormat.JSON: plan_to_json}
-    console.out(texts[output](placement_plan))
+    if output is PlanFormat.JSON:
+        console.out(document)
+    else:
+        wanted = wide if output is PlanFormat.WIDE else table
+        console.out(wanted(placement_plan, console.screen()))
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
 
@@ -135,4 +141,9 @@ def show(
     from router.planning.plan_json import plan_to_json
     from router.render.plan_text import table, wide
 
-    console.out({"table": table, "wide": wide, "json": plan_to_json}[output.value](read_plan(file)))
+    plan = read_plan(file)
+    if output is PlanFormat.JSON:
+        console.out(plan_to_json(plan))
+    else:
+        wanted = wide if output is PlanFormat.WIDE else table
+        console.out(wanted(plan, console.screen()))

@@ -18,7 +18,7 @@ from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
 from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
-from router.render.tables import format_day_time, format_table, format_usd, wrap_text
+from router.render.tables import format_count, format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
 
@@ -113,11 +113,12 @@ def _text(
     ]
     header = ("JOB", "PLACE", "MACHINES", "START", "PLAN $/H", "NOW $/H", "MOST $/H")
     widths = {"JOB": 16, "PLACE": 18, "MACHINES": 18}
-    lines = [format_table(header, rows, frozenset(header[4:]), widths), ""] if rows else ["the plan orders nothing", ""]
+    table = format_table(header, rows, frozenset(header[4:]), widths, console.screen())
+    lines = [table if rows else "the plan orders nothing", ""]
     if any(price.unsure for price in prices):
         lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
-    lines.append(f"{len(orders)} gangs, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
+    lines.append(f"{format_count(len(orders), 'gang')}, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrap_text(f"refused: {job}{refusal.what} ({refusal.remedy})"))

@@ -13,7 +13,7 @@ import typer
 from pricing.money import Usd
 from router.cli import console
 from router.planning.changes import PlacementChange, PlanDiff, plan_diff
-from router.render.tables import format_day_time, format_table, format_usd, wrap_text
+from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
 
 
 class PlanDiffFormat(StrEnum):
@@ -37,17 +37,19 @@ def diff(
     from router.config.plan_files import read_plan
 
     found = plan_diff(read_plan(before), read_plan(after))
-    console.out(diff_json(found) if output is PlanDiffFormat.JSON else diff_text(found))
+    console.out(diff_json(found) if output is PlanDiffFormat.JSON else diff_text(found, console.screen()))
 
 
-def diff_text(found: PlanDiff) -> str:
+def diff_text(found: PlanDiff, screen: Screen = PLAIN) -> str:
     """Return one row per changed job, the reasons below, and totals at the end."""
     changed = [c for c in found.changes if c.kind != "same"]
     parts = []
     if changed:
         rows = [(c.job, c.kind, _cost(c.cost_before), _cost(c.cost_after)) for c in changed]
         parts.append(
-            format_table(("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40})
+            format_table(
+                ("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40}, screen
+            )
         )
         parts.append("\n".join(_where(c) for c in changed))
     same = len(found.changes) - len(changed)

@@ -14,7 +14,7 @@ from router.cli import console
 from router.prices.book_diff import BookDiff, PriceChange, diff_books
 from router.prices.books import load_book
 from router.render.offers_rows import format_price
-from router.render.tables import MARKETS, format_table, format_timestamp
+from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
@@ -45,10 +45,12 @@ def diff(
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
     found = diff_books(load_book(before), load_book(after), cloud or ())
-    console.write(as_json(found) if output is BookDiffFormat.JSON else as_text(found, limit), out)
+    console.write(
+        as_json(found) if output is BookDiffFormat.JSON else as_text(found, limit, console.screen(file=out)), out
+    )
 
 
-def as_text(found: BookDiff, limit: int) -> str:
+def as_text(found: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
     """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
     rows: list[tuple[str, ...]] = []
     rows += [
@@ -59,7 +61,7 @@ def as_text(found: BookDiff, limit: int) -> str:
     rows += [("-", *_place(o), format_price(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
     header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")
     widths = {"PLACE": 24, "MACHINE": 18}
-    table = format_table(header, rows, frozenset(header[4:]), widths) + "\n\n" if rows else ""
+    table = format_table(header, rows, frozenset(header[4:]), widths, screen) + "\n\n" if rows else ""
     lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
     hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
     more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""

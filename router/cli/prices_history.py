@@ -51,7 +51,7 @@ def history(
     market: Annotated[
         list[Market] | None, typer.Option(metavar="on_demand|spot|reserved", help="Only this market.")
     ] = None,
-    since: Annotated[str, typer.Option(metavar="AGE", help="Length of the history, up to now.")] = "30d",
+    since: Annotated[str, typer.Option(metavar="DURATION", help="Length of the history, up to now.")] = "30d",
     limit: Annotated[
         int | None,
         typer.Option(
@@ -63,7 +63,9 @@ def history(
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--history", metavar="DIR", help="Folder of the history. Default: that of `prices refresh`."),
+        typer.Option(
+            "--dir", "--history", metavar="FOLDER", help="Folder of the history. Default: that of `prices refresh`."
+        ),
     ] = None,
     book: Annotated[
         str,
@@ -112,12 +114,12 @@ def history(
         )
     if series or machine_readable:
         writers = {
-            HistoryFormat.TABLE: history_text.table,
-            HistoryFormat.WIDE: history_text.wide,
-            HistoryFormat.JSON: history_text.as_json,
-            HistoryFormat.CSV: history_text.as_csv,
+            HistoryFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
+            HistoryFormat.WIDE: lambda: history_text.wide(view, console.screen(file=out)),
+            HistoryFormat.JSON: lambda: history_text.as_json(view),
+            HistoryFormat.CSV: lambda: history_text.as_csv(view),
         }
-        console.write(writers[output](view), out)
+        console.write(writers[output](), out)
     if draw is not None and series:
         draw(history_dir, view)
 

@@ -12,7 +12,7 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.options import parse_now
 from router.prices.import_offers import OfferImport
-from router.render.tables import format_table, wrap_text
+from router.render.tables import format_count, format_table, wrap_text
 
 _SHOWN = 5
 
@@ -75,7 +75,7 @@ def as_text(done: OfferImport) -> str:
         if c.fresh or c.removed
     ]
     header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
-    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}), ""]
+    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}, console.screen()), ""]
     lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
     if len(done.dropped) > _SHOWN:
         lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
@@ -84,5 +84,5 @@ def as_text(done: OfferImport) -> str:
         lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
     if done.passed_over:
         lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
-    lines.append(f"stored {done.stored.digest[:12]}, {done.stored.offers} offers")
+    lines.append(f"stored {done.stored.digest[:12]}, {format_count(done.stored.offers, 'offer')}")
     return "\n".join(lines) + "\n"

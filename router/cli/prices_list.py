@@ -13,7 +13,7 @@ from router.cli import console
 from router.prices.books import LATEST, SANDBOX
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder
-from router.render.tables import format_table
+from router.render.tables import format_count, format_table
 
 SCHEMA_VERSION = 1
 
@@ -65,7 +65,7 @@ def list_books(
     header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
     if not any(name == SANDBOX for name, _ in stored):
         rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
-    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}))
+    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}, console.screen()))
     console.note(f"in {store.folder}")
 
 
@@ -89,4 +89,4 @@ def use_book(
     with chosen_store.lock():
         chosen_store.point_to(stored)
     name = "price book of the sandbox" if of_sandbox else "latest price book"
-    console.note(f"the {name} is now {stored.digest[:12]} of {stored.as_of}, {stored.offers} offers")
+    console.note(f"the {name} is now {stored.digest[:12]} of {stored.as_of}, {format_count(stored.offers, 'offer')}")

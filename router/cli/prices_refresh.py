@@ -36,7 +36,7 @@ def refresh(
         Path | None, typer.Option(metavar="FILE", help="The clouds file: accounts to query. See `schema clouds`.")
     ] = None,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Time limit, such as 2m; use what has arrived by then.")
+        str | None, typer.Option(metavar="DURATION", help="Time limit, such as 2m; use what has arrived by then.")
     ] = None,
     whole: Annotated[
         bool, typer.Option("--whole", help="Store nothing unless all data arrived and nothing was held back.")
@@ -80,7 +80,8 @@ def refresh(
     store = BookStore(books_folder())
     with _show_progress() as show:
         report = run(options, loaded, store, history_folder(), parse_now(now), show)
-    console.out(refresh_text.as_json(report) if output is RefreshReportFormat.JSON else refresh_text.as_text(report))
+    as_json = output is RefreshReportFormat.JSON
+    console.out(refresh_text.as_json(report) if as_json else refresh_text.as_text(report, console.screen()))
     return exit_code(report)
 
 

@@ -16,7 +16,7 @@ from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import format_table, wrap_text
+from router.render.tables import Screen, format_count, format_table, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"
@@ -33,7 +33,7 @@ class QuotasFormat(StrEnum):
 def quotas(
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "2m",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
     output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
@@ -56,12 +56,12 @@ def quotas(
     assert limit is not None
     store = BookStore(books_folder())
     words = load_all_tables(store)
-    with console.progress(f"asking {len(asked)} clouds"):
+    with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
         answers = query_allowances(tuple(asked), loaded, words, parse_now(None), limit.total_seconds())
     allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
-    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0]), out)
+    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0], console.screen(file=out)), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
             console.note(wrap_text(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
@@ -71,7 +71,7 @@ def quotas(
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook) -> str:
+def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
             name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
@@ -107,4 +107,4 @@ def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: Pri
     if not rows:
         return "no quota is known; `stepfare doctor` says what is missing\n"
     header = ("CLOUD", "REGION", "QUOTA", "AMOUNT", "USED", "UNIT")
-    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}) + "\n"
+    return format_table(header, rows, frozenset({"AMOUNT", "USED"}), {"QUOTA": 40}, screen) + "\n"

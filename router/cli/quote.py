@@ -14,6 +14,7 @@ from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
+from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.app.quotes import QuoteAnswer
@@ -52,7 +53,7 @@ def quote(
     ] = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="AGE", help="Leave out prices older than this, and undated ones.")
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
     ] = None,
     processes: Annotated[
         int | None,
@@ -105,8 +106,11 @@ def quote(
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
     check_output_folders(html)
     prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
-    with console.progress(f"quoting {len(prepared.asks)} jobs"):
-        results = list(make_quotes(prepared))
+    results: list[QuoteAnswer] = []
+    with console.progress(f"quoting {format_count(len(prepared.asks), 'job')}") as show_phase:
+        for answer in make_quotes(prepared):
+            results.append(answer)
+            show_phase(f"quoting jobs, {len(results)} of {len(prepared.asks)} done")
     names = _store_quotes(results) if keep else {}
     if html is not None:
         _write_page(results, html, names)
@@ -174,11 +178,11 @@ def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFo
     if not quotes:
         return
     if chosen_format is QuoteFormat.TABLE:
-        console.out(table(quotes))
+        console.out(table(quotes, console.screen()))
     elif chosen_format is QuoteFormat.LINE:
         console.out("\n".join(line(answer, name) for name, answer in quotes))
     else:
-        console.out("\n".join(text(answer, name) for name, answer in quotes))
+        console.out("\n".join(text(answer, name, console.screen()) for name, answer in quotes))
 
 
 def _is_answer(answer: QuoteAnswer) -> bool:

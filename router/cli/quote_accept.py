@@ -44,8 +44,8 @@ def accept_stored_quote(
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
     budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
     request = plan_request_of(quote, limit, book, limits, now, budgets.limits)
-    with console.progress(f"planning {quote.job}"):
-        plan = make_plan(request)
+    with console.progress(f"planning {quote.job}") as show_phase:
+        plan = make_plan(request, progress=show_phase)
     if plan.unplaced:
         left_out = plan.unplaced[0]
         hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
@@ -71,5 +71,5 @@ def accept_stored_quote(
         console.note(f"run by {quote.run_policy}, which the quote was made for")
     elif quote.spot_share > 0:
         console.note(f"the quote counts on {quote.policy}, and an earlier version wrote no parameters: quote again")
-    console.out(table(plan))
+    console.out(table(plan, console.screen()))
     return int(ExitCode.OK)

@@ -65,7 +65,8 @@ def list_quotes(
         )
         for name, q, a in quotes
     ]
-    console.out(format_table(header, rows_, frozenset({"EXPECTED", "ON TIME", "ACCEPTED"}), {"JOB": 18}))
+    right = frozenset({"EXPECTED", "ON TIME", "ACCEPTED"})
+    console.out(format_table(header, rows_, right, {"JOB": 18}, console.screen()))
 
 
 def show(
@@ -88,9 +89,12 @@ def show(
     if output is StoredQuoteFormat.JSON:
         console.out(quote_to_json(quote))
         return
-    console.out(text(quote, identity) if output is StoredQuoteFormat.TEXT else line(quote, identity))
+    if output is StoredQuoteFormat.LINE:
+        console.out(line(quote, identity))
+        return
+    console.out(text(quote, identity, console.screen()))
     accepted = read_acceptance(folder, identity)
-    if accepted is not None and output is StoredQuoteFormat.TEXT:
+    if accepted is not None:
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
         )

@@ -21,7 +21,7 @@ class FitFormat(StrEnum):
 
 
 def fit(
-    now: Annotated[str | None, typer.Option(metavar="MOMENT", help="Fit as of this moment.")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Fit as of this moment.")] = None,
     output: Annotated[FitFormat, typer.Option("--output", "-o", help="Format.")] = FitFormat.TEXT,
 ) -> int:
     """Fit the ranges of quotes to your price history.

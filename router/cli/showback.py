@@ -21,6 +21,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 
 if TYPE_CHECKING:
     from router.app.bill_views import BooksView
+    from router.render.tables import Screen
     from router.showback.report.context import ReportContext
     from router.showback.report.query import BudgetUse, ReportQuery
     from router.showback.report.values import ShowbackReport
@@ -64,7 +65,10 @@ def showback(
     month: Annotated[
         str | None, typer.Option(metavar="2026-11", help="Month of the books; default: that of --now.")
     ] = None,
-    by: Annotated[str, typer.Option(metavar="NAMES", help="Group by team, project, job, cloud, ...")] = "team",
+    by: Annotated[
+        str,
+        typer.Option("--group-by", "--by", metavar="NAMES", help="Names such as team, project, cloud, with commas."),
+    ] = "team",
     basis: Annotated[
         ShowbackBasisOption, typer.Option(help="Cost as billed, or with commitments spread over use.")
     ] = ShowbackBasisOption.EFFECTIVE,
@@ -75,7 +79,8 @@ def showback(
         list[str] | None, typer.Option(metavar="GROUP=PART", help="Fixed share of a group: research=0.6.")
     ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--from", metavar="FILE", help="FOCUS files to read instead of the ledger.")
+        list[Path] | None,
+        typer.Option("--from-file", "--from", metavar="FILE", help="FOCUS file, instead of the ledger; repeatable."),
     ] = None,
     archive: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="File of `ledger archive` to include.")
@@ -100,10 +105,10 @@ def showback(
 
     \b
     stepfare showback --month 2026-11
-    stepfare showback --by team,project -o html --out november.html
+    stepfare showback --group-by team,project -o html --out november.html
     stepfare showback --share-idle weighted -o xlsx --out november.xlsx
     stepfare showback --share-idle fixed --share research=0.6 --share product=0.4
-    stepfare showback --month 2026-11 --from bill.csv.gz --from more.parquet
+    stepfare showback --from-file bill.csv.gz --from-file more.parquet
 
     xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
     1 the state cannot be read; 2 invalid input.
@@ -127,7 +132,7 @@ def showback(
             from router.app.showback import report_of_files
 
             if archive:
-                raise InvalidInputError.single("goes with the ledger, not with --from", field="--archive")
+                raise InvalidInputError.single("goes with the ledger, not with --from-file", field="--archive")
             report = report_of_files(files, query)
         else:
             report = _report_of_ledger(query, archive or [], deploy, clouds)
@@ -151,7 +156,7 @@ def _focus(
     from router.cli.ledger_export import FocusVersion, export
 
     if from_files:
-        what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from"
+        what, remedy = "is of the ledger, not of files that are FOCUS already", "leave out --from-file"
         raise InvalidInputError.single(what, field="-o focus", remedy=remedy)
     try:
         chosen = FocusVersion(version)
@@ -187,7 +192,7 @@ def _parse_query(
     try:
         return ReportQuery(month=period, now=now, by=names, basis=CostBasis(basis.value), share=method, fixed=fixed)
     except ValueError as error:
-        raise option_error("--by", error) from None
+        raise option_error("--group-by", error) from None
 
 
 def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
@@ -197,7 +202,7 @@ def _parse_share(text: str, names: int) -> tuple[tuple[str, ...], Decimal]:
         if not group or not amount.is_finite() or not 0 < amount <= 1 or len(group.split("/")) != names:
             raise ValueError(text)
     except (InvalidOperation, ValueError):
-        remedy = "write research=0.6, or team/project=0.6 for --by team,project"
+        remedy = "write research=0.6, or team/project=0.6 for --group-by team,project"
         raise InvalidInputError.single(
             f"{text!r} is no part of 1 for a group", field="--share", remedy=remedy
         ) from None
@@ -243,10 +248,10 @@ def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now
             else export_tables.report_to_parquet(report),
         )
     else:
-        console.write(_text(report, output), out)
+        console.write(_text(report, output, console.screen(file=out)), out)
 
 
-def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
+def _text(report: ShowbackReport, output: ShowbackFormat, screen: Screen) -> str:
     if output is ShowbackFormat.JSON:
         from router.showback.report.export_json import report_to_json
 
@@ -261,4 +266,4 @@ def _text(report: ShowbackReport, output: ShowbackFormat) -> str:
         return page(report)
     from router.render.showback_text import as_markdown, as_table
 
-    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report)
+    return as_markdown(report) if output is ShowbackFormat.MARKDOWN else as_table(report, screen)

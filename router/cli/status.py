@@ -113,7 +113,8 @@ def _table(found: StatusReport) -> str:
         )
     header = ("JOB", "STATE", "PLACE", "RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT", "ATTEMPT")
     widths = {"JOB": 18, "PLACE": 22}
-    lines = [format_table(header, rows, frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"}), widths), ""]
+    right = frozenset({"RANKS", "QUIET", "STEP", "SAVED", "$/H", "SPENT"})
+    lines = [format_table(header, rows, right, widths, console.screen()), ""]
     attempts = (gang.attempt for gang in found.gangs if gang.attempt.message not in ("", gang.attempt.reason))
     lines += [wrap_text(f"{a.id}: {a.reason}: {a.message}") for a in attempts]
     remark = "; reserved machines without a stated price are in no sum" if any(g.unpriced for g in found.gangs) else ""
@@ -141,10 +142,10 @@ def _wide(found: StatusReport) -> str:
     ]
     header = ("ATTEMPT", "RANK", "MACHINE", "ZONE", "TYPE", "MARKET", "AGENT", "ENDED", "LOG BYTES", "ADDRESS")
     if rows:
-        lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}))
+        lines.append(format_table(header, rows, frozenset({"RANK", "LOG BYTES"}), {}, console.screen()))
     runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
     if runs:
-        lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {})]
+        lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {}, console.screen())]
     return "\n".join(lines)
 
 

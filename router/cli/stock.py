@@ -34,7 +34,7 @@ def stock(
     market: Annotated[Market, typer.Option(help="Market to ask for.")] = Market.SPOT,
     region: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this region; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
-    time_limit: Annotated[str, typer.Option(metavar="TIME", help="Time limit.")] = "1m",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "1m",
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the hints (ISO, with zone).")] = None,
     output: Annotated[StockFormat, typer.Option("--output", "-o", help="Format.")] = StockFormat.TABLE,
 ) -> ExitCode:
@@ -90,7 +90,11 @@ def _text(hints: tuple[tuple[str, StockHint], ...], wanted: GangQuery) -> str:
         for cloud, hint in hints
     ]
     table = format_table(
-        ("PLACE", "SCORE", "MACHINES", "SOURCE"), rows, frozenset({"SCORE", "MACHINES"}), {"PLACE": 36}
+        ("PLACE", "SCORE", "MACHINES", "SOURCE"),
+        rows,
+        frozenset({"SCORE", "MACHINES"}),
+        {"PLACE": 36},
+        console.screen(),
     )
     note = f"{gang}; SCORE from 0 to 1 is the cloud's own judgement and compares places of one cloud only"
     return f"{table}\n\n{wrap_text(note)}\n"

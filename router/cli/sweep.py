@@ -123,7 +123,9 @@ def _text(result: OrphanReport, results: dict[int, str], *, cleaned: bool) -> st
         for o in result.orphans
     ]
     lines = (
-        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40})] if rows else ["no orphans"]
+        [format_table(("WHAT", "WHERE", "ATTEMPT", ""), rows, frozenset(), {"WHERE": 40}, console.screen())]
+        if rows
+        else ["no orphans"]
     )
     lines += [f"gone, though the state has it: {attempt} rank {rank}" for attempt, rank in result.lost]
     lines += [f"could not be asked: {gap}" for gap in result.gaps]

@@ -37,7 +37,7 @@ def validate(
     book: Annotated[
         str, typer.Option(help="Book to look names up in: latest, sandbox, embedded, a file, or none.")
     ] = "latest",
-    now: Annotated[str | None, typer.Option(metavar="ISO", help="Moment at which deadlines are checked.")] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Moment at which deadlines are checked.")] = None,
     output: Annotated[ValidateFormat, typer.Option("--output", "-o", help="Format.")] = ValidateFormat.TABLE,
 ) -> ExitCode:
     """Check job files and the limits.yaml beside them, without planning anything.

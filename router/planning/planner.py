@@ -125,7 +125,7 @@ def make_plan(
     tightened_confidence: dict[str, float] = {}
     rounds = 0
     while True:
-        progress(f"checking {len(request.book.offers):,} offers for {len(jobs)} jobs")
+        progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
         planning_input = _build_problem(run, jobs, tightened_confidence)
         answer = _search(run, planning_input)
         short = _short_of_confidence(jobs, answer.runs)
@@ -256,7 +256,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     scene, shortlist = planning_input.scene, None
     shares = count_slot_shares(scene)
     if shares > MAX_FULL_SHARES:
-        run.progress(f"{shares:,} shares of slots: choosing a shortlist by the prices of the limits")
+        run.progress(f"choosing columns, {shares:,} shares of slots in all")
         began = time.perf_counter()
         shortlist = build_shortlist(scene, effort.within(1 / 2, 1 / 2), request.gap)
         scene = shortlist.scene
@@ -272,6 +272,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if shortlist is not None:
         answer = with_full_bound(answer, shortlist)
         answer, formulation = _search_wider(run, planning_input.scene, shortlist, answer, formulation)
+    run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
     answer = improve_places(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
     answer = start_early(answer, effort)
     timings.solve += time.perf_counter() - began
@@ -289,7 +290,7 @@ def _search_wider(
         return answer, formulation
     if not effort.affords(_WIDER, formulation.program):
         return replace(answer, hit_time_limit=True), formulation
-    run.progress("the shortlist leaves a gap: solving again over everything that could close it")
+    run.progress(f"closing a gap of ${slack:,.2f} to the bound")
     reach = slack * (1 + 1e-9) if all_placed else math.inf
     wide, complete = shortlist.within(whole, reach, MAX_WIDE_SHARES)
     again = formulate(wide)

@@ -12,7 +12,16 @@ from router.controller.guardrails import CurrentPrice, Refusal
 from router.controller.placement_options import maximum_cost
 from router.controller.provision_order import ProvisionResult, existing_result
 from router.jobs.run_policy import RunPolicy
-from router.render.tables import format_day_time, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    PLAIN,
+    Screen,
+    format_count,
+    format_day_time,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 from router.state.records import Attempt
 
 SCHEMA_VERSION = 1
@@ -20,7 +29,11 @@ _NAMED = 3
 
 
 def plan_table(
-    site: ControllerContext, accepted: AcceptedOrders, prices: Sequence[CurrentPrice], refused: Sequence[Refusal]
+    site: ControllerContext,
+    accepted: AcceptedOrders,
+    prices: Sequence[CurrentPrice],
+    refused: Sequence[Refusal],
+    screen: Screen = PLAIN,
 ) -> str:
     """Return a table of gangs with their places and money at risk, followed by policies, secrets and refusals."""
     rows = []
@@ -40,11 +53,11 @@ def plan_table(
         )
     header = ("JOB", "PLACE", "START", "EXPECTED", "AT MOST", "NEXT", "STATE")
     widths = {"JOB": 20, "PLACE": 48}
-    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths), ""]
+    lines = [format_table(header, rows, frozenset({"EXPECTED", "AT MOST", "NEXT"}), widths, screen), ""]
     if any(price.unsure for price in prices):
         lines.append("some prices could not be refreshed: the last known ones are used")
     lines.append(
-        f"{len(accepted.requests)} gangs, expected {format_usd(accepted.expected_usd)}, "
+        f"{format_count(len(accepted.requests), 'gang')}, expected {format_usd(accepted.expected_usd)}, "
         f"at risk up to {format_usd(accepted.at_risk_usd)} (next places included)"
     )
     lines += [wrap_text(policy_line) for policy_line in _policies(accepted, site.deploy)]
@@ -81,7 +94,7 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult]) -> str:
+def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult], screen: Screen = PLAIN) -> str:
     """Return a table with one row per gang, followed by the causes of failures."""
     rows = []
     for outcome in outcomes:
@@ -98,7 +111,7 @@ def outcomes_table(site: ControllerContext, outcomes: Sequence[ProvisionResult])
             )
         )
     header = ("JOB", "START", "RESULT", "PLACE", "MACHINES", "ATTEMPT", "NOW")
-    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40})]
+    lines = [format_table(header, rows, frozenset({"MACHINES"}), {"JOB": 20, "PLACE": 26, "ATTEMPT": 40}, screen)]
     lines += [wrap_text(f"{o.order.job}: {o.cause}: {o.message}") for o in outcomes if o.cause is not None]
     return "\n".join(lines) + "\n"
 

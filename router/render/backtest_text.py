@@ -15,7 +15,7 @@ from router.backtest.catalogue import POLICIES
 from router.backtest.scores import PolicyScore, PooledWindows
 from router.backtest.windows import BacktestCell, WindowLayout
 from router.jobs.quantities import format_duration
-from router.render.tables import format_table, wrap_text
+from router.render.tables import PLAIN, Screen, format_table, wrap_text
 from router.spot.policies.registry import ALIASES, WindowOutcomes
 from router.spot.simulator.inputs import HOUR_S
 
@@ -26,7 +26,7 @@ _WIDTHS = {"POLICY": 13, "LESS": 9}
 _DIGITS = 6
 
 
-def policies() -> str:
+def policies(screen: Screen = PLAIN) -> str:
     """Return a table of the policies: names, descriptions, and how they can be replayed."""
     rows = []
     for name, policy in POLICIES.items():
@@ -43,7 +43,8 @@ def policies() -> str:
         also,
         wrap_text("`policy: greedy` of a deploy file is another one, which does not wait: docs/policies.md"),
     )
-    return "\n".join([format_table(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}), "", *notes])
+    table = format_table(("POLICY", "PLAYS", "WHAT IT IS"), rows, frozenset(), {}, screen)
+    return "\n".join([table, "", *notes])
 
 
 def title(cell: BacktestCell) -> str:
@@ -80,7 +81,7 @@ def cells_of(score: PolicyScore) -> tuple[str, ...]:
     )
 
 
-def table(scored: ScoredCells, windows: WindowLayout) -> str:
+def table(scored: ScoredCells, windows: WindowLayout, screen: Screen = PLAIN) -> str:
     """Return one block of text per cell, with a legend."""
     blocks = []
     for pooled, scores in scored:
@@ -89,7 +90,8 @@ def table(scored: ScoredCells, windows: WindowLayout) -> str:
         rows.append(("optimum", f"{least:,.2f}", f"{least / demand:.3f}", "0.0%", "", "", "", ""))
         rows.append(("on-demand", f"{demand:,.2f}", "1.000", f"{demand / least - 1:.1%}", "", "", "", ""))
         count = f"{pooled.start.size} windows in {np.unique(pooled.stretch).size} stretches of time"
-        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{format_table(_HEADER, rows, _RIGHT, _WIDTHS)}")
+        results = format_table(_HEADER, rows, _RIGHT, _WIDTHS, screen)
+        blocks.append(f"{wrap_text(title(pooled.cell))}\n{count}\n\n{results}")
     return "\n\n".join([*blocks, _legend(windows)])
 
 

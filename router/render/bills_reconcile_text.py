@@ -14,7 +14,7 @@ from typing import Any
 
 from router.ledger.month import Month
 from router.render.bills_text import escape_unprintable
-from router.render.tables import clip_text, format_table, format_timestamp, wrap_text
+from router.render.tables import PLAIN, Screen, clip_text, format_table, format_timestamp, wrap_text
 from router.showback.apportion import exact_sum
 from router.showback.facts import UNALLOCATED
 from router.showback.reconcile.currencies import ExchangeRate
@@ -57,8 +57,8 @@ class ReconcileView:
     findings: tuple[ReconcileFinding, ...]
 
 
-def as_table(view: ReconcileView, most: int) -> str:
-    """Return the report as text of 80 columns, with at most ``most`` rows without counterpart."""
+def as_table(view: ReconcileView, most: int, screen: Screen = PLAIN) -> str:
+    """Return the report as text that fits the screen, with at most ``most`` rows without counterpart."""
     query = view.query
     lines = [f"{query.month} as of {format_timestamp(query.now)}, {query.basis} cost"]
     lines += _coverage(view.outcome)
@@ -73,11 +73,13 @@ def as_table(view: ReconcileView, most: int) -> str:
         ]
         lines += [
             "",
-            format_table(("BILL ROWS MATCHED BY", "ROWS", "AMOUNT", ""), rows, frozenset({"ROWS", "AMOUNT"}), {}),
+            format_table(
+                ("BILL ROWS MATCHED BY", "ROWS", "AMOUNT", ""), rows, frozenset({"ROWS", "AMOUNT"}), {}, screen
+            ),
         ]
-    lines += ["", *_bridges(view)]
-    lines += _unmatched_rows("ON A BILL, NOT METERED", view.outcome.unmatched, most)
-    lines += _unmatched_rows("METERED, NOT ON A BILL", view.outcome.unbilled, most)
+    lines += ["", *_bridges(view, screen)]
+    lines += _unmatched_rows("ON A BILL, NOT METERED", view.outcome.unmatched, most, screen)
+    lines += _unmatched_rows("METERED, NOT ON A BILL", view.outcome.unbilled, most, screen)
     if view.findings:
         lines += ["", "FINDINGS", *(wrap_text(_finding(each), "  ") for each in view.findings)]
     else:
@@ -93,7 +95,7 @@ def _coverage(outcome: MatchOutcome) -> Iterator[str]:
         yield f"{currency}: {format_percent(share)} of what was spent is estimated"
 
 
-def _bridges(view: ReconcileView) -> Iterator[str]:
+def _bridges(view: ReconcileView, screen: Screen) -> Iterator[str]:
     header = (",".join(view.query.by).upper(), "PLANNED", "METERED", "ACTUAL", "INVOICED", "")
     every = [*((_named(each.group), each) for each in view.groups), *(("all", each) for each in view.month)]
     rows = [
@@ -111,7 +113,7 @@ def _bridges(view: ReconcileView) -> Iterator[str]:
         yield "nothing was planned, metered or billed in this month"
         return
     right = frozenset({"PLANNED", "METERED", "ACTUAL", "INVOICED"})
-    table = format_table(header, rows, right, {header[0]: _GROUP_WIDTH}).splitlines()
+    table = format_table(header, rows, right, {header[0]: _GROUP_WIDTH}, screen).splitlines()
     yield table[0]
     for line, (_, each) in zip(table[1:], every, strict=True):
         yield line
@@ -132,7 +134,7 @@ def _why(variance: VarianceBridge) -> str:
     return ", ".join(reasons)
 
 
-def _unmatched_rows(title: str, found: Sequence[UnmatchedItem], most: int) -> Iterator[str]:
+def _unmatched_rows(title: str, found: Sequence[UnmatchedItem], most: int, screen: Screen) -> Iterator[str]:
     if not found:
         return
     yield ""
@@ -150,7 +152,7 @@ def _unmatched_rows(title: str, found: Sequence[UnmatchedItem], most: int) -> It
     header = ("SINCE", "ROWS", "", "WHAT", "WHOSE", "AMOUNT", " ")
     if rows:
         yield title
-        yield format_table(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 18, "WHOSE": 20})
+        yield format_table(header, rows, frozenset({"AMOUNT", "ROWS"}), {"WHAT": 18, "WHOSE": 20}, screen)
     if len(things) > most:
         more = len(things) - most
         yield f"... {more:,} more; -o json has all rows" if rows else f"{title}: {more:,}; -o json has all rows"
@@ -163,7 +165,7 @@ def _things(found: Sequence[UnmatchedItem]) -> list[tuple[tuple[str, str, str], 
     """
     groups: dict[tuple[tuple[str, str, str], str, bool], list[UnmatchedItem]] = {}
     for each in found:
-        words = (each.what, _thing(each), _named((each.team, each.job)))
+        words = (each.what, _thing(each), clip_text(_named((each.team, each.job)), _GROUP_WIDTH))
         groups.setdefault((words, each.currency, each.amount is None), []).append(each)
     summed: list[tuple[tuple[str, str, str], Decimal | None, list[UnmatchedItem]]] = [
         (words, None if unknown else exact_sum(each.amount for each in rows if each.amount is not None), rows)
@@ -278,7 +280,4 @@ def format_percent(share: Fraction | None) -> str:
 def _named(group: Sequence[str | None]) -> str:
     if group and not any(group):
         return UNALLOCATED
-    return (
-        clip_text("/".join(escape_unprintable(UNALLOCATED if word is None else word) for word in group), _GROUP_WIDTH)
-        or "all"
-    )
+    return "/".join(escape_unprintable(UNALLOCATED if word is None else word) for word in group) or "all"

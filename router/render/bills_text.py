@@ -7,7 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from router.render.tables import format_table, wrap_text
+from router.render.tables import PLAIN, Screen, format_count, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.counts import FocusFinding
 from router.showback.focus.rules import RULES
@@ -37,7 +37,7 @@ def format_period(bill: ImportedBill) -> str:
     return bill.start[:7] if month else bill.start[:10]
 
 
-def table(standings: list[BillStanding]) -> str:
+def table(standings: list[BillStanding], screen: Screen = PLAIN) -> str:
     """Return a table with one row per bill and currency."""
     header = ("BILL", "ISSUER", "ACCOUNT", "PERIOD", "ROWS", "BILLED", "", "REPLACED")
     rows = [
@@ -54,7 +54,7 @@ def table(standings: list[BillStanding]) -> str:
         for s in standings
         for currency, sums in s.bill.sums.items()
     ]
-    return format_table(header, rows, _RIGHT, _WIDTHS)
+    return format_table(header, rows, _RIGHT, _WIDTHS, screen)
 
 
 def _short(identity: str) -> str:
@@ -89,7 +89,7 @@ def format_sums(bill: ImportedBill) -> str:
         f"{format_amount_text(sums['BilledCost']) or 'unknown'} {escape_unprintable(code)} billed"
         for code, sums in bill.sums.items()
     ]
-    return ", ".join([f"{bill.rows:,} rows", *amounts])
+    return ", ".join([format_count(bill.rows, "row"), *amounts])
 
 
 def gap_lines(gaps: tuple[BillGap, ...]) -> Iterator[str]:

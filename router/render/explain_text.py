@@ -6,7 +6,17 @@ from pricing.money import Usd
 from router.planning.changes import main_placement
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.render.plan_text import describe_shadow_price
-from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    MARKETS,
+    PLAIN,
+    Screen,
+    format_count,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 
 _DROPPED = {
     "advisory": "cannot be ordered from here",
@@ -59,7 +69,7 @@ def _compare(job: JobSummary, second: Alternative) -> str:
     return f"next best {name}, {format_usd(more)} dearer"
 
 
-def job_text(plan: Plan, name: str, quoted: str = "") -> str:
+def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) -> str:
     """Return the full explanation of one job.
 
     It covers the placement, the runner-up, alternatives, costs of rules, rejected offers and doubts. ``quoted`` is the
@@ -69,13 +79,14 @@ def job_text(plan: Plan, name: str, quoted: str = "") -> str:
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append(_lines(lines))
+        parts.append(_lines(lines, screen))
     moves = [m for m in plan.moves if m.job == name]
     if moves:
         rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
-        parts.append(format_table(("MOVES", "FROM", "TO", "GIB", "COST"), rows, frozenset({"GIB", "COST"}), {}))
+        header = ("MOVES", "FROM", "TO", "GIB", "COST")
+        parts.append(format_table(header, rows, frozenset({"GIB", "COST"}), {}, screen))
     if job.alternatives:
-        parts.append(_alternatives(job))
+        parts.append(_alternatives(job, screen))
     parts += _rules(job)
     if job.dropped:
         parts.append(_dropped(job))
@@ -99,7 +110,8 @@ def _result(plan: Plan, job: JobSummary) -> str:
             for r in unplaced.relaxations
         ]
         return "\n".join(head)
-    head.append(f"  {job.steps:,} steps for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
+    steps = format_count(job.steps, "step")
+    head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
     if job.deadline is not None and job.on_time_probability is not None:
         head.append(
             f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
@@ -112,7 +124,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     return "\n".join(head)
 
 
-def _lines(lines: list[Line]) -> str:
+def _lines(lines: list[Line], screen: Screen) -> str:
     rows = [
         (
             x.kind,
@@ -126,7 +138,7 @@ def _lines(lines: list[Line]) -> str:
         for x in lines
     ]
     header = ("WHY HERE", "WHERE", "MACHINES", "BUY", "HOURS", "$/H", "COST")
-    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20})
+    text = format_table(header, rows, frozenset({"HOURS", "$/H", "COST"}), {"WHERE": 18, "MACHINES": 20}, screen)
     first = lines[0]
     share = first.on_time_steps_per_hour / first.steps_per_hour
     speed = f"{first.steps_per_hour:,.5g} steps/h expected"
@@ -135,7 +147,7 @@ def _lines(lines: list[Line]) -> str:
     return f"{text}\n{wrap_text(speed, '  ')}\n{wrap_text(f'price of {first.price_as_of}: {first.price_source}', '  ')}"
 
 
-def _alternatives(job: JobSummary) -> str:
+def _alternatives(job: JobSummary, screen: Screen) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}",
@@ -148,7 +160,7 @@ def _alternatives(job: JobSummary) -> str:
         for number, a in enumerate(job.alternatives, start=1)
     ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
-    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24})
+    text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24}, screen)
     lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
     return "\n".join([text, *lacks])
 

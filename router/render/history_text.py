@@ -1,4 +1,4 @@
-"""Series of a price history as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
+"""Series of a price history as a table that fits the screen, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datetime import datetime
 from pricing.money import UsdPerHour
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
 from router.render.offers_rows import format_price
-from router.render.tables import MARKETS, WIDTH, format_table, format_timestamp
+from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 
@@ -32,8 +32,8 @@ class HistoryView:
     trends: Mapping[SeriesName, BucketedSeries]
 
 
-def table(shown: HistoryView) -> str:
-    """Return a table of at most 80 columns, with a legend."""
+def table(shown: HistoryView, screen: Screen = PLAIN) -> str:
+    """Return a table that fits the screen, with a legend."""
     header = ("PLACE", "MACHINE", "MKT", "LAST", "LOW", "HIGH", "MEAN", "MOVES", "STOCK", "COURSE")
     rows = [
         (
@@ -57,10 +57,11 @@ def table(shown: HistoryView) -> str:
     ]
     if len(places) < len(rows):
         legend.append("a place with two rows has prices from two sources, -o wide names them")
-    return "\n".join([format_table(header, rows, _RIGHT, _column_widths(header, rows)), "", *legend]) + "\n"
+    text = format_table(header, rows, _RIGHT, _column_widths(header, rows, screen.width), screen)
+    return "\n".join([text, "", *legend]) + "\n"
 
 
-def wide(shown: HistoryView) -> str:
+def wide(shown: HistoryView, screen: Screen = PLAIN) -> str:
     """Return a table of all fields, as wide as needed."""
     header = (
         "PLACE",
@@ -97,7 +98,7 @@ def wide(shown: HistoryView) -> str:
         )
         for s in shown.series
     ]
-    return format_table(header, rows, _RIGHT, {}) + "\n"
+    return format_table(header, rows, _RIGHT, {}, screen) + "\n"
 
 
 def as_json(shown: HistoryView) -> str:
@@ -197,11 +198,11 @@ def _trend(shown: HistoryView, series: SeriesStats) -> str:
     return sparkline([None if price is None else price.dollars() for price in trend.prices])
 
 
-def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[str, int]:
+def _column_widths(header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> dict[str, int]:
     """Return the widths of machine and place with which the table keeps to its width."""
     sizes = {name: max(len(name), *(len(row[i]) for row in rows)) for i, name in enumerate(header)}
     for name, least in _LEAST.items():
-        over = sum(sizes.values()) + len(sizes) - 1 - WIDTH
+        over = sum(sizes.values()) + len(sizes) - 1 - width
         sizes[name] -= max(0, min(over, sizes[name] - least))
     return {name: sizes[name] for name in _LEAST}
 

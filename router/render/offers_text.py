@@ -1,4 +1,4 @@
-"""Offers as a table of 80 columns, a wide table, JSON or CSV. Pure functions."""
+"""Offers as a table that fits the screen, a wide table, JSON or CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.places import Market
 from router.render.offers_rows import OfferRow, distinct_sources, format_price, offer_record
+from router.render.tables import PLAIN, WIDTH, Screen
 
-WIDTH = 80
 SCHEMA_VERSION = 1
 _MARKETS = {Market.ON_DEMAND: "on-dem", Market.SPOT: "spot", Market.RESERVED: "reserved"}
 # Columns that shrink when a row is too wide, with their least width.
 _SHRINKABLE = {"MACHINE": 13, "PLACE": 14}
 
 
-def table(shown: Sequence[OfferRow]) -> str:
-    """Return a table of at most 80 columns; sources are numbered below, weak prices carry ``~``."""
+def table(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
+    """Return a table that fits the screen; sources are numbered below, weak prices carry ``~``."""
     sources = distinct_sources(shown)
     number = {source: str(i) for i, source in enumerate(sources, start=1)}
     rows = [
@@ -39,10 +39,10 @@ def table(shown: Sequence[OfferRow]) -> str:
     ]
     legend = ["~ weak price: -o wide says why; AGE ? is undated, <= is at most that old"]
     legend += [line for i, source in enumerate(sources, start=1) for line in _numbered(i, source)]
-    return "\n".join([*_lines(rows, WIDTH), "", *legend]) + "\n"
+    return "\n".join([*_lines(rows, screen.width, screen), "", *legend]) + "\n"
 
 
-def wide(shown: Sequence[OfferRow]) -> str:
+def wide(shown: Sequence[OfferRow], screen: Screen = PLAIN) -> str:
     """Return a table of all fields, as wide as needed."""
     rows = [
         {
@@ -62,7 +62,7 @@ def wide(shown: Sequence[OfferRow]) -> str:
         }
         for s in shown
     ]
-    return "\n".join(_lines(rows, None)) + "\n"
+    return "\n".join(_lines(rows, None, screen)) + "\n"
 
 
 def as_json(shown: Sequence[OfferRow], book: PriceBook, now: datetime) -> str:
@@ -115,12 +115,12 @@ def _place(shown: OfferRow) -> str:
 
 
 def _numbered(number: int, source: str) -> list[str]:
-    """Return ``[1] source``, wrapped to the width of the table."""
+    """Return ``[1] source``, wrapped to 80 columns."""
     head = f"[{number}] "
     return textwrap.wrap(source, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
 
 
-def _lines(rows: Sequence[dict[str, str]], limit: int | None) -> list[str]:
+def _lines(rows: Sequence[dict[str, str]], limit: int | None, screen: Screen) -> list[str]:
     if not rows:
         return []
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in rows[0]}
@@ -128,9 +128,10 @@ def _lines(rows: Sequence[dict[str, str]], limit: int | None) -> list[str]:
         over = 0 if limit is None else sum(widths.values()) + len(widths) - 1 - limit
         widths[name] -= max(0, min(over, widths[name] - least))
     header = {name: name for name in widths}
-    return [
+    heading, *lines = (
         " ".join(_cell(name, row[name], width) for name, width in widths.items()).rstrip() for row in (header, *rows)
-    ]
+    )
+    return [screen.heading(heading), *lines]
 
 
 def _cell(name: str, text: str, width: int) -> str:

@@ -1,4 +1,4 @@
-"""Plans as a table of 80 columns, or a wide table with every line and move. Pure functions."""
+"""Plans as a table that fits the screen, or a wide table with every line and move. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
 from router.planning.plan_json import plan_content
 from router.render.tables import (
     MARKETS,
+    PLAIN,
+    Screen,
+    format_count,
     format_day_time,
     format_step_price,
     format_table,
@@ -25,14 +28,14 @@ MIXED_CLOUDS_WARNING = (
 )
 
 
-def table(plan: Plan) -> str:
+def table(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return one row per job, the unplaced jobs with what would place them, and the limits that cost money."""
     rows = [_row(plan, job) for job in sorted(plan.jobs, key=_by_start) if job.finish is not None]
     header = ("JOB", "WHERE", "GPUS", "BUY", "START", "$/STEP", "COST")
     parts = [_head(plan)]
     if rows:
         widths = {"JOB": 19, "WHERE": 16, "GPUS": 9}
-        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths))
+        parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen))
     parts.append(_totals(plan))
     parts += _footnotes(plan)
     parts += _left_out(plan)
@@ -40,7 +43,7 @@ def table(plan: Plan) -> str:
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
-def wide(plan: Plan) -> str:
+def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     """Return every line and move, as wide as needed."""
     header = (
         "JOB",
@@ -60,12 +63,11 @@ def wide(plan: Plan) -> str:
     )
     rows = [_wide_row(line) for line in plan.lines]
     right = frozenset({"N", "BILLED H", "$/H", "STEPS", "$/STEP", "COST"})
-    parts = [_head(plan), format_table(header, rows, right, {})]
+    parts = [_head(plan), format_table(header, rows, right, {}, screen)]
     if plan.moves:
         moves = [(m.job, m.what, m.source, m.to, f"{m.gib:,.1f}", m.month, format_usd(m.cost_usd)) for m in plan.moves]
-        parts.append(
-            format_table(("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST"), moves, frozenset({"GIB", "COST"}), {})
-        )
+        names = ("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST")
+        parts.append(format_table(names, moves, frozenset({"GIB", "COST"}), {}, screen))
     mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
     parts += [_totals(plan), *mixed, *_unbounded(plan, "? "), *_left_out(plan), *_limits(plan)]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -191,7 +193,7 @@ def _unbounded(plan: Plan, mark: str = "") -> list[str]:
     jobs = len({line.job for line in lines})
     gangs = {(line.job, line.cloud, line.region, line.zone, line.instance_type, line.market): line for line in lines}
     count = sum(line.accelerators for line in gangs.values())
-    some = f"{jobs} job{'s' if jobs > 1 else ''}"
+    some = format_count(jobs, "job")
     words = f"{some} on {count:,} accelerators of which nobody said how many there are: the plan counts on all of them"
     return [wrap_text(f"{mark}{words} (set limits or default_cap_machines in the limits file)", "  ").lstrip()]
 
@@ -251,7 +253,7 @@ def describe_shadow_price(price: ShadowPrice) -> str:
     if price.saves_usd is None:
         return f"{format_usd(price.usd_per_unit)} a {unit}"
     many = price.machines != 1
-    more = f"{price.machines:,} machine{'s' if many else ''} more" if price.machines else f"${price.raised_by:,} more"
+    more = f"{format_count(price.machines, 'machine')} more" if price.machines else f"${price.raised_by:,} more"
     if price.unit not in ("machines", "USD"):
         more += f" ({price.raised_by:,} {price.unit})"
     verb = "" if many and price.machines else "s"
@@ -259,5 +261,5 @@ def describe_shadow_price(price: ShadowPrice) -> str:
     if not price.places:
         return f"{more} save{verb} {format_usd(money)}"
     bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"
-    jobs = f"{price.places} more job{'s' if price.places > 1 else ''}"
+    jobs = format_count(price.places, "more job")
     return f"{more} place{verb} {jobs}, and the plan then costs {bill}"

@@ -11,16 +11,26 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from router.quotes.quote import BudgetQuote, Other, Quote, Refused
-from router.render.tables import MARKETS, format_step_price, format_table, format_timestamp, format_usd, wrap_text
+from router.render.tables import (
+    MARKETS,
+    PLAIN,
+    Screen,
+    format_count,
+    format_step_price,
+    format_table,
+    format_timestamp,
+    format_usd,
+    wrap_text,
+)
 
 _ENDLESS = "no end in sight"
 _LEAST_SURE = 0.9995  # above this a probability is shown as "greater than"
 _PLACES = 6
 
 
-def text(answer: Quote | BudgetQuote, name: str) -> str:
+def text(answer: Quote | BudgetQuote, name: str, screen: Screen = PLAIN) -> str:
     """Return the full text for the owner of the job."""
-    return _budget(answer) if isinstance(answer, BudgetQuote) else _quote(answer, name)
+    return _budget(answer, screen) if isinstance(answer, BudgetQuote) else _quote(answer, name, screen)
 
 
 def line(answer: Quote | BudgetQuote, name: str) -> str:
@@ -38,7 +48,7 @@ def line(answer: Quote | BudgetQuote, name: str) -> str:
     )
 
 
-def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
+def table(answers: Sequence[tuple[str, Quote | BudgetQuote]], screen: Screen = PLAIN) -> str:
     """Return a table with one row per job, and the total."""
     budgets = [(n, a) for n, a in answers if isinstance(a, BudgetQuote)]
     quotes = [(n, a) for n, a in answers if isinstance(a, Quote)]
@@ -58,17 +68,21 @@ def table(answers: Sequence[tuple[str, Quote | BudgetQuote]]) -> str:
             )
             for name, q in quotes
         ]
-        parts.append(format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}))
+        parts.append(
+            format_table(header, rows, frozenset({"EXPECTED", "9 OF 10", "ON TIME", "SPOT"}), {"JOB": 21}, screen)
+        )
         means = [q.usd.mean for _, q in quotes]
         known = Usd.total(m for m in means if m is not None)
         more = " and more without end" if None in means else ""
-        parts.append(f"{len(quotes)} jobs, expected {format_usd(known)}{more}; dollars, days and times of UTC")
+        parts.append(
+            f"{format_count(len(quotes), 'job')}, expected {format_usd(known)}{more}; dollars, days and times of UTC"
+        )
     if budgets:
         names = ("JOB", "BY", *(f"STEPS AT {r.confidence:.0%}" for r in budgets[0][1].reaches), "LEFT")
         budget_rows = [
             (b.job, f"{b.deadline:%d %H:%M}", *(f"{r.steps:,}" for r in b.reaches), f"{b.steps:,}") for _, b in budgets
         ]
-        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}))
+        parts.append(format_table(names, budget_rows, frozenset(names[2:]), {"JOB": 30}, screen))
     return "\n\n".join(parts) + "\n"
 
 
@@ -99,7 +113,7 @@ def _amount(amount: Usd | None) -> str:
     return "-" if amount is None else format_usd(amount).removeprefix("$")
 
 
-def _quote(q: Quote, name: str) -> str:
+def _quote(q: Quote, name: str, screen: Screen) -> str:
     cost = f"{format_cost(q.usd.mean)} expected, in 9 of 10 cases up to {format_cost(q.usd.p90)}"
     head = f"{q.job} by {format_timestamp(q.deadline)}: {cost}; on time {format_on_time(q)}"
     finish = f"{_when(q.finish_p50)}, in 9 of 10 cases by {_when(q.finish_p90)}"
@@ -125,8 +139,8 @@ def _quote(q: Quote, name: str) -> str:
             ]
         ),
         _drivers(q),
-        _curve(q),
-        _others(q.alternatives, q),
+        _curve(q, screen),
+        _others(q.alternatives, q, screen),
         _places(q),
         _conditions(q.conditions),
         wrap_text(f"run by {q.run_policy}: `apply` runs the same policy") if q.run_policy else "",
@@ -159,7 +173,7 @@ def _drivers(q: Quote) -> str:
     return "\n".join(lines) if len(lines) > 1 else ""
 
 
-def _curve(q: Quote) -> str:
+def _curve(q: Quote, screen: Screen) -> str:
     if len(q.curve) < 2:
         return ""
     rows = [
@@ -174,10 +188,10 @@ def _curve(q: Quote) -> str:
         for p in q.curve
     ]
     header = ("DONE BY", "HOURS", _statistic(q), "9 OF 10", "ON TIME", "")
-    return format_table(header, rows, frozenset(header[1:-1]), {})
+    return format_table(header, rows, frozenset(header[1:-1]), {}, screen)
 
 
-def _others(others: Sequence[Other], q: Quote) -> str:
+def _others(others: Sequence[Other], q: Quote, screen: Screen) -> str:
     if not others:
         return ""
     than = q.usd.mean if q.has_means else q.usd.p50
@@ -187,7 +201,7 @@ def _others(others: Sequence[Other], q: Quote) -> str:
         for o, cost in zip(others, costs, strict=True)
     ]
     header = ("INSTEAD", _statistic(q), "9 OF 10", "ON TIME", "MORE")
-    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36})
+    return format_table(header, rows, frozenset(header[1:]), {"INSTEAD": 36}, screen)
 
 
 def _statistic(q: Quote) -> str:
@@ -220,11 +234,11 @@ def _conditions(conditions: Sequence[str]) -> str:
     return "\n".join(["HOLDS IF", *(wrap_text(words, "  ") for words in conditions)])
 
 
-def _budget(b: BudgetQuote) -> str:
+def _budget(b: BudgetQuote, screen: Screen) -> str:
     mid = b.reaches[1] if len(b.reaches) > 1 else b.reaches[0]
     share = f" of the {b.steps:,} it has left" if mid.steps < b.steps else f", all of the {b.steps:,} it has left"
     head = f"{b.job} for {format_usd(b.budget)} by {format_timestamp(b.deadline)}: "
-    head += f"{mid.steps:,} steps, {mid.confidence:.0%} sure{share}"
+    head += f"{format_count(mid.steps, 'step')}, {mid.confidence:.0%} sure{share}"
     rows = [
         (f"{r.confidence:.0%} sure", f"{r.steps:,}", _amount(r.usd), f"{min(r.steps / b.steps, 9.99):.0%}")
         for r in b.reaches
@@ -232,7 +246,7 @@ def _budget(b: BudgetQuote) -> str:
     header = ("", "STEPS", "MEDIAN COST", "OF THE JOB")
     parts = [
         wrap_text(head),
-        format_table(header, rows, frozenset(header[1:]), {}),
+        format_table(header, rows, frozenset(header[1:]), {}, screen),
         _places(b),
         _conditions(b.conditions),
     ]

@@ -8,13 +8,13 @@ from typing import Any
 from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.render.tables import format_table, format_timestamp, wrap_text
+from router.render.tables import PLAIN, Screen, format_count, format_table, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 _SHOWN = 5
 
 
-def as_text(report: RefreshReport) -> str:
+def as_text(report: RefreshReport, screen: Screen = PLAIN) -> str:
     """Return one row per cloud, followed by failures, omitted rows with reasons, and what an account would add."""
     rows = [
         (
@@ -34,7 +34,7 @@ def as_text(report: RefreshReport) -> str:
     ]
     header = ("CLOUD", "", "PARTS", "READ", "OFFERS", "NEW", "MOVED", "GONE", "OLD", "TIME")
     right = frozenset(header) - {"CLOUD", ""}
-    parts = [format_table(header, rows, right, {}) + "\n"] if rows else []
+    parts = [format_table(header, rows, right, {}, screen) + "\n"] if rows else []
     parts += [text for cloud in report.clouds if (text := _details(cloud, stored=report.stored_for(cloud.cloud)))]
     parts += [wrap_text(f"warning: {warning}") + "\n" for warning in report.warnings]
     return "\n".join([*parts, _end(report)])
@@ -90,13 +90,11 @@ def _end(report: RefreshReport) -> str:
     for book in report.books:
         name = f" as --book {book.name}" if book.name == SANDBOX else ""
         if book.stored is None:
-            lines.append(
-                f"nothing was stored{name}: the book of before stays ({book.before[:12]}, {book.offers} offers)"
-            )
+            offers = format_count(book.offers, "offer")
+            lines.append(f"nothing was stored{name}: the book of before stays ({book.before[:12]}, {offers})")
         else:
-            lines.append(
-                f"stored {book.stored.digest[:12]} of {format_timestamp(report.now)}{name}, {book.stored.offers} offers"
-            )
+            offers = format_count(book.stored.offers, "offer")
+            lines.append(f"stored {book.stored.digest[:12]} of {format_timestamp(report.now)}{name}, {offers}")
     return "\n".join(lines) + f"{history}\n"
 
 

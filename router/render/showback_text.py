@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from router.render.tables import WIDTH, clip_text, format_table, wrap_text
+from router.render.tables import PLAIN, WIDTH, Screen, clip_text, format_count, format_table, wrap_text
 from router.showback.report.text import UNKNOWN, replace_unprintable, short_text
 from router.showback.report.values import (
     HIDDEN,
@@ -28,14 +28,14 @@ _SUMMED = frozenset({"groups", "jobs", "waste", "movement", "corrections", "savi
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|~"})
 
 
-def as_table(report: ShowbackReport, width: int = WIDTH) -> str:
+def as_table(report: ShowbackReport, screen: Screen = PLAIN) -> str:
     """Return the sections that have rows, each as wide as fits; the totals come last."""
     parts = [report.title, *_head(report)]
     for section in _ordered(report):
         parts += ["", section.title.upper()]
         if section.rows:
-            parts += list(_table(section, width))
-        parts += [wrap_text(replace_unprintable(note), "  ", width) for note in section.notes]
+            parts += list(_table(section, screen))
+        parts += [wrap_text(replace_unprintable(note), "  ", screen.width) for note in section.notes]
     parts.append(f"{UNKNOWN}: not known")
     return "\n".join(parts)
 
@@ -53,7 +53,7 @@ def as_markdown(report: ShowbackReport) -> str:
             lines = [names, ends, *([_escaped(cell) for cell in row] for row in rows)]
             parts += [f"| {' | '.join(line)} |" for line in lines]
             if more:
-                parts += ["", f"... and {more:,} more rows"]
+                parts += ["", f"... and {format_count(more, 'more row')}"]
         parts += [f"\n{_escaped(note)}" for note in section.notes]
     return "\n".join(parts) + f"\n\n{UNKNOWN}: not known\n"
 
@@ -122,9 +122,9 @@ def _cells(section: ReportSection, shown: Sequence[ReportColumn]) -> tuple[list[
     return rows, max(len(section.rows) - MOST, 0)
 
 
-def _table(section: ReportSection, width: int) -> Iterator[str]:
+def _table(section: ReportSection, screen: Screen) -> Iterator[str]:
     """Yield the table with as many of the most important columns as fit, and notes on what is omitted."""
-    every = select_columns(section)
+    every, width = select_columns(section), screen.width
     shown = [column for column in every if column.rank == 0] or list(every[:1])
     text, more = _draw(section, shown)
     longest = _LONGEST
@@ -140,7 +140,13 @@ def _table(section: ReportSection, width: int) -> Iterator[str]:
             wider_text, _ = _draw(section, wider, longest)
             if _text_width(wider_text) <= width:
                 shown, text = wider, wider_text
-    yield text
+    if width > WIDTH:
+        wider_text, _ = _draw(section, shown, 2 * longest)
+        while text != wider_text and _text_width(wider_text) <= width:
+            text, longest = wider_text, 2 * longest
+            wider_text, _ = _draw(section, shown, 2 * longest)
+    heading, end, lines = text.partition("\n")
+    yield f"{screen.heading(heading)}{end}{lines}"
     omitted = [column.title for column in every if column not in shown]
     if more:
         yield f"  ... and {more:,} more"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
@@ -10,6 +11,18 @@ from pricing.money import Usd
 
 WIDTH = 80
 MARKETS = {"on_demand": "od", "spot": "spot", "reserved": "rsv"}
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """The terminal, pipe or file that a table is drawn for: its width, and the style of headings."""
+
+    width: int = WIDTH
+    heading: Callable[[str], str] = str
+
+
+# Pipes and files.
+PLAIN = Screen()
 
 
 def format_usd(amount: Usd) -> str:
@@ -43,6 +56,11 @@ def format_timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%MZ")
 
 
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun, such as ``1 gang``, ``3 gangs`` or ``3 entries``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def clip_text(text: str, width: int) -> str:
     """Return at most ``width`` characters, with an ellipsis in the middle of longer text."""
     if len(text) <= width:
@@ -52,12 +70,20 @@ def clip_text(text: str, width: int) -> str:
 
 
 def format_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str], widths: dict[str, int]
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: frozenset[str],
+    widths: Mapping[str, int],
+    screen: Screen = PLAIN,
 ) -> str:
-    """Return a plain table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns."""
+    """Return a table; ``right`` names right-aligned columns, ``widths`` gives the greatest width of columns.
+
+    On a screen of more than 80 columns those that would be clipped are wider.
+    """
     table = [list(header), *[list(row) for row in rows]]
+    limits = _widen(header, rows, widths, screen.width) if screen.width > WIDTH else widths
     for i, name in enumerate(header):
-        most = widths.get(name)
+        most = limits.get(name)
         if most is not None:
             for row in table[1:]:
                 row[i] = clip_text(row[i], most)
@@ -69,7 +95,21 @@ def format_table(
             for cell, size, name in zip(row, sizes, header, strict=True)
         ]
         lines.append(" ".join(cells).rstrip())
-    return "\n".join(lines)
+    return "\n".join([screen.heading(lines[0]), *lines[1:]])
+
+
+def _widen(
+    header: Sequence[str], rows: Sequence[Sequence[str]], widths: Mapping[str, int], width: int
+) -> dict[str, int]:
+    """Return the greatest widths after clipped columns share, in equal parts, what the table leaves of ``width``."""
+    needs = [max(len(name), *(len(row[i]) for row in rows)) if rows else len(name) for i, name in enumerate(header)]
+    sizes = [max(len(name), min(need, widths.get(name, need))) for name, need in zip(header, needs, strict=True)]
+    spare = width - sum(sizes) - (len(sizes) - 1)
+    while spare > 0 and (clipped := [i for i, size in enumerate(sizes) if size < needs[i]]):
+        for i in clipped[:spare]:
+            sizes[i] += 1
+            spare -= 1
+    return {name: max(size, widths[name]) for name, size in zip(header, sizes, strict=True) if name in widths}
 
 
 def wrap_text(text: str, indent: str = "", width: int = WIDTH) -> str:

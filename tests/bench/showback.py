@@ -101,7 +101,7 @@ def figures(home: Path, rows: int, new: int) -> Iterator[str]:
     for name, form, arguments in (
         ("with what is new", "html", ["-o", "html"]),
         ("again", "html", ["-o", "html"]),
-        ("again", "json", ["-o", "json", "--by", "team,project,cloud"]),
+        ("again", "json", ["-o", "json", "--group-by", "team,project,cloud"]),
     ):
         seconds, cpu, kib = _run([*arguments, "--out", str(home / f"november.{form}")], home)
         aim = f"(wanted: {SECONDS:.0f} s, {GIB:.0f} GiB or less)"

@@ -15,6 +15,7 @@ import pytest
 
 from router.cli.commands import TABLE
 from router.cli.console import ExitCode
+from router.cli.groups import load_command
 from tests.support.repository import ROOT
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
@@ -47,6 +48,21 @@ def test_help_needs_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     heavy = {"pandas", "pyarrow", "numpy", "scipy", "pydantic", "pulp", "highspy", "rich", "yaml"}
     assert heavy & set(done.stdout.split()) == set()
+
+
+def test_an_option_has_one_meaning_in_all_commands() -> None:
+    values: dict[str, set[str]] = {}
+    for name in TABLE.commands:
+        for option in load_command(TABLE, name).params:
+            if option.param_type_name == "option":
+                # The first name is the one that help and messages use; others are earlier spellings and letters.
+                values.setdefault(option.opts[0], set()).add("flag" if option.is_flag else option.metavar or "value")
+    assert values["--by"] == {"TIME"}
+    assert values["--from"] == {"2026-12"}
+    assert values["--now"] == {"TIME"}
+    assert [name for name, kinds in values.items() if {"TIME", "DURATION"} <= kinds] == []
+    # What is kept: quotes, a folder, the newest N checkpoints.
+    assert [name for name, kinds in values.items() if "flag" in kinds and len(kinds) > 1] == ["--keep"]
 
 
 @pytest.mark.parametrize("group", TABLE.groups)

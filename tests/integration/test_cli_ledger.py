@@ -90,7 +90,7 @@ def test_machines_that_are_not_metered_yet_are_said(home: Path) -> None:
     with opened(home) as store:
         store.add_attempt(attempt(phase=Phase.RUNNING), [node(made_at=made), node(rank=1)])
     refused = run(home, "close", "2026-09", code=1)
-    assert "1 machines were there in 2026-09 and are not metered yet" in refused.stderr
+    assert "not metered yet: 1 machine of 2026-09" in refused.stderr
     assert "--anyway" in refused.stderr
     run(home, "close", "2026-09", "--anyway")
 

@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: object) -> Result:
-    return command.run("prices", "history", "--history", folder, "--now", NOW, *arguments)
+    return command.run("prices", "history", "--dir", folder, "--now", NOW, *arguments)
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -147,6 +147,7 @@ def test_nothing_passes(folder: Path) -> None:
     assert "no series passes the filters" in result.stderr
     assert "it knows no region 'us-eats-1': did you mean us-east-1?" in result.stderr
     assert "us-east-1a'" not in result.stderr
+    # The earlier name of --dir.
     later = command.run("prices", "history", "--history", folder, "--now", "2027-11-03T00:00Z")
     assert "the history has 62 points from 2026-10-31 00:00Z to 2026-11-02 23:00Z" in later.stderr
 

@@ -140,7 +140,7 @@ def test_a_bill_explains_every_dollar(home: Path, bill: Path) -> None:
 
 def test_the_table_fits_and_says_why(home: Path, bill: Path) -> None:
     run("bills", "import", bill, "--now", "2026-12-02T00:00Z")
-    lines = reconcile("--by", "team,job").stdout.splitlines()
+    lines = reconcile("--group-by", "team,job").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     assert "bills of aws training-prod through 2026-11-03 21:00Z" in text or "bills of aws" in text
@@ -179,8 +179,8 @@ def test_findings_fail_only_where_that_was_asked_for(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--by", "planet"), "'planet' is no word of a charge"),
-        (("--by", "job,job"), "'job' is there twice"),
+        (("--group-by", "planet"), "'planet' is no word of a charge"),
+        (("--group-by", "job,job"), "'job' is there twice"),
         (("--tolerance", "much"), "'much' is no number from 0 up"),
         (("--tolerance-amount", "-5"), "'-5' is no number"),
         (("--rate", "EUR=1.08"), "write EUR=1.0842@2026-11-30"),
@@ -192,6 +192,12 @@ def test_what_cannot_be_asked_is_said_with_its_option(home: Path, arguments: tup
     done = reconcile(*arguments, code=ExitCode.INVALID_INPUT)
     assert said in done.stderr
     assert arguments[0] in done.stderr
+    assert home.is_dir()
+
+
+def test_the_earlier_name_of_the_grouping_is_read(home: Path) -> None:
+    assert reconcile("--by", "team,job").stdout == reconcile("--group-by", "team,job").stdout
+    assert "--group-by: 'planet'" in reconcile("--by", "planet", code=ExitCode.INVALID_INPUT).stderr
     assert home.is_dir()
 
 

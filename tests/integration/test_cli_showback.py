@@ -176,13 +176,13 @@ def test_a_bill_takes_the_place_of_what_was_metered(store: StateStore, tmp_path:
 def test_focus_files_need_no_ledger(tmp_path: Path) -> None:
     path = tmp_path / "november.csv"
     write_csv(path, golden_charges(), "1.4")
-    assert by_team(parsed("--from", path))["vision"] == "276.66666665"
+    assert by_team(parsed("--from-file", path))["vision"] == "276.66666665"
     twice = tmp_path / "same.csv"
     twice.write_bytes(path.read_bytes())
-    refused = showback("--from", path, "--from", twice)
+    refused = showback("--from-file", path, "--from-file", twice)
     assert refused.exit_code == ExitCode.INVALID_INPUT
     assert "given twice" in refused.stderr
-    other = run("showback", "--month", "2026-09", "--from", path, "--now", NOW)
+    other = run("showback", "--month", "2026-09", "--from-file", path, "--now", NOW)
     assert "have nothing in the books of 2026-09: 2026-11" in other.stderr
 
 
@@ -201,7 +201,15 @@ def test_the_charges_of_the_month_as_focus(store: StateStore, tmp_path: Path) ->
     file = tmp_path / "november.csv"
     assert showback("-o", "focus", "--out", file).exit_code == ExitCode.OK
     assert check_file(file).total == 0
-    assert by_team(parsed("--from", file)) == {"research": "60", "product": "40", "__unallocated__": "5"}
+    assert by_team(parsed("--from-file", file)) == {"research": "60", "product": "40", "__unallocated__": "5"}
+
+
+def test_earlier_names_of_options_are_read(store: StateStore, tmp_path: Path) -> None:
+    store.ledger.append(a_month(), after=0)
+    assert parsed("--by", "job") == parsed("--group-by", "job")
+    file = tmp_path / "november.csv"
+    assert showback("-o", "focus", "--out", file).exit_code == ExitCode.OK
+    assert by_team(parsed("--from", file)) == by_team(parsed("--from-file", file))
 
 
 @pytest.mark.parametrize(
@@ -209,15 +217,27 @@ def test_the_charges_of_the_month_as_focus(store: StateStore, tmp_path: Path) ->
     [
         (("-o", "xlsx"), "--out"),
         (("-o", "focus"), "--out november.csv"),
-        (("--by", "colour"), "is no group"),
+        (("--group-by", "colour"), "--group-by: 'colour' is no group"),
+        (("--by", "colour"), "--group-by: 'colour' is no group"),
         (("--share-idle", "fixed"), "names no parts"),
         (("--share", "a=0.5"), "--share-idle fixed"),
         (("--share-idle", "fixed", "--share", "a=0.7", "--share", "b=0.7"), "of 1 together"),
         (("--share-idle", "fixed", "--share", "a"), "no part of 1"),
-        (("--from", "nothing.csv"), "nothing.csv"),
+        (("--from-file", "nothing.csv"), "nothing.csv"),
         (("--out", "/nowhere/at/all.txt"), "no folder"),
     ],
-    ids=["xlsx", "focus", "group", "no-parts", "part-alone", "too-much", "no-part", "no-file", "no-folder"],
+    ids=[
+        "xlsx",
+        "focus",
+        "group",
+        "group-as-before",
+        "no-parts",
+        "part-alone",
+        "too-much",
+        "no-part",
+        "no-file",
+        "no-folder",
+    ],
 )
 def test_what_cannot_be_is_refused_with_what_to_do(arguments: tuple[str, ...], said: str) -> None:
     result = showback(*arguments)
@@ -238,6 +258,6 @@ def test_the_parts_of_any_grouping_are_the_whole(store: StateStore) -> None:
     store.ledger.append(a_month(), after=0)
     for by in ("team", "job", "cloud,team", "market,use", "accelerator,what,category", "team,project,cost_center,job"):
         for share in ("none", "even", "weighted"):
-            rows = parsed("--by", by, "--share-idle", share)["groups"]["rows"]
+            rows = parsed("--group-by", by, "--share-idle", share)["groups"]["rows"]
             for column in ("billed", "effective", "after"):
                 assert sum(Decimal(row[column]) for row in rows) == 105, (by, share, column)

@@ -99,7 +99,17 @@ def test_a_closed_month_keeps_its_files_and_its_sums_by_team(
     def written(name: str) -> tuple[bytes, Any, Any]:
         say("ledger", "export", home / name, "--month", "2026-11", "--now", LATER)
         text = say(
-            "showback", "--month", "2026-11", "--now", LATER, "--by", "team,project", "--basis", "billed", "-o", "json"
+            "showback",
+            "--month",
+            "2026-11",
+            "--now",
+            LATER,
+            "--group-by",
+            "team,project",
+            "--basis",
+            "billed",
+            "-o",
+            "json",
         )
         reconciled = say("bills", "reconcile", "--month", "2026-11", "--now", LATER, "-o", "json")
         sections = json.loads(text)["sections"]
@@ -196,6 +206,6 @@ def test_corrections_in_a_focus_file_keep_its_rules_and_come_back_from_it(home: 
         assert (json.loads(row["Tags"])["team"], row["x_RecordState"]) == ("speech", "Invoiced")
         assert "in the place of bill-" in row["ChargeDescription"]
     assert check_file(path).counts == {}
-    text = say("showback", "--month", "2026-12", "--from", path, "--now", LATER, "-o", "json")
+    text = say("showback", "--month", "2026-12", "--from-file", path, "--now", LATER, "-o", "json")
     (total,) = json.loads(text)["sections"]["totals"]["rows"]
     assert Decimal(total["effective"]) == Decimal("400.10")

@@ -37,6 +37,7 @@ def test_commands_groups_and_options() -> None:
     assert complete("stepfare ledger ex") == ["export"]
     assert complete("stepfare plan --time") == ["--time-limit"]
     assert complete("stepfare prices diff --outp") == ["--output"]
+    assert complete("stepfare showback --gr") == ["--group-by"]
     assert complete("stepfare plan -o ") == ["table", "wide", "json"]
 
 

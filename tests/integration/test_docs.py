@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from docs import man_page
 from docs.reference_pages import PAGES
+from router.cli.commands import TABLE
 from router.cli.main import app
 from router.config.clouds_file import load_clouds
 from router.config.deploy_file import load_deploy
@@ -161,6 +164,30 @@ def test_job_files_are_marked_as_such(page: Path) -> None:
 def test_generated_pages_are_up_to_date(page: Any) -> None:
     """When this fails: `python -m docs.reference_pages`."""
     assert page.path.read_text(encoding="utf-8") == page.text()
+
+
+def test_the_manual_page_is_up_to_date() -> None:
+    """When this fails: `python -m docs.man_page`."""
+    assert man_page.PAGE.read_text(encoding="utf-8") == man_page.render_page()
+
+
+def test_the_manual_page_has_every_command_with_its_options() -> None:
+    assert sorted(man_page.command_names()) == sorted(TABLE.commands)
+    sections = man_page.render_page().replace("\\-", "-").split(".SH COMMANDS IN DETAIL")[1].split("\n.SS ")
+    shown = {section.splitlines()[0]: section for section in sections[1:]}
+    for name in TABLE.commands:
+        section = next(text for usage, text in shown.items() if f"{usage} ".startswith(f"stepfare {name} "))
+        command, _ = _command(name.split())
+        named = set(re.findall(r"(?<![\w-])--[a-z-]+", section))
+        assert {word for option in command.params for word in option.opts if word.startswith("--")} <= named, name
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_page_is_roff_without_a_warning() -> None:
+    checked = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-z", str(man_page.PAGE)], capture_output=True, text=True, check=True
+    )
+    assert checked.stderr == ""
 
 
 def test_every_field_of_a_generated_page_has_a_meaning() -> None:

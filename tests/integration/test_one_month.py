@@ -78,7 +78,7 @@ def test_a_budget_is_used_by_what_the_report_says(home: Path, basis: str) -> Non
     sections = report("--basis", basis)
     total = next(row for row in sections["totals"]["rows"] if row["currency"] == "USD")
     teams = {row["team"]: row for row in sections["groups"]["rows"] if row["currency"] == "USD"}
-    by_project = report("--basis", basis, "--by", "project")["groups"]["rows"]
+    by_project = report("--basis", basis, "--group-by", "project")["groups"]["rows"]
     asr = next(row for row in by_project if row["currency"] == "USD" and row["project"] == "asr")
     wanted = {"all": total[basis], "team research": teams["research"][basis], "project asr": asr[basis]}
     assert {row["scope"]: row["spent"] for row in sections["budgets"]["rows"]} == wanted
@@ -118,7 +118,7 @@ def test_focus_rows_say_how_final_they_are_and_keep_every_rule(home: Path, tmp_p
     assert sums["Invoiced"]["USD"] >= bills[BILLS[0]]
     assert check_file(path).counts == {}
     # Read back, the file gives the report: teams, jobs, waste and what hours cost on demand are all in it.
-    again, first = report("--from", path), report()
+    again, first = report("--from-file", path), report()
     for name, columns in (
         ("groups", ("team", "currency", "billed", "effective", "waste")),
         ("waste", ("currency", "use", "billed", "effective")),

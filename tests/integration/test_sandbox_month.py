@@ -117,7 +117,7 @@ def bridge(row: dict[str, Any]) -> tuple[str, dict[str, str], str, str]:
 
 
 def test_each_bucket_has_what_was_planted() -> None:
-    found = asked("bills", "reconcile", "--by", "job")
+    found = asked("bills", "reconcile", "--group-by", "job")
     assert {(row["job"] or "__unallocated__", row["currency"]): bridge(row) for row in found["groups"]} == JOBS
     dollars = next(row for row in found["total"] if row["currency"] == "USD")
     assert {name: dollars[name] for name in TOTAL} == TOTAL

@@ -12,6 +12,7 @@ import pytest
 from router.app.showback import variance_of
 from router.ledger.month import Month
 from router.render.showback_text import as_table
+from router.render.tables import Screen
 from router.showback.report.query import CostBasis, ReportQuery
 from router.showback.report.values import ShowbackReport
 from tests.support.facts_rows import facts
@@ -50,7 +51,7 @@ def test_each_reason_has_its_amount(read: dict[str, Rows], form: str) -> None:
 
 
 def test_what_people_read_has_them_to_the_cent(month: ShowbackReport) -> None:
-    for text in (short_forms(month)["markdown"], as_table(month, 160)):
+    for text in (short_forms(month)["markdown"], as_table(month, Screen(160))):
         part = text[text.upper().index("PLANNED, METERED, INVOICED") :]
         rows = [re.split(r"[ |]+", line.strip(" |").replace("\\", "")) for line in part.splitlines()]
         head = next(row for row in rows if row[0].upper() == "JOB")
@@ -64,6 +65,13 @@ def test_what_people_read_has_them_to_the_cent(month: ShowbackReport) -> None:
             for name in COLUMNS:
                 cell = row[name]
                 assert Decimal("0" if cell == "-" else cell.replace(",", "")) == wanted.get(name, 0), (job, name)
+
+
+def test_styled_headings_change_no_column(month: ShowbackReport) -> None:
+    for width in (80, 130):
+        styled = as_table(month, Screen(width, lambda heading: f"<{heading}>"))
+        assert styled.count("\n<") > 5
+        assert re.sub(r"(?m)^<(.*)>$", r"\1", styled) == as_table(month, Screen(width))
 
 
 def test_a_narrow_table_says_what_it_leaves_out(month: ShowbackReport) -> None:

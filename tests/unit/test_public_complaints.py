@@ -115,7 +115,7 @@ class TestSkyPilot:
         assert row["unpriced"] is True
         periods = run("ledger", "periods")
         assert "not known" in periods.stdout
-        assert "1 entries have no price, and are in no sum" in periods.stderr
+        assert "1 entry without a price, in no sum" in periods.stderr
         exported = run("ledger", "export", home / "all.csv")
         assert "0 charges" in exported.stderr
         assert "nobody knows its price: disk" in exported.stderr
