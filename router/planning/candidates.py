@@ -19,7 +19,7 @@ from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
-from router.planning.feasibility import Refusal, covers, refusal
+from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator
 from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
 from router.planning.zones import spreads
@@ -209,7 +209,7 @@ class CandidateFinder:
             return DroppedListing(refused.code, refused.reason, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._split_on_demand_core(job, listing, machines)
-        if isinstance(parts, Refusal):
+        if isinstance(parts, ListingRefusal):
             return DroppedListing(parts.code, parts.reason, listing, option.count)
         return self._evaluate_gang(job, option, parts, moves, speeds)
 
@@ -265,16 +265,18 @@ class CandidateFinder:
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
         candidate = self._with_rates(job, option, parts, speed, transfers)
-        return drop(candidate.code, candidate.reason) if isinstance(candidate, Refusal) else candidate
+        return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
 
-    def _split_on_demand_core(self, job: Job, listing: OfferListing, machines: int) -> tuple[GangPart, ...] | Refusal:
+    def _split_on_demand_core(
+        self, job: Job, listing: OfferListing, machines: int
+    ) -> tuple[GangPart, ...] | ListingRefusal:
         """Return the whole gang on one offer, or the requested on-demand core with the rest on spot."""
         share = job.gang.on_demand_share
         core = math.ceil(share * machines - 1e-9)
         if listing.offer.market is not Market.SPOT or core == 0:
             return (GangPart(listing.offer, listing.machine, machines, listing),)
         if core >= machines:
-            return Refusal("core", "the on-demand core is the whole gang")
+            return ListingRefusal("core", "the on-demand core is the whole gang")
         for other in self._listings[listing.machine.accelerator]:
             same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
             if other.offer.market is Market.ON_DEMAND and same == (
@@ -287,11 +289,11 @@ class CandidateFinder:
                     GangPart(other.offer, other.machine, core, other),
                     GangPart(listing.offer, listing.machine, machines - core, listing),
                 )
-        return Refusal("core", "no on-demand offer beside the spot one for the core")
+        return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
         self, job: Job, option: GangOption, parts: tuple[GangPart, ...], speed: Speed, transfers: tuple[Transfer, ...]
-    ) -> Candidate | Refusal:
+    ) -> Candidate | ListingRefusal:
         """Return the candidate with its rates, or why it is too slow or too risky."""
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
         steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
@@ -299,12 +301,12 @@ class CandidateFinder:
         expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
             days = math.inf if expected == 0 else steps / expected / 24
-            return Refusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
+            return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
         on_time = expected
         if job.deadline is not None:
             on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
             if on_time <= 0:
-                return Refusal("too risky", f"no finish time is {job.confidence:.0%} sure")
+                return ListingRefusal("too risky", f"no finish time is {job.confidence:.0%} sure")
         weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
         return Candidate(
             key=f"{parts[-1].listing.name}x{option.count}{_kind(parts)}",
