@@ -18,7 +18,7 @@ def quote_ending(quote: Quote, accepted: QuoteAcceptance, store: StateStore) -> 
 
     None where the plan was not applied, is still running, or was stopped by a person. Raises StateError.
     """
-    attempts = store.attempts(plan=accepted.plan, job=quote.job)
+    attempts = store.attempts.find(plan=accepted.plan, job=quote.job)
     if not attempts or any(not a.phase.is_over for a in attempts):
         return None
     done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]

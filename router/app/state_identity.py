@@ -112,7 +112,7 @@ def restore_state(
         _remove(new)
     with StateStore.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
         restored = store.whole.restore(file)
-        store.audit(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
+        store.audit.add(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
     if new is not None and isinstance(place, DatabaseFile):
         publish_file(new, place.path)
         _remove(new)

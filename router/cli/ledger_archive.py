@@ -34,7 +34,7 @@ def archive(
     month, now = parse_month("--before", before), chosen_clock()()
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         archived = store.archives.archive(month, file, who=acting_user(), at=now)
-        store.audit(
+        store.audit.add(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
         )
     console.note(f"{file}: {archived.entries} entries of months before {month}; keep it, with its sum:")

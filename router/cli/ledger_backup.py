@@ -48,7 +48,7 @@ def restore(
 
     with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
-        store.audit(
+        store.audit.add(
             acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
         )
     console.note(f"{done.entries + done.archived} entries are there again, the last one's hash:")

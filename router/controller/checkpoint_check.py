@@ -64,7 +64,7 @@ def confirm_checkpoint(
     open_one = opens or (lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment)))
     result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
     if isinstance(result, _StoreFailure):
-        site.store.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
+        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
         return before
     if result.whole:
         return before
@@ -72,12 +72,12 @@ def confirm_checkpoint(
     step, manifest = (
         (result.step, result.manifest) if result.step is not None else (first.first_step, first.first_manifest)
     )
-    site.store.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
+    site.store.journal.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
     site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
     for earlier in chain.attempts:
         if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
-            site.store.update(earlier.id, lambda old: replace(old, kept_step=step))
-    site.store.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
+            site.store.attempts.update(earlier.id, lambda old: replace(old, kept_step=step))
+    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
     return ResumePoint(before.attempt, step, manifest)
 
 

@@ -29,9 +29,9 @@ def assign_hosts(
         return {}, nodes
     used = {
         node.address
-        for other in site.store.attempts(alive=True)
+        for other in site.store.attempts.find(alive=True)
         if other.cloud == attempt.cloud and other.id != attempt.id
-        for node in site.store.nodes(other.id)
+        for node in site.store.attempts.nodes(other.id)
     }
     hosts: dict[int, Host] = {}
     for node in nodes:
