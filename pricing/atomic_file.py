@@ -21,27 +21,30 @@ _CANNOT_SYNC_FOLDERS = {errno.EBADF, errno.EINVAL, errno.ENOTSUP}
 
 
 @contextmanager
-def open_atomic(path: Path, mode: int = DEFAULT_MODE) -> Iterator[IO[bytes]]:
+def open_atomic(path: Path, mode: int = DEFAULT_MODE, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Yield a stream whose content replaces ``path`` when the block ends without an error.
 
     On an error ``path`` stays as it was and the temporary file is removed. ``mode`` gives the permissions of the file,
-    less the umask. Raises OSError where the folder is missing or the disk is full.
+    less the umask. Without ``durable`` nothing is flushed: other processes see the whole file, but a power cut may
+    damage it. Raises OSError where the folder is missing or the disk is full.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.part")
     try:
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as stream:
             yield stream
-            sync_stream(stream)
+            if durable:
+                sync_stream(stream)
         part.replace(path)
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    if durable:
+        sync_folder(path.parent)
 
 
-def write_atomic(path: Path, content: bytes | str, mode: int = DEFAULT_MODE) -> None:
+def write_atomic(path: Path, content: bytes | str, mode: int = DEFAULT_MODE, *, durable: bool = True) -> None:
     """Replace the content of ``path``; text is written as UTF-8 with LF. Raises OSError."""
-    with open_atomic(path, mode) as stream:
+    with open_atomic(path, mode, durable=durable) as stream:
         stream.write(content.encode() if isinstance(content, str) else content)
 
 
@@ -54,6 +57,20 @@ def publish_file(part: Path, path: Path) -> None:
         os.fsync(stream.fileno())
     part.replace(path)
     sync_folder(path.parent)
+
+
+def publish_folder(part: Path, folder: Path) -> None:
+    """Give a finished folder its name: flush all that is in it, rename it, flush the folder above. Raises OSError.
+
+    ``folder`` is missing or empty. If it fails before the rename, ``folder`` is as it was and ``part`` remains.
+    """
+    for place, _, files in os.walk(part, topdown=False):
+        for name in files:
+            with Path(place, name).open("rb") as stream:
+                os.fsync(stream.fileno())
+        sync_folder(Path(place))
+    part.replace(folder)
+    sync_folder(folder.parent)
 
 
 def sync_stream(stream: IO[bytes] | IO[str]) -> None:

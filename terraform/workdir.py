@@ -13,10 +13,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from pricing.atomic_file import publish_folder, write_atomic
 from terraform.cli_config import PluginSources, render_cli_config
 from terraform.errors import RunDirectoryError, StateLostError
 from terraform.render import MAIN, SECRET_FILES, SECRETS, VALUES, render
@@ -52,8 +53,8 @@ def prepare(
             settings.cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         _copy_module(source, directory / MODULE)
         for name, text in render(spec, f"./{MODULE}").items():
-            _write(directory / name, text, 0o600 if name in SECRET_FILES else 0o644)
-        _write(directory / CLI_CONFIG, render_cli_config(settings), 0o644)
+            write_atomic(directory / name, text, 0o600 if name in SECRET_FILES else 0o644)
+        write_atomic(directory / CLI_CONFIG, render_cli_config(settings), 0o644)
 
 
 def find_damaged_files(directory: Path) -> tuple[str, ...]:
@@ -86,11 +87,11 @@ def repair(directory: Path, spec: WorkspaceSpec, *, plugins: PluginSources | Non
                 # An earlier version may have declared other variables.
                 declared = json.loads((directory / MAIN).read_bytes()).get("variable", {})
                 values = {key: value for key, value in json.loads(texts[VALUES]).items() if key in declared}
-                _write(directory / VALUES, json.dumps(values, indent=2, sort_keys=True) + "\n", 0o644)
+                write_atomic(directory / VALUES, json.dumps(values, indent=2, sort_keys=True) + "\n", 0o644)
             else:
-                _write(directory / name, texts[name], 0o644)
+                write_atomic(directory / name, texts[name], 0o644)
         if not (directory / CLI_CONFIG).is_file():
-            _write(directory / CLI_CONFIG, render_cli_config(plugins or PluginSources()), 0o644)
+            write_atomic(directory / CLI_CONFIG, render_cli_config(plugins or PluginSources()), 0o644)
 
 
 def _is_json(path: Path) -> bool:
@@ -195,24 +196,9 @@ def _copy_module(source: Path, target: Path) -> None:
         shutil.copytree(
             source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", ".terraform*")
         )
-        temporary.replace(target)
+        publish_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _write(path: Path, text: str, mode: int) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(handle, mode)
-            stream.write(text)
-            stream.flush()
-            os.fsync(handle)
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
 
 
 def _is_locked(path: Path) -> bool:

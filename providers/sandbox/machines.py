@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pricing.atomic_file import write_atomic
 from providers.sandbox import processes
 from providers.sandbox.processes import NodeProcess
 
@@ -67,7 +68,7 @@ class SandboxMachines:
     def announce(self, machine: SandboxMachine, notice: SandboxNotice) -> None:
         """Make the machine's metadata service state the notice from now on."""
         body = {"kind": notice.kind, "id": notice.id, "what": notice.what, "seconds": notice.seconds}
-        _put(machine.folder / NOTICE, json.dumps(body))
+        write_atomic(machine.folder / NOTICE, json.dumps(body), durable=False)
 
     def withdraw(self, machine: SandboxMachine) -> None:
         """Make the machine's metadata service state no notice; an agent that heard it is not told."""
@@ -80,7 +81,7 @@ class SandboxMachines:
         """
         for machine in machines:
             if machine.folder.is_dir():
-                _put(machine.folder / _TAKEN, f"{mark}\n")
+                write_atomic(machine.folder / _TAKEN, f"{mark}\n", durable=False)
         wanted = {machine.id for machine in machines}
         remaining = self._kill_all(wanted)
         return tuple(machine for machine in machines if machine.id in remaining)
@@ -126,12 +127,3 @@ def _kill(some: Sequence[NodeProcess], everybody: Sequence[NodeProcess]) -> None
 
 def _age(member: NodeProcess) -> tuple[float, int]:
     return member.born, member.pid
-
-
-def _put(path: Path, text: str) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

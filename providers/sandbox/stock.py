@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from pricing.atomic_file import write_atomic
 
 FILE = "stock"
 _LOCK = "stock.lock"
@@ -100,12 +101,7 @@ class StockFile:
             return ""
 
     def _put(self, text: str) -> None:
-        part = self._folder / f".{FILE}.{os.getpid()}.part"
-        try:
-            part.write_text(text, encoding="utf-8")
-            part.replace(self._folder / FILE)
-        finally:
-            part.unlink(missing_ok=True)
+        write_atomic(self._folder / FILE, text, durable=False)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

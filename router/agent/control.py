@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import router.agent
+from router.agent.atomic_file import write_atomic
 from router.agent.notice import MachineNotice
 from router.agent.protocol import (
     HELPER,
@@ -78,7 +79,7 @@ class AgentControlFolder:
             folder.chmod(0o700)
         for name in _FILES:
             (self.folder / name).unlink(missing_ok=True)
-        self._put(modules / HELPER, _read_helper())
+        write_atomic(modules / HELPER, _read_helper())
 
     def environment(self, before: Mapping[str, str]) -> dict[str, str]:
         """Return the variables to add to those of the training, ``before``."""
@@ -114,7 +115,7 @@ class AgentControlFolder:
         self._pending.append(asked)
         body = {"version": VERSION, "id": request, "reason": reason, "seconds": seconds, "until": asked.until}
         try:
-            self._put(self.folder / "request.json", json.dumps(body).encode())
+            write_atomic(self.folder / "request.json", json.dumps(body).encode())
             if self._signals:
                 self._send_signal()
         except OSError:
@@ -207,15 +208,6 @@ class AgentControlFolder:
         except (OSError, ValueError, RecursionError):
             return None
         return content if isinstance(content, dict) else None
-
-    @staticmethod
-    def _put(path: Path, data: bytes) -> None:
-        """Write a file completely under its name, or not at all."""
-        partial = path.with_name(f".{path.name}.part")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:  # noqa: PTH123
-            file.write(data)
-        partial.replace(path)
 
 
 def _read_helper() -> bytes:

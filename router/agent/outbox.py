@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from router.agent.atomic_file import write_atomic
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,8 @@ class Outbox:
         data = json.dumps(body).encode()
         self._number += 1
         path = self._folder / f"{self._number:010d}-{kind}.json"
-        partial = path.with_suffix(".part")
         try:
-            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:  # noqa: PTH123
-                file.write(data)
-            partial.replace(path)
+            write_atomic(path, data)
             self._items.append(OutboxMessage(kind, len(data), path, None))
         except OSError:
             self._items.append(OutboxMessage(kind, len(data), None, data))

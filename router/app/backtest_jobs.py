@@ -124,7 +124,7 @@ def _work(
         speed = gang_speed(job.workload, machine, size, kind)
         if isinstance(speed, Speed):
             return _played(job, machine, size, speed, now, changeover)
-        why = "workload", speed
+        why = "workload", speed.reason
     return why
 
 

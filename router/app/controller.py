@@ -158,7 +158,7 @@ def open_coordinator(
     agent = pack_agent()
     sha256 = hashlib.sha256(agent).hexdigest()
     authority = _text(entry.ca) if entry.ca else None
-    port = entry.port or int(store.value(PORT) or 0)
+    port = entry.port or int(store.values.get(PORT) or 0)
     certificate, key = (Path(name).expanduser() if name else None for name in (entry.certificate, entry.key))
     token = resolve_reference(entry.metrics_token, opened.environment, _TOKEN_FIELD) if entry.metrics_token else ""
 
@@ -189,7 +189,7 @@ def open_coordinator(
             # process now. Machines that know the port still call it, so it is given up only when there are none.
             server = None
             if not (port and is_there(port)):
-                if entry.port or not port or store.attempts(alive=True):
+                if entry.port or not port or store.attempts.find(alive=True):
                     raise
                 server = stack.enter_context(serving(0))
         if server is not None:
@@ -220,7 +220,7 @@ def _queue(cloud: str, url: str, clouds: LoadedClouds, clock: Callable[[], datet
 
 def home_without_coordinator(opened: AppSettings, store: StateStore) -> CoordinatorEndpoint:
     """Return where machines would call, for commands that create none."""
-    return CoordinatorEndpoint(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.value(PORT) or 0}", "")
+    return CoordinatorEndpoint(opened.deploy.coordinator.url or f"http://127.0.0.1:{store.values.get(PORT) or 0}", "")
 
 
 def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
@@ -228,7 +228,7 @@ def is_coordinator_reachable(opened: AppSettings, store: StateStore) -> bool:
     from router.coordinator.server import is_serving
 
     entry = opened.deploy.coordinator
-    url = entry.url or _here(entry, entry.port or int(store.value(PORT) or 0))
+    url = entry.url or _here(entry, entry.port or int(store.values.get(PORT) or 0))
     return is_serving(url, store.id, _HEALTH_SECONDS, entry.ca)
 
 

@@ -58,10 +58,10 @@ def claim_shared_port(
     while True:
         try:
             with store.lease(PORT, LockOwner.of_this_process(), wall_clock):
-                recorded_port = int(store.value(PORT) or 0)
+                recorded_port = int(store.values.get(PORT) or 0)
                 if recorded_port not in (0, mine) and is_there(recorded_port):
                     return recorded_port
-                store.set_value(PORT, str(mine))
+                store.values.set(PORT, str(mine))
                 return mine
         except LeaseHeldError:
             time.sleep(_HELD_SECONDS)

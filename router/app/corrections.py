@@ -77,17 +77,14 @@ def book_corrections_locked(store: StateStore, extracts: Path, bills: Path, who:
     rows = _rows(facts, correction_id(len(booked) + 1, store.id), period, at, who, reason)
     return corrections.add(
         rows,
-        {
-            "id": correction_id(len(booked) + 1, store.id),
-            "number": len(booked) + 1,
-            "period": str(period),
-            "corrects": tuple(sorted({row["month"] for row in facts})),
-            "at": at.isoformat(),
-            "who": who,
-            "reason": reason,
-            "after": after,
-            "amounts": _amounts(facts),
-        },
+        number=len(booked) + 1,
+        period=str(period),
+        corrects=tuple(sorted({row["month"] for row in facts})),
+        at=at.isoformat(),
+        who=who,
+        reason=reason,
+        after=after,
+        amounts=_amounts(facts),
     )
 
 

@@ -37,16 +37,16 @@ def job_deadlines(store: StateStore, month: Month, as_of: datetime | None = None
     Events after ``as_of`` do not count.
     """
     jobs: dict[str, list[Attempt]] = {}
-    for attempt in store.attempts():
+    for attempt in store.attempts.find():
         if as_of is not None and attempt.created_at > as_of:
             continue
         if attempt.created_at < month.ends and (attempt.gone_at is None or attempt.gone_at >= month.begins):
             jobs.setdefault(attempt.job, []).append(attempt)
-    specs = store.jobs({attempts[-1].job_digest for attempts in jobs.values()})
+    specs = store.plans.jobs({attempts[-1].job_digest for attempts in jobs.values()})
 
     @cache
     def planned_at(plan: str) -> datetime | None:
-        text = store.plan(plan)
+        text = store.plans.plan(plan)
         return None if text is None else datetime.fromisoformat(json.loads(text)["as_of"]).astimezone(UTC)
 
     outcomes = {}
@@ -125,7 +125,7 @@ def quote_ending(quote: Quote, accepted: QuoteAcceptance, store: StateStore) -> 
 
     None where the plan was not applied, is still running, or was stopped by a person. Raises StateError.
     """
-    attempts = store.attempts(plan=accepted.plan, job=quote.job)
+    attempts = store.attempts.find(plan=accepted.plan, job=quote.job)
     if not attempts or any(not a.phase.is_over for a in attempts):
         return None
     done = [a.result_at for a in attempts if a.result == _FINISHED and a.result_at is not None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pricing.atomic_file import sync_folder
+from pricing.atomic_file import publish_file, write_atomic
 from pricing.money import Usd
 from router.app.settings import AppSettings
 from router.controller.run_folders import restore_files, run_directories, state_id_of
@@ -46,10 +46,7 @@ class StateIdentity:
             if lines[-1:] == [state_id]:
                 return
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            new = self.file.with_name(f"{self.file.name}.new")
-            new.write_text("".join(f"{line}\n" for line in (*lines, state_id)), encoding="utf-8")
-            new.replace(self.file)
-            sync_folder(self.file.parent)
+            write_atomic(self.file, "".join(f"{line}\n" for line in (*lines, state_id)))
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "is no text"
             raise StateError(
@@ -115,11 +112,10 @@ def restore_state(
         _remove(new)
     with StateStore.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
         restored = store.whole.restore(file)
-        store.audit(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
+        store.audit.add(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
     if new is not None and isinstance(place, DatabaseFile):
-        new.replace(place.path)
+        publish_file(new, place.path)
         _remove(new)
-        sync_folder(place.path.parent)
     with open_state(opened, now, new_state=True) as store:
         return store.id, run_folders
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pricing.atomic_file import write_atomic
+
 VERSION = 1
 _LARGEST_FILE = 65536
 
@@ -68,10 +70,8 @@ class UploaderControlFolder:
 
     def say(self, body: dict[str, Any]) -> None:
         """Write an answer to the agent. If the disk does not take it, the answer is lost."""
-        part = self._folder / f".saved.json.{os.getpid()}.part"
         with suppress(OSError):
-            part.write_text(json.dumps({"version": VERSION, **body}), encoding="utf-8")
-            part.replace(self._folder / "saved.json")
+            write_atomic(self._folder / "saved.json", json.dumps({"version": VERSION, **body}), durable=False)
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return the object in a file. A pipe of that name is not read: it would block the uploader."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Protocol
 
+from pricing.atomic_file import open_atomic, sync_folder
 from router.checkpoints.errors import StorageError
 
 
@@ -80,7 +82,7 @@ class _FileReader:
 
 
 class _FileSink:
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
     def write(self, data: bytes) -> None:
@@ -134,20 +136,13 @@ class FolderStore:
         """Implement :meth:`CheckpointStore.create`."""
         file = self.path / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as stream:
-                yield _FileSink(stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            part.replace(file)
-        finally:
-            with suppress(OSError):
-                part.unlink()
-        for folder in file.parents:
-            _sync_folder(folder)
+        with open_atomic(file) as stream:
+            yield _FileSink(stream)
+        # The folders between this one and the file may be new.
+        for folder, above in pairwise(file.parents):
             if folder == self.path:
                 break
+            sync_folder(above)
 
     def put(self, path: str, data: bytes) -> None:
         """Implement :meth:`CheckpointStore.put`."""
@@ -196,12 +191,3 @@ def _file_size(path: Path) -> int | None:
         return path.stat().st_size if path.is_file() else None
     except NotADirectoryError:
         return None
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -212,7 +212,7 @@ class _Work:
         prices = current_prices(open_orders, self._book, self._limits)
         if not open_orders:
             return accepted, prices, ()
-        accepted_before = site.store.plan(self._digest) is not None
+        accepted_before = site.store.plans.plan(self._digest) is not None
         now = site.clock()
         at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.requests if e.order in open_orders)
         refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
@@ -224,7 +224,7 @@ class _Work:
             self._jobs,
             self._limits,
             _this_month(site),
-            site.store.attempts(alive=True),
+            site.store.attempts.find(alive=True),
             now,
             budgets_in_force(site.store.budgets.all(), Month.of(now)),
         )
@@ -236,7 +236,7 @@ class _Work:
         from router.controller.accept import APPLY
 
         key = (APPLY, self._digest)
-        amounts = [entry.usd for entry in self._site.store.audit_log() if (entry.what, entry.digest) == key]
+        amounts = [entry.usd for entry in self._site.store.audit.entries() if (entry.what, entry.digest) == key]
         return bool(amounts) and accepted.at_risk_usd <= max(amounts)
 
     def carry_out(
@@ -279,7 +279,9 @@ class _Work:
         from router.controller.workspaces import parse_job
 
         loaded = {job.name: job for job in load_jobs(paths, self._plan.as_of).jobs} if paths else {}
-        stored = {job.job: self._site.store.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded}
+        stored = {
+            job.job: self._site.store.plans.job(job.job_digest) for job in self._plan.jobs if job.job not in loaded
+        }
         return {**{name: parse_job(text) for name, text in stored.items() if text is not None}, **loaded}
 
     def _check_reach(self, accepted: AcceptedOrders) -> None:
@@ -342,7 +344,9 @@ def _exit_code(site: ControllerContext, outcomes: tuple[ProvisionResult, ...], *
     if any(outcome.result is ProvisionStatus.FAILED for outcome in outcomes):
         return ExitCode.PARTIAL
     if followed:
-        final_attempts = [site.store.attempt(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None]
+        final_attempts = [
+            site.store.attempts.get(outcome.attempt.id) for outcome in outcomes if outcome.attempt is not None
+        ]
         if any(attempt is None or attempt.phase is not Phase.FINISHED for attempt in final_attempts):
             return ExitCode.PARTIAL
     return ExitCode.OK

@@ -43,7 +43,7 @@ def audit(
     from router.state.audit import verify_chain
 
     with open_state_store(deploy, clouds, makes=False) as (_, store):
-        entries = store.audit_log()
+        entries = store.audit.entries()
         if output is AuditFormat.JSON:
             rows = [{**asdict(e), "at": e.at.isoformat(), "usd": str(e.usd)} for e in entries]
             console.out(json.dumps({"schema_version": SCHEMA_VERSION, "entries": rows}, indent=2))

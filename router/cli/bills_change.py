@@ -91,7 +91,7 @@ def _decide(
     with open_state_store(deploy, clouds) as (_, store):
         standings = bills.decide(what, identity, reason, acting_user(), moment)
         bill = standings[0].bill
-        store.audit(
+        store.audit.add(
             acting_user(),
             f"bills {what}",
             bill.sha256,
@@ -138,7 +138,7 @@ def report_corrections(store: StateStore) -> None:
     if booked is None:
         return
     at = datetime.fromisoformat(booked.at)
-    store.audit(
+    store.audit.add(
         acting_user(),
         "bills correction",
         booked.sha256,

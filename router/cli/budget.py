@@ -169,7 +169,7 @@ def set_budget(
     budget = _budget(scope, name, _month(since, "--from", moment), moment, usd=usd, hard=hard, warn=_percents(warn))
     with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
         store.budgets.put(budget)
-        store.audit(
+        store.audit.add(
             acting_user(),
             "budget set",
             "",
@@ -217,7 +217,7 @@ def remove(
                 f"no budget of {escape_unprintable(budget.title)} holds in {budget.since}", remedy=remedy
             )
         store.budgets.put(budget)
-        store.audit(acting_user(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
+        store.audit.add(acting_user(), "budget remove", "", ZERO, moment, budget=budget.title, since=str(budget.since))
     console.note(f"{escape_unprintable(budget.title)}: no budget from {budget.since} on")
     return ExitCode.OK
 

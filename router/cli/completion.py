@@ -74,7 +74,7 @@ def complete_jobs(incomplete: str) -> list[str]:
     names: list[str] = []
     # A line that is being typed is no place for errors: the command itself reports them.
     with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
-        attempts = store.attempts()
+        attempts = store.attempts.find()
         names = [*{attempt.job: None for attempt in attempts}, *(attempt.id for attempt in attempts)]
     return _beginning(names, incomplete)
 
@@ -85,7 +85,7 @@ def complete_plans(incomplete: str) -> list[str]:
 
     names: list[str] = []
     with contextlib.suppress(Exception), open_state_store(None, None, makes=False) as (_, store):
-        names = list({attempt.plan: None for attempt in store.attempts()})
+        names = list({attempt.plan: None for attempt in store.attempts.find()})
     return [*complete_jobs(incomplete), *_beginning(names, incomplete)]
 
 

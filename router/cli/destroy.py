@@ -102,7 +102,7 @@ def destroy(
         with lock:
             # The previous lock owner may have moved gangs, or placed those that waited.
             alive, waiting = _select_attempts(site, wanted or []), _select_waiting(site, wanted or [])
-            site.store.audit(acting_user(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
+            site.store.audit.add(acting_user(), "destroy", "", Usd(0), now, attempts=[a.id for a in alive])
             for chain in waiting:
                 give_up(site.store, chain, "stopped", _DESTROYED, now)
             failed = _release(site, alive)
@@ -115,7 +115,7 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
     from router.state.errors import UnreadableError
 
     try:
-        return format_usd(cost_so_far(site.store.nodes(attempt.id), site.clock()))
+        return format_usd(cost_so_far(site.store.attempts.nodes(attempt.id), site.clock()))
     except UnreadableError:
         return "?"  # the release reports the error
 
@@ -123,7 +123,7 @@ def _spent(site: ControllerContext, attempt: Attempt) -> str:
 def _select_attempts(site: ControllerContext, wanted: list[str]) -> list[Attempt]:
     names = {_plan_or_name(text) for text in wanted}
     unreadable: list[UnreadableError] = []
-    attempts = site.store.attempts(skipped=unreadable)
+    attempts = site.store.attempts.find(skipped=unreadable)
     for error in unreadable:
         console.note(f"{error}: it is left as it is ({error.remedy})", "warning")
     alive = [a for a in attempts if not a.phase.is_over]
@@ -140,7 +140,7 @@ def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptH
     from router.controller.attempt_history import resumable_histories
 
     timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
-    ended_attempts = site.store.ended_last(site.clock() - timeouts.again)
+    ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.again)
     jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.crashes)
     return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 

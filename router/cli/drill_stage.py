@@ -57,7 +57,9 @@ class DrillSession:
         """Record the drill in the audit log, before it does anything."""
         machines = [f"{target.attempt} {target.rank}" for target in targets]
         now = chosen_clock()()
-        self.store.audit(acting_user(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details)
+        self.store.audit.add(
+            acting_user(), f"drill {drill}", "", Usd(0), now, id=self.mark, machines=machines, **details
+        )
 
     def note(self, done: Iterable[DrillResult]) -> None:
         """Store and print the results for machines."""

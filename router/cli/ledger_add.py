@@ -46,6 +46,6 @@ def add(
         head = store.ledger.add(entries)
         new = head - before
         if new:
-            store.audit(acting_user(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
+            store.audit.add(acting_user(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
     console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
     return ExitCode.OK

@@ -50,7 +50,7 @@ def restore(
 
     with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
-        store.audit(
+        store.audit.add(
             acting_user(), "ledger restore", done.hash, Usd(0), chosen_clock()(), file=file.name, head=done.head
         )
     console.note(f"restored {format_count(done.entries + done.archived, 'entry', 'entries')}, the last one's hash:")
@@ -79,7 +79,7 @@ def archive(
     month, now = parse_month("--before", before), chosen_clock()()
     with open_state_store(deploy, clouds, makes=False) as (_, store):
         archived = store.archives.archive(month, file, who=acting_user(), at=now)
-        store.audit(
+        store.audit.add(
             archived.who, "ledger archive", archived.sha256, Usd(0), now, file=archived.file, entries=archived.entries
         )
     console.note(

@@ -59,7 +59,7 @@ def close(
                 remedy="wait until they are released, or close --anyway: what they cost corrects it in open books",
             )
         closing = _seal_month(store, period, moment)
-        store.audit(
+        store.audit.add(
             closing.who,
             "ledger close",
             closing.hash,

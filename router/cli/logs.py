@@ -53,7 +53,7 @@ def logs(
         for reader in readers:
             reader.show(tail)
         while follow:
-            now = store.attempt(attempt.id)
+            now = store.attempts.get(attempt.id)
             over = now is None or now.phase.is_over
             for reader in readers:
                 reader.show(None)
@@ -77,7 +77,7 @@ def _readers(folder: Path, attempt: Attempt, rank: int | None) -> list[_Reader]:
 
 
 def _attempt(store: StateStore, wanted: str) -> Attempt:
-    attempts = [a for a in store.attempts() if wanted in (a.id, a.job)]
+    attempts = [a for a in store.attempts.find() if wanted in (a.id, a.job)]
     if not attempts:
         raise CommandError(
             f"no job and no attempt is called {wanted}", ExitCode.INVALID_INPUT, "see `stepfare status --all`"

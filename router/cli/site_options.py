@@ -84,7 +84,7 @@ def store_planned_jobs(jobs: Sequence[Job], plan: str, limits: Limits | None, mo
 
     try:
         with open_state_store(None, None) as (_, store):
-            store.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
+            store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
             if limits is not None:
                 store_limits(store, plan, limits)
     except (CommandError, InvalidInputError) as error:
@@ -102,7 +102,7 @@ def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], 
 
     try:
         with open_state_store(None, None, makes=False) as (_, store):
-            return store.shortages(moment), budget_constraints(
+            return store.shortages.in_force(moment), budget_constraints(
                 store, moment, BooksFolders(extract_folder(), bills_folder())
             )
     except (CommandError, InvalidInputError) as error:

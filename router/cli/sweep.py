@@ -72,7 +72,7 @@ def sweep(
     if state and not re.fullmatch(r"s[0-9a-f]{10}", state):
         raise InvalidInputError.single("is no id of a state", field="--state", remedy="write it as in `state.id`")
     with open_controller_session(deploy, clouds, listen=yes, makes=yes, new_state=bool(state)) as (opened, site):
-        used = {attempt.cloud for attempt in site.store.attempts(skipped=[])}
+        used = {attempt.cloud for attempt in site.store.attempts.find(skipped=[])}
         chosen = sorted(cloud or used | {name for name, entry in opened.clouds.clouds.clouds.items() if entry.enabled})
         regions = {name: opened.clouds.settings(name).regions for name in chosen}
         if not yes:
@@ -84,7 +84,7 @@ def sweep(
             result = find_orphans(site, chosen, regions, adopted=state)
             results = {id(orphan): trouble for orphan, trouble in release_orphans(site, result.orphans)}
             if results:
-                site.store.audit(
+                site.store.audit.add(
                     acting_user(),
                     "sweep",
                     "",

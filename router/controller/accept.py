@@ -194,8 +194,8 @@ def record_acceptance(
     now = site.clock()
     requests = accepted.requests
     digest = requests[0].plan
-    site.store.put_plan(digest, plan_text, now)
-    site.store.put_jobs(specs, now)
+    site.store.plans.put_plan(digest, plan_text, now)
+    site.store.plans.put_jobs(specs, now)
     given = limits != Limits.none()
     if given or not has_limits(site.store, digest):
         # Without limits, a job must not move to a cloud that its owner was never shown.
@@ -218,7 +218,7 @@ def record_acceptance(
         },
         "secrets": {name: dict(pairs) for name, _, pairs in accepted.secrets},
     }
-    site.store.audit(
+    site.store.audit.add(
         who,
         APPLY,
         digest,

@@ -100,7 +100,7 @@ class PlanExecution:
         return replace(outcome, attempt=history_of(self.site.store, outcome.attempt).last)
 
     def _alive_attempts(self) -> list[Attempt]:
-        return list(self.site.store.attempts(plan=self.requests[0].plan, alive=True))
+        return list(self.site.store.attempts.find(plan=self.requests[0].plan, alive=True))
 
     def _release_half_done(self, attempt: Attempt) -> None:
         """Release an attempt that a crashed process left half done.
@@ -108,7 +108,7 @@ class PlanExecution:
         If another process holds the lock, leave the attempt alone.
         """
         with suppress(LeaseHeldError), apply_lock(self.site):
-            now = self.site.store.attempt(attempt.id)
+            now = self.site.store.attempts.get(attempt.id)
             if now is None or not is_half_done(now):
                 return
             try:
@@ -119,7 +119,7 @@ class PlanExecution:
 
     def _release_leftovers(self) -> None:
         """Release what earlier commands left: gangs that ended unwatched, and half-done attempts of other plans."""
-        alive = self.site.store.attempts(alive=True, skipped=[])
+        alive = self.site.store.attempts.find(alive=True, skipped=[])
         for attempt in alive:
             if attempt.result and attempt.phase.is_up:
                 self._release_ended(attempt)
@@ -138,7 +138,7 @@ class PlanExecution:
         reason = ReleaseReason.FINISHED if finished else ReleaseReason.FAILED
         self.site.tell(attempt.job, f"{attempt.id} {attempt.result}, releasing its machines")
         try:
-            nodes = self.site.store.nodes(attempt.id)
+            nodes = self.site.store.attempts.nodes(attempt.id)
             release(self.site, attempt, reason.value, describe_end(nodes, attempt.result))
         except (NotReleasedError, StateError) as error:
             self.site.tell(attempt.job, f"not released: {error}")

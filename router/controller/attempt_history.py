@@ -117,10 +117,10 @@ def history_of(store: StateStore, attempt: Attempt) -> AttemptHistory:
 
 def order_history(store: StateStore, plan: str, job: str, gang: str, start: datetime) -> AttemptHistory | None:
     """Return the history of an order; None before its first attempt."""
-    attempts = [a for a in store.attempts(plan=plan, job=job, gang=gang) if a.start == start]
+    attempts = [a for a in store.attempts.find(plan=plan, job=job, gang=gang) if a.start == start]
     if not attempts:
         return None
-    return _chain(attempts, {attempt.id: store.nodes(attempt.id) for attempt in attempts})
+    return _chain(attempts, {attempt.id: store.attempts.nodes(attempt.id) for attempt in attempts})
 
 
 def histories_of(store: StateStore, attempts: Iterable[Attempt]) -> dict[str, AttemptHistory]:
@@ -177,8 +177,8 @@ def give_up(store: StateStore, chain: AttemptHistory, reason: str, why: str, at:
     def marked(attempt: Attempt) -> Attempt | None:
         return replace(attempt, reason=reason, message=why) if attempt.phase is Phase.FAILED else None
 
-    store.note(chain.last.id, GAVE_UP, at, why=why)
-    store.update(chain.last.id, marked)
+    store.journal.note(chain.last.id, GAVE_UP, at, why=why)
+    store.attempts.update(chain.last.id, marked)
 
 
 def _is_resumable(chain: AttemptHistory, crashes: int) -> bool:

@@ -39,13 +39,13 @@ def report_budget_marks(
     if len(failed) < len(to):
         for keys, _ in unreported:
             for key in keys:
-                store.set_value(key, "told")
+                store.values.set(key, "told")
     return failed
 
 
 def _unreported_keys(store: StateStore, month: Month, standing: BudgetStatus) -> list[str]:
     """Return the keys of current marks that were not reported yet."""
-    return [key for key in _keys(month, standing) if store.value(key) is None]
+    return [key for key in _keys(month, standing) if store.values.get(key) is None]
 
 
 def _keys(month: Month, standing: BudgetStatus) -> Iterator[str]:

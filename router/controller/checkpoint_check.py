@@ -42,6 +42,13 @@ class _StoreCheck:
     manifest: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _StoreFailure:
+    """The reason why a store told nothing of a checkpoint."""
+
+    reason: str
+
+
 def confirm_checkpoint(
     site: ControllerContext, attempt: Attempt, chain: AttemptHistory, opens: OpenStore | None = None
 ) -> ResumePoint:
@@ -56,8 +63,8 @@ def confirm_checkpoint(
         return before
     open_one = opens or (lambda url: open_checkpoint_store(url, lambda text: open_arrow_store(text, site.environment)))
     result = _ask_store(site, lambda: _check_store(open_one(store), before.step))
-    if isinstance(result, str):
-        site.store.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result)
+    if isinstance(result, _StoreFailure):
+        site.store.journal.note(attempt.id, NOT_CONFIRMED, site.clock(), step=before.step, why=result.reason)
         return before
     if result.whole:
         return before
@@ -65,12 +72,12 @@ def confirm_checkpoint(
     step, manifest = (
         (result.step, result.manifest) if result.step is not None else (first.first_step, first.first_manifest)
     )
-    site.store.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
+    site.store.journal.note(attempt.id, NOT_WHOLE, site.clock(), step=before.step, instead=step)
     site.tell(attempt.job, f"step {before.step} is not whole in {store.partition('?')[0]}: resuming after step {step}")
     for earlier in chain.attempts:
         if earlier.phase.is_over and earlier.kept_step is not None and earlier.kept_step > step:
-            site.store.update(earlier.id, lambda old: replace(old, kept_step=step))
-    site.store.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
+            site.store.attempts.update(earlier.id, lambda old: replace(old, kept_step=step))
+    site.store.attempts.update(attempt.id, lambda mine: replace(mine, first_step=step, first_manifest=manifest))
     return ResumePoint(before.attempt, step, manifest)
 
 
@@ -93,7 +100,7 @@ def _check_store(store: CheckpointStore, step: int) -> _StoreCheck:
     return _StoreCheck(whole=False)
 
 
-def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | str:
+def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _StoreCheck | _StoreFailure:
     """Return what was found, or why nothing could be found."""
     answer: Future[_StoreCheck] = Future()
 
@@ -107,8 +114,8 @@ def _ask_store(site: ControllerContext, check: Callable[[], _StoreCheck]) -> _St
     ends = time.monotonic() + _TIMEOUT_S
     while not wait([answer], _POLL_S).done:
         if site.stop.is_set() or time.monotonic() >= ends:
-            return "the store did not answer in time"
+            return _StoreFailure("the store did not answer in time")
     error = answer.exception()
     if error is None:
         return answer.result()
-    return str(error) if isinstance(error, StorageError) else type(error).__name__
+    return _StoreFailure(str(error) if isinstance(error, StorageError) else type(error).__name__)

@@ -122,12 +122,12 @@ def prepare_resume_point(
     price = "at an unknown price" if usd is None else f"egress ${usd}"
     summary = f"{count / 1e6:,.1f} MB in {details['seconds']} s, {price}"
     if result is None:
-        site.store.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
+        site.store.journal.note(attempt.id, NOT_COPIED, site.clock(), step=transfer.step, why=why, **details)
         record_transfer_costs(site, attempt)
         site.tell(attempt.job, f"step {transfer.step} is read from {details['from']}, not copied: {why} ({summary})")
         # The copy may have failed because the checkpoint is missing. A store that did not answer is not asked again.
         return confirm_checkpoint(site, attempt, chain, opens) if (pace.left or 0.0) > 0 else before
-    site.store.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
+    site.store.journal.note(attempt.id, COPIED, site.clock(), step=result.step, kept=result.kept, **details)
     record_transfer_costs(site, attempt)
     site.tell(attempt.job, f"step {result.step} is in {details['to']}: {summary}")
     return replace(before, manifest=result.manifest)
@@ -136,12 +136,12 @@ def prepare_resume_point(
 def record_transfer_costs(site: ControllerContext, attempt: Attempt) -> None:
     """Record the transfer costs of the attempt in the ledger; existing entries stay."""
     site.store.ledger.add(
-        transfer_entries(attempt, site.store.journal(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
+        transfer_entries(attempt, site.store.journal.entries(attempt.id, what=(COPIED, NOT_COPIED)), site.clock())
     )
 
 
 def with_resume_point(before: ResumePoint, attempt: Attempt) -> Attempt | None:
-    """Return the attempt with that resume point; for :meth:`Store.update`.
+    """Return the attempt with that resume point; for :meth:`Attempts.update`.
 
     None if the attempt has a later resume point already, or is no longer wanted.
     """
@@ -194,7 +194,7 @@ def _copy_in_thread(
 
 
 def _is_wanted(site: ControllerContext, attempt: Attempt) -> bool:
-    now = site.store.attempt(attempt.id)
+    now = site.store.attempts.get(attempt.id)
     return now is not None and now.phase in _WANTED_PHASES
 
 

@@ -92,7 +92,7 @@ class CloudQueueListener:
     def _store_notice(self, said: CloudNotice, attempt: Attempt, node: NodeRecord) -> bool:
         """Store the notice, and return whether it was new."""
         now = self._clock()
-        before = self._store.notices(attempt.id, now - DUPLICATE_WINDOW)
+        before = self._store.notices.find(attempt.id, now - DUPLICATE_WINDOW)
         if any(one.rank == node.rank and one.kind == said.kind.value for one in before):
             return False
         notice = NoticeRecord(
@@ -108,7 +108,7 @@ class CloudQueueListener:
         if said.kind is NoticeKind.INTERRUPTION and not said.is_going:
             self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
         else:
-            self._store.add_notice(notice)
+            self._store.notices.add(notice)
         self._tell(attempt.job, f"{attempt.id}: {said.cloud} says of rank {node.rank}: {said.what}")
         return True
 

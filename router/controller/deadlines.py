@@ -15,7 +15,7 @@ def plan_time(store: StateStore, attempt: Attempt) -> datetime:
 
     Without that plan, return when the attempt was created.
     """
-    plan = store.plan(attempt.plan)
+    plan = store.plans.plan(attempt.plan)
     return attempt.created_at if plan is None else datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
 
 
@@ -24,7 +24,7 @@ def deadline_of(store: StateStore, attempt: Attempt) -> datetime | None:
 
     None where the job has none, or where its specification is not in the state or cannot be read any more.
     """
-    text = store.job(attempt.job_digest)
+    text = store.plans.job(attempt.job_digest)
     try:
         deadline = None if text is None else parse_job(text).deadline
         return None if deadline is None else deadline.at(plan_time(store, attempt))

@@ -79,10 +79,12 @@ def find_targets(
     store: StateStore, hand: MachineControl, attempts: Iterable[Attempt] | None = None
 ) -> tuple[DrillTarget, ...]:
     """Return all machines that are up of the sandbox's living attempts, or of these attempts; by attempt and rank."""
-    chosen = store.attempts(alive=True) if attempts is None else attempts
+    chosen = store.attempts.find(alive=True) if attempts is None else attempts
     known = {attempt.id: attempt for attempt in chosen if _is_sandbox(attempt.cloud)}
     up = [machine for machine in hand.up() if machine.attempt in known]
-    zones = {name: {node.rank: node.zone for node in store.nodes(name)} for name in {one.attempt for one in up}}
+    zones = {
+        name: {node.rank: node.zone for node in store.attempts.nodes(name)} for name in {one.attempt for one in up}
+    }
     return tuple(
         DrillTarget(known[one.attempt].job, one.attempt, one.rank, known[one.attempt].region, zone[one.rank], one)
         for one in up
@@ -119,7 +121,7 @@ def choose_targets(
 
 
 def _attempts(store: StateStore, wanted: str) -> list[Attempt]:
-    attempts = [attempt for attempt in store.attempts() if wanted in (attempt.id, attempt.job)]
+    attempts = [attempt for attempt in store.attempts.find() if wanted in (attempt.id, attempt.job)]
     if not attempts:
         raise InvalidInputError.single(f"no job or attempt has the name {wanted}", remedy="see `stepfare status --all`")
     alive = [attempt for attempt in attempts if not attempt.phase.is_over]
@@ -149,7 +151,7 @@ def find_places(store: StateStore, hand: MachineControl, wanted: str, known: Col
     everywhere = {place for target in find_targets(store, hand) for place in (target.zone, target.region)}
     if wanted in {*known, *everywhere}:
         return (wanted,)
-    if not any(wanted in (attempt.id, attempt.job) for attempt in store.attempts()):
+    if not any(wanted in (attempt.id, attempt.job) for attempt in store.attempts.find()):
         names = ", ".join(sorted({*known, *filter(None, everywhere)})) or "none is known"
         raise InvalidInputError.single(
             f"no zone, region, job or attempt has the name {wanted}", remedy=f"zones and regions: {names}"

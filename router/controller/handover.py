@@ -45,7 +45,7 @@ def order_save(site: ControllerContext, attempt: Attempt, name: str, reason: str
             ordered_at=now,
         )
 
-    return site.store.update(attempt.id, with_order).order_id == name
+    return site.store.attempts.update(attempt.id, with_order).order_id == name
 
 
 def hand_over(site: ControllerContext, old: Attempt, new: Attempt, reason: str, message: str, book: PriceBook) -> None:
@@ -55,7 +55,7 @@ def hand_over(site: ControllerContext, old: Attempt, new: Attempt, reason: str, 
     stopped. Raises NotReleasedError.
     """
     name = f"move-{new.id}"
-    current = site.store.attempt(old.id) or old
+    current = site.store.attempts.get(old.id) or old
     if order_save(site, current, name, protocol.ORDERED):
         _wait_for_save(site, old, name)
     # The training may save once more when it is stopped, and its machines take longer to end than it does.
@@ -63,7 +63,7 @@ def hand_over(site: ControllerContext, old: Attempt, new: Attempt, reason: str, 
     with ThreadPoolExecutor(1, "handing over") as pool:
         following = pool.submit(_resume_after, site, old, new, book, release_tried)
         try:
-            release(site, site.store.attempt(old.id) or old, reason, message)
+            release(site, site.store.attempts.get(old.id) or old, reason, message)
         finally:
             release_tried.set()
     following.result()
@@ -81,18 +81,20 @@ def _resume_after(
         if release_tried.wait(_POLL_S) and not _can_save_no_more(site, old):
             return
     before = prepare_resume_point(site, book, new, history_of(site.store, new))
-    site.store.update(new.id, partial(with_resume_point, before))
+    site.store.attempts.update(new.id, partial(with_resume_point, before))
 
 
 def _can_save_no_more(site: ControllerContext, old: Attempt) -> bool:
-    current = site.store.attempt(old.id)
-    return current is None or current.phase.is_over or all(node.ended_reason for node in site.store.nodes(old.id))
+    current = site.store.attempts.get(old.id)
+    return (
+        current is None or current.phase.is_over or all(node.ended_reason for node in site.store.attempts.nodes(old.id))
+    )
 
 
 def _wait_for_save(site: ControllerContext, attempt: Attempt, name: str) -> None:
     ends = time.monotonic() + SAVES_WITHIN_S
     while time.monotonic() < ends and not site.stop.is_set():
-        answers, now = save_answers(site.store, attempt.id, name), site.store.attempt(attempt.id)
+        answers, now = save_answers(site.store, attempt.id, name), site.store.attempts.get(attempt.id)
         if answers.is_saved or len(answers.failed) == attempt.machines:
             return
         if now is None or now.result or not now.phase.is_up:

@@ -50,15 +50,15 @@ class MachineInventory:
         Should one exist after all, its tag shows it.
         """
         for rank in sorted(self._failed):
-            self.site.store.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
-            self.site.store.set_node(self.attempt.id, rank, made_at=None)
+            self.site.store.journal.note(self.attempt.id, _REFUSED, self.site.clock(), rank=rank)
+            self.site.store.attempts.set_node(self.attempt.id, rank, made_at=None)
 
     def _refused_before(self) -> set[object]:
         """Return the ranks that the cloud refused before.
 
         Terraform may still destroy what it could not create, because it remembers what it tried.
         """
-        return {e.details.get("rank") for e in self.site.store.journal(self.attempt.id) if e.what == _REFUSED}
+        return {e.details.get("rank") for e in self.site.store.journal.entries(self.attempt.id) if e.what == _REFUSED}
 
 
 def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
@@ -66,12 +66,12 @@ def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
 
     Asks the cloud only if there may be some; an error of the cloud is not taken for "none".
     """
-    unrecorded = {node.rank for node in site.store.nodes(attempt.id) if node.made_at is None}
+    unrecorded = {node.rank for node in site.store.attempts.nodes(attempt.id) if node.made_at is None}
     try:
         fleet = site.fleet(attempt.cloud) if unrecorded else None
         machines = fleet.found([attempt.region]).found if fleet is not None else ()
     except ProviderError as error:
-        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
     now = site.clock()
     first = attempt.made_at or now
@@ -88,9 +88,9 @@ def record_found_machines(site: ControllerContext, attempt: Attempt) -> None:
 
 def record_machine_start(site: ControllerContext, attempt: Attempt, rank: int, at: datetime) -> None:
     """Record that the machine of that rank exists since then, unless an earlier start is known."""
-    node = next((node for node in site.store.nodes(attempt.id) if node.rank == rank), None)
+    node = next((node for node in site.store.attempts.nodes(attempt.id) if node.rank == rank), None)
     if node is not None and node.made_at is None:
-        site.store.set_node(attempt.id, rank, made_at=at)
+        site.store.attempts.set_node(attempt.id, rank, made_at=at)
 
 
 def _rank(address: str, cloud: str) -> int | None:

@@ -11,7 +11,6 @@ from pricing.money import Usd
 from pricing.places import Market
 from router.controller.orders import Order
 from router.controller.time_use import TimeSegment, TrainingRecord, split_machine_time, training_record_of
-from router.controller.usage_entries import attempt_fields
 from router.jobs.spec import Job
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
@@ -105,6 +104,16 @@ def _machine_entries(
         cost_until = Usd(0) if node.unpriced else node.usd_per_hour.over(segment.end - segments[0].start)
         yield LedgerEntry(
             key=f"metered {attempt.id} {node.rank} {segment.start.isoformat()}",
+            kind=LedgerEntryKind.METERED,
+            recorded_at=utc(at),
+            plan=attempt.plan,
+            job=attempt.job,
+            job_digest=attempt.job_digest,
+            team=attempt.team,
+            project=attempt.project,
+            cost_center=attempt.cost_center,
+            gang=attempt.gang,
+            attempt=attempt.id,
             use=segment.use,
             period=Month.of(segment.start),
             rank=node.rank,
@@ -128,7 +137,6 @@ def _machine_entries(
             on_demand_usd_per_hour=node.on_demand_usd_per_hour,
             steps=steps[number],
             lost_steps=lost_steps[number],
-            **attempt_fields(attempt, at),
         )
         cost_before = cost_until
 

@@ -83,7 +83,7 @@ class Notifier:
         # Jobs that were given up long ago are not reported now.
         gave_up_long_ago = {note.attempt for note in notes} - {note.attempt for note in lately}
         attempts_known = [attempt for attempt in (*ended, *attempts) if attempt.id not in gave_up_long_ago]
-        self.tell(find_events(attempts_known, by_attempt, self._store.notices(since=since), lately, now))
+        self.tell(find_events(attempts_known, by_attempt, self._store.notices.find(since=since), lately, now))
         self._seq = max([self._seq, *(note.seq for note in notes)])
 
     def tell(self, events: Iterable[GangEvent]) -> None:
@@ -146,7 +146,7 @@ class Notifier:
         if channels_left <= 0:
             self._open.pop(event.key, None)
             try:
-                self._store.note(event.attempt, TOLD, self._clock(), event=event.what.value)
+                self._store.journal.note(event.attempt, TOLD, self._clock(), event=event.what.value)
             except StateError:
                 # The event may be reported again after a restart, which is better than never.
                 return

@@ -59,19 +59,21 @@ def provision(
     """
     directory = site.directory(attempt.directory)
     if attempt.phase is Phase.PLANNED:
-        attempt = site.store.update(attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock()))
+        attempt = site.store.attempts.update(
+            attempt.id, lambda a: replace(a, phase=Phase.PROVISIONING, made_at=site.clock())
+        )
     if spec is None:
-        site.store.note(attempt.id, "provisioning taken up", site.clock())
+        site.store.journal.note(attempt.id, "provisioning taken up", site.clock())
     else:
         # Own hosts and local processes have no disk that a cloud bills for.
         own = is_local(attempt.cloud) or needs_hosts(attempt.cloud)
-        site.store.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
+        site.store.journal.note(attempt.id, PROVISIONING, site.clock(), **({} if own else {DISK_GIB: spec.disk_gib}))
     inventory = MachineInventory(site, attempt)
     try:
         if spec is not None:
             prepare(directory, spec, plugins=site.plugins)
         preview = _retry_while_locked(lambda: site.runner.preview(directory, stop=site.stop))
-        site.store.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
+        site.store.journal.note(attempt.id, "previewed", site.clock(), creates=len(preview.creates))
         if preview.destroys and spec is not None:
             raise ProvisionError(
                 FailureCause.HERE, f"{attempt.id}: making it would destroy {', '.join(preview.destroys[:3])}"
@@ -114,8 +116,8 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
         raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {attempt.machines} machines came")
     record_found_machines(site, attempt)
     now = site.clock()
-    for node, record in zip(nodes, site.store.nodes(attempt.id), strict=True):
-        site.store.set_node(
+    for node, record in zip(nodes, site.store.attempts.nodes(attempt.id), strict=True):
+        site.store.attempts.set_node(
             attempt.id,
             node.rank,
             machine_id=node.id,
@@ -125,7 +127,7 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
             made_at=record.made_at or now,
         )
     _release_unknown_machines(site, attempt, {node.id for node in nodes})
-    site.store.note(attempt.id, "made", now, machines=len(nodes))
+    site.store.journal.note(attempt.id, "made", now, machines=len(nodes))
     return nodes
 
 
@@ -148,19 +150,19 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: 
             and found.state_id == site.store.id
         ]
         if unknown:
-            site.store.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in unknown])
+            site.store.journal.note(attempt.id, "releasing doubles", site.clock(), ids=[f.machine_id for f in unknown])
             for error in fleet.release(unknown):
                 if error is not None:
                     raise error
     except ProviderError as error:
-        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
 
 
 def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
     limit_s = site.deploy.patience.meet.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
-        current = site.store.attempt(attempt.id)
+        current = site.store.attempts.get(attempt.id)
         if current is None:
             raise ProvisionError(FailureCause.HERE, f"{attempt.id} is gone from the state database")
         if current.met_at is not None:
@@ -172,11 +174,11 @@ def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Calla
         if current.result:
             # Missing code is missing everywhere; a rank that does not start or meet points to its machine.
             cause = FailureCause.JOB if current.result == protocol.NO_CODE else FailureCause.UNHEALTHY
-            raise ProvisionError(cause, _failure_text(site.store.nodes(attempt.id), current.result))
+            raise ProvisionError(cause, _failure_text(site.store.attempts.nodes(attempt.id), current.result))
         if site.stop.is_set():
             raise ProvisionError(FailureCause.STOPPED, "stopped")
         if time.monotonic() > ends:
-            missing = [str(node.rank) for node in site.store.nodes(attempt.id) if not node.agent]
+            missing = [str(node.rank) for node in site.store.attempts.nodes(attempt.id) if not node.agent]
             raise ProvisionError(
                 FailureCause.UNHEALTHY, f"rank {', '.join(missing) or '?'} did not call within {limit_s:g} s"
             )
@@ -187,11 +189,14 @@ def _wait_for_start(site: ControllerContext, attempt: Attempt) -> Attempt:
     # Leaving now would leave ranks waiting for the word that all have met.
     ends = time.monotonic() + _START_S
     while time.monotonic() < ends and not site.stop.is_set():
-        if all(node.agent not in ("", protocol.STARTING, protocol.WAITING) for node in site.store.nodes(attempt.id)):
+        if all(
+            node.agent not in ("", protocol.STARTING, protocol.WAITING)
+            for node in site.store.attempts.nodes(attempt.id)
+        ):
             break
         time.sleep(_POLL_S)
-    site.store.note(attempt.id, "ready", site.clock())
-    return site.store.update(
+    site.store.journal.note(attempt.id, "ready", site.clock())
+    return site.store.attempts.update(
         attempt.id, lambda a: replace(a, phase=Phase.READY) if a.phase is Phase.PROVISIONING else None
     )
 

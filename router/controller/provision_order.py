@@ -89,14 +89,14 @@ class ProvisionRequest:
 
 def existing_result(site: ControllerContext, plan: str, order: Order) -> ProvisionResult | None:
     """Return the result that the order already has, None when it is to be provisioned. Changes nothing."""
-    for attempt in site.store.attempts(job=order.job, alive=True):
+    for attempt in site.store.attempts.find(job=order.job, alive=True):
         if attempt.phase.is_up:
             mine = (attempt.plan, attempt.gang, attempt.start) == (plan, order.gang, order.start)
             return ProvisionResult(
                 order, ProvisionStatus.RUNS if mine else ProvisionStatus.ELSEWHERE, attempt, f"as {attempt.id}"
             )
     # A training that finished is done, whatever orders the plan still has for it.
-    for attempt in site.store.attempts(plan=plan, job=order.job):
+    for attempt in site.store.attempts.find(plan=plan, job=order.job):
         if attempt.phase is Phase.FINISHED:
             return ProvisionResult(order, ProvisionStatus.DONE, attempt, f"as {attempt.id}")
     if order.start - site.deploy.patience.early > site.clock():
@@ -150,7 +150,7 @@ def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> Pr
 
     What cannot be resumed is released, and so are half-done attempts of the same job under other plans.
     """
-    for attempt in site.store.attempts(job=request.order.job, alive=True):
+    for attempt in site.store.attempts.find(job=request.order.job, alive=True):
         if not is_half_done(attempt):
             continue
         mine = (attempt.plan, attempt.gang, attempt.start) == (request.plan, request.order.gang, request.order.start)
@@ -175,7 +175,7 @@ def _resume_or_release(site: ControllerContext, request: ProvisionRequest) -> Pr
 def _open_choices(site: ControllerContext, request: ProvisionRequest) -> Iterator[GangPlacement]:
     """Yield the placements whose pools are not remembered as short, checked anew before each."""
     for choice in request.choices:
-        shortage = blocking_shortage(choice, site.store.shortages(site.clock()))
+        shortage = blocking_shortage(choice, site.store.shortages.in_force(site.clock()))
         if shortage is None:
             yield choice
         else:
@@ -213,7 +213,7 @@ def record_attempts(site: ControllerContext, requests: Sequence[NextAttempt]) ->
     sold: ZoneCache = {}
     records = [_new_attempt(site, n.request, n.choice, n.checkpoint_seconds, n.chain, sold) for n in requests]
     made = [(one[0].attempt, one[1]) for one in records if not isinstance(one, ProvisionResult)]
-    site.store.add_attempts(made)
+    site.store.attempts.add_all(made)
     for one, n in zip(records, requests, strict=True):
         if isinstance(one, ProvisionResult):
             mark_short(site, n.choice.cloud, n.choice.region, n.choice.seats, "no zone")
@@ -235,11 +235,11 @@ def provision_recorded(
         )
     try:
         with site.choosing:
-            known = site.store.nodes(attempt.id)
+            known = site.store.attempts.nodes(attempt.id)
             spec, nodes = _build_spec(site, request.job, attempt, known, placed.choice, placed.token, request.book)
             for old, new in zip(known, nodes, strict=True):
                 if old != new:
-                    site.store.set_node(attempt.id, new.rank, **_changed_fields(old, new))
+                    site.store.attempts.set_node(attempt.id, new.rank, **_changed_fields(old, new))
     except TooFewHostsError as error:
         return _fail_before_provisioning(site, request, attempt, FailureCause.SHORT, str(error))
     except (ValueError, InvalidInputError) as error:
@@ -255,7 +255,7 @@ def _with_resume_point(site: ControllerContext, request: ProvisionRequest, attem
     """
     chain = _history(site, request)
     before = prepare_resume_point(site, request.book, attempt, chain) if copy else _resume_point(chain)
-    return site.store.update(attempt.id, partial(with_resume_point, before))
+    return site.store.attempts.update(attempt.id, partial(with_resume_point, before))
 
 
 def _changed_fields(old: NodeRecord, new: NodeRecord) -> dict[str, object]:
@@ -344,7 +344,7 @@ def _provision_choice(site: ControllerContext, request: ProvisionRequest, choice
         # Hosts count as free until an attempt with them is in the store.
         with site.choosing:
             spec, nodes = _build_spec(site, request.job, attempt, nodes, choice, placed.token, request.book)
-            site.store.add_attempt(attempt, nodes)
+            site.store.attempts.add(attempt, nodes)
     except TooFewHostsError as error:
         return ProvisionResult(order, ProvisionStatus.FAILED, None, str(error), FailureCause.SHORT)
     except (ValueError, InvalidInputError) as error:
@@ -391,7 +391,7 @@ def _provision(
         ready = provision(site, attempt, spec, when_whole)
     except ProvisionError as error:
         site.tell(attempt.job, f"{attempt.id}: {error.cause}: {error}")
-        now = site.store.attempt(attempt.id) or attempt
+        now = site.store.attempts.get(attempt.id) or attempt
         if error.cause.is_the_pools:
             _remember_shortage(site, now, error.cause)
         put_off = error.cause is FailureCause.STOPPED and site.stop.is_set() and attempt.resumes
@@ -402,7 +402,7 @@ def _provision(
 
 
 def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: FailureCause) -> None:
-    mark_short(site, attempt.cloud, attempt.region, site.store.nodes(attempt.id), cause.value)
+    mark_short(site, attempt.cloud, attempt.region, site.store.attempts.nodes(attempt.id), cause.value)
 
 
 def due_at(site: ControllerContext, order: Order) -> datetime:
@@ -421,9 +421,9 @@ def assign_hosts(
         return {}, nodes
     used = {
         node.address
-        for other in site.store.attempts(alive=True)
+        for other in site.store.attempts.find(alive=True)
         if other.cloud == attempt.cloud and other.id != attempt.id
-        for node in site.store.nodes(other.id)
+        for node in site.store.attempts.nodes(other.id)
     }
     hosts: dict[int, Host] = {}
     for node in nodes:

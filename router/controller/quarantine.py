@@ -23,7 +23,7 @@ UNHEALTHY = "unhealthy"
 
 def quarantine(site: ControllerContext, attempt: Attempt, ranks: Collection[int], why: str) -> None:
     """Remember the pools of these ranks as short; several machines of one pool count once."""
-    quarantine_all(site, [(attempt, site.store.nodes(attempt.id), ranks, why)])
+    quarantine_all(site, [(attempt, site.store.attempts.nodes(attempt.id), ranks, why)])
 
 
 def quarantine_all(
@@ -43,7 +43,7 @@ def quarantine_all(
     if not pools:
         return
     recent: dict[ShortagePool, list[Shortage]] = {}
-    for shortage in site.store.shortages_since(now - BACKOFF_MEMORY):
+    for shortage in site.store.shortages.found_since(now - BACKOFF_MEMORY):
         recent.setdefault(_pool(shortage), []).append(shortage)
     new = []
     for pool, (attempt, why) in sorted(pools.items(), key=str):
@@ -51,7 +51,7 @@ def quarantine_all(
         until = compute_backoff_end(closures, now, site.deploy.patience.quarantine)
         if until is not None:
             new.append(Shortage(*pool, attempt.machines, now, until, why))
-    site.store.remember_short(*new)
+    site.store.shortages.remember(*new)
 
 
 def mark_short(
@@ -61,7 +61,7 @@ def mark_short(
     now = site.clock()
     until = now + site.deploy.patience.shortage
     pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
-    site.store.remember_short(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
+    site.store.shortages.remember(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
 
 ShortagePool = tuple[str, str, str | None, str, Market]
@@ -106,6 +106,6 @@ class CurrentShortages:
 def current_shortages(site: ControllerContext) -> CurrentShortages:
     """Return the pools that are short now; pools of unhealthy machines are avoided under every policy."""
     now, first = site.clock(), site.deploy.patience.quarantine
-    known = site.store.shortages(now)
+    known = site.store.shortages.in_force(now)
     modelled = [s for s in known if s.why == UNHEALTHY or is_backing_off((s.at, s.until), now, first, modelled=True)]
     return CurrentShortages(ShortPools(known), ShortPools(modelled))

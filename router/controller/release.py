@@ -52,8 +52,8 @@ def release(site: ControllerContext, attempt: Attempt, reason: str, message: str
     if attempt.phase.is_over:
         return attempt
     if attempt.phase is not Phase.RELEASING:
-        attempt = site.store.update(attempt.id, lambda a: _releasing(a, reason, message))
-        site.store.note(attempt.id, "releasing", site.clock(), reason=reason)
+        attempt = site.store.attempts.update(attempt.id, lambda a: _releasing(a, reason, message))
+        site.store.journal.note(attempt.id, "releasing", site.clock(), reason=reason)
     if attempt.made_at is not None:
         _wait_for_saves(site, attempt)
         _delete_resources(site, attempt)
@@ -73,7 +73,7 @@ def _wait_for_saves(site: ControllerContext, attempt: Attempt) -> None:
     while time.monotonic() < ends:
         now = time.monotonic()
         waiting = False
-        for node in site.store.nodes(attempt.id):
+        for node in site.store.attempts.nodes(attempt.id):
             heard_before, since = heard.get(node.rank, (None, now))
             if node.rank not in heard or heard_before != node.heard_at:
                 heard[node.rank], since = (node.heard_at, now), now
@@ -133,9 +133,9 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
     directory = site.directory(attempt.directory)
     if not (bad := find_damaged_files(directory)):
         return True
-    site.store.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
+    site.store.journal.note(attempt.id, "run directory damaged", site.clock(), files=list(bad))
     site.tell(attempt.job, f"{', '.join(bad)} of {attempt.id} cannot be read: written again from the state")
-    nodes = site.store.nodes(attempt.id)
+    nodes = site.store.attempts.nodes(attempt.id)
     try:
         spec = build_release_workspace(attempt, nodes, site.deploy, site.store.id, hosts=_hosts(site, attempt, nodes))
         repair(directory, spec, plugins=site.plugins)
@@ -143,7 +143,7 @@ def _is_readable(site: ControllerContext, attempt: Attempt) -> bool:
     except (ValueError, TerraformError) as error:
         if needs_hosts(attempt.cloud):
             raise NotReleasedError(f"{attempt.id}: {error}") from error
-        site.store.note(attempt.id, "released by tag", site.clock(), why=str(error))
+        site.store.journal.note(attempt.id, "released by tag", site.clock(), why=str(error))
         return False
 
 
@@ -184,7 +184,7 @@ def _release_by_tag(site: ControllerContext, attempt: Attempt, *, required: bool
     except ProviderError as error:
         if required:
             raise NotReleasedError(f"{attempt.id}: {error}") from error
-        site.store.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
+        site.store.journal.note(attempt.id, "not looked for by tag", site.clock(), error=str(error))
         return
     for found, trouble in released.items():
         if trouble is not None:
@@ -228,7 +228,7 @@ def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord
 
     Reports that arrived meanwhile would split a machine's time another way.
     """
-    journal = site.store.journal(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
+    journal = site.store.journal.entries(attempt.id, what=(SAVED, PROVISIONING, COPIED, NOT_COPIED))
     course = training_record_of(
         attempt, nodes, [note.details for note in journal if note.what == SAVED], deadline_of(site.store, attempt)
     )
@@ -249,10 +249,10 @@ def _meter(site: ControllerContext, attempt: Attempt, nodes: Sequence[NodeRecord
 
 def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
     now = site.clock()
-    for node in site.store.nodes(attempt.id):
+    for node in site.store.attempts.nodes(attempt.id):
         if node.made_at is not None and node.gone_at is None:
-            site.store.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
-    nodes = site.store.nodes(attempt.id)
+            site.store.attempts.set_node(attempt.id, node.rank, gone_at=_gone_at(attempt, node, node.made_at, now))
+    nodes = site.store.attempts.nodes(attempt.id)
     last, saved_step = last_step(attempt, nodes), confirmed_step(attempt, nodes)
     if attempt.result == protocol.FINISHED:
         saved_step = last  # A finished training leaves more behind than a checkpoint.
@@ -260,9 +260,9 @@ def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
     def counted(current: Attempt) -> Attempt | None:
         return None if current.kept_step is not None else replace(current, last_step=last, kept_step=saved_step)
 
-    attempt = site.store.update(attempt.id, counted)
+    attempt = site.store.attempts.update(attempt.id, counted)
     _meter(site, attempt, nodes, now)
-    site.store.note(attempt.id, "released", now, reason=attempt.reason)
+    site.store.journal.note(attempt.id, "released", now, reason=attempt.reason)
     phase = Phase.FINISHED if attempt.reason == "finished" else Phase.FAILED
 
     def closed(current: Attempt) -> Attempt | None:
@@ -270,4 +270,4 @@ def _close(site: ControllerContext, attempt: Attempt) -> Attempt:
             return None
         return replace(current, phase=phase, gone_at=now)
 
-    return site.store.update(attempt.id, closed)
+    return site.store.attempts.update(attempt.id, closed)

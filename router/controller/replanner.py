@@ -226,7 +226,7 @@ class Replanner:
         None where its specification is not known.
         """
         last = chain.last
-        return self._remaining_work(chain, self.site.store.job(last.job_digest))
+        return self._remaining_work(chain, self.site.store.plans.job(last.job_digest))
 
     def limits_of(self, attempt: Attempt) -> Limits:
         """Return the limits that the attempt's plan was accepted with."""
@@ -246,7 +246,7 @@ class Replanner:
         return self._plans_as_of[attempt.plan]
 
     def _job_texts(self, pending: Sequence[PendingGang]) -> dict[str, str]:
-        return self.site.store.jobs({want.last.job_digest for want in pending})
+        return self.site.store.plans.jobs({want.last.job_digest for want in pending})
 
     def _remaining_job(self, want: PendingGang, jobs: Mapping[str, str]) -> Job | PlacementRejected:
         if want.chain.in_vain >= self.site.deploy.patience.tries:
@@ -257,11 +257,11 @@ class Replanner:
 
     def lately(self) -> tuple[Shortage, ...]:
         """Return the pools that ran short in the last day, for anybody's gangs."""
-        return self.site.store.shortages_since(self.site.clock() - _LATELY)
+        return self.site.store.shortages.found_since(self.site.clock() - _LATELY)
 
     def has_time(self, attempt: Attempt) -> bool:
         """Return whether the attempt's job has a deadline that is still ahead."""
-        text = self.site.store.job(attempt.job_digest)
+        text = self.site.store.plans.job(attempt.job_digest)
         deadline = None if text is None else _read_job(text).deadline
         return deadline is not None and deadline.at(self._plan_time(attempt)) > self.site.clock()
 

@@ -89,7 +89,7 @@ def build_status_report(
 
     Of attempts that are over only the last of each job is included, unless ``everything``.
     """
-    attempts = [a for a in store.attempts() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
+    attempts = [a for a in store.attempts.find() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
     if not everything and not wanted:
         last = {attempt.job: attempt.id for attempt in attempts}
         attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
@@ -103,7 +103,7 @@ def build_status_report(
 
 def _recently_ended(store: StateStore, now: datetime, patience: Patience) -> list[Attempt]:
     """Return the last attempts of jobs that may resume: recently ended, or waiting for spot until their deadline."""
-    ended = store.ended_last(now - LONGEST_RUN)
+    ended = store.attempts.ended_last(now - LONGEST_RUN)
     return [a for a in ended if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
 
 
@@ -115,7 +115,7 @@ def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:
 
 
 def _gang_report(store: StateStore, attempt: Attempt, now: datetime) -> GangReport:
-    nodes = store.nodes(attempt.id)
+    nodes = store.attempts.nodes(attempt.id)
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
     return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet)

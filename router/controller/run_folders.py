@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 
+from pricing.atomic_file import publish_folder
 from router.state.errors import StateError
 from router.state.state_backup import StoredFile, split_file
 from terraform.render import SECRET_FILES, VALUES
@@ -63,7 +64,7 @@ def restore_files(runs: Path, files: Iterable[StoredFile]) -> tuple[str, ...]:
             new = runs / f".{name}.restored"
             shutil.rmtree(new, ignore_errors=True)
             _write_directory(new, name, group)
-            new.replace(runs / name)
+            publish_folder(new, runs / name)
             created.append(name)
     except OSError as error:
         raise StateError(f"{runs}: cannot be written: {error.strerror}", "make room, then restore again") from None
@@ -79,8 +80,6 @@ def _write_directory(new: Path, name: str, files: Iterable[StoredFile]) -> None:
         flag = os.O_APPEND if file.path == last else os.O_EXCL
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | flag, file.mode), "wb") as stream:
             stream.write(file.content)
-            stream.flush()
-            os.fsync(stream.fileno())
         last = file.path
 
 

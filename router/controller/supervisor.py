@@ -142,7 +142,7 @@ class Supervisor:
         now = self.site.clock()
         since = now - self.site.deploy.patience.again
         # A job whose policy waits for spot may wait for a long time.
-        gone = self.site.store.ended_last(now - LONGEST_RUN)
+        gone = self.site.store.attempts.ended_last(now - LONGEST_RUN)
         found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_job_key(a))]
         return resumable_histories(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
@@ -161,7 +161,9 @@ class Supervisor:
                 leaving.append((attempt, step))
             elif isinstance(step, PhaseChange):
                 turns.append((attempt, step))
-        after = self.site.store.update_all({a.id: partial(_change_phase, a.phase, turn.phase) for a, turn in turns})
+        after = self.site.store.attempts.update_all(
+            {a.id: partial(_change_phase, a.phase, turn.phase) for a, turn in turns}
+        )
         for attempt, turn in turns:
             if after[attempt.id].phase is turn.phase:
                 self.site.tell(attempt.job, turn.text)
@@ -209,7 +211,9 @@ class Supervisor:
         )
         if not order_save(self.site, attempt, name, _REASONS.get(advice.event, protocol.ORDERED), phase):
             return
-        self.site.store.note(attempt.id, "advised", self.site.clock(), event=advice.event.value, why=decision.why)
+        self.site.store.journal.note(
+            attempt.id, "advised", self.site.clock(), event=advice.event.value, why=decision.why
+        )
         what = "is to save and move" if phase is Phase.CHECKPOINTING else "is to save"
         self.site.tell(attempt.job, f"{attempt.id} {what}: {advice.event.value}, {decision.why}")
         if advice.event is PolicyEvent.HEALTH and notice is not None:
@@ -247,7 +251,7 @@ class Supervisor:
         """Provision the new gang; when it is ready, the old one saves and is released."""
 
         def release_old_gang() -> None:
-            now = self.site.store.attempt(attempt.id) or attempt
+            now = self.site.store.attempts.get(attempt.id) or attempt
             hand_over(self.site, now, placed.attempt, now.reason, now.message, go.request.book)
 
         outcome = provision_recorded(self.site, go.request, placed, release_old_gang)
@@ -263,14 +267,14 @@ class Supervisor:
                 return None
             return replace(current, phase=attempt.phase, reason="", message="")
 
-        now = self.site.store.update(attempt.id, stays)
+        now = self.site.store.attempts.update(attempt.id, stays)
         if now.phase.is_up:
             self.site.tell(attempt.job, f"{attempt.id} stays where it is")
 
     def _release_orphans(self, abandoned: Sequence[Attempt]) -> None:
         """Release attempts that a crashed process left half done."""
         for attempt in abandoned:
-            now = self.site.store.attempt(attempt.id)
+            now = self.site.store.attempts.get(attempt.id)
             if now is not None and is_half_done(now):
                 self.site.tell(now.job, f"releasing {now.id}, which was interrupted")
                 self._work.begin(_job_key(now), partial(self._release_half_done, now))
@@ -313,14 +317,14 @@ class Supervisor:
         return self._not_before.get(_job_key(chain.last), 0.0) <= time.monotonic()
 
     def _mark_migrating(self, leaving: Sequence[tuple[Attempt, ReleaseDecision]]) -> None:
-        after = self.site.store.update_all({a.id: partial(_start_migrating, leave) for a, leave in leaving})
+        after = self.site.store.attempts.update_all({a.id: partial(_start_migrating, leave) for a, leave in leaving})
         new = [
             (attempt, leave)
             for attempt, leave in leaving
             if attempt.phase is not Phase.MIGRATING and after[attempt.id].phase is Phase.MIGRATING
         ]
         notes = [(a.id, {"reason": leave.reason.value, "why": leave.message}) for a, leave in new]
-        self.site.store.note_all(notes, "leaving", self.site.clock())
+        self.site.store.journal.note_all(notes, "leaving", self.site.clock())
         self._quarantine([(a, leave) for a, leave in new if leave.ranks])
         for attempt, leave in new:
             self.site.tell(attempt.job, f"{attempt.id}: {leave.message}")
@@ -358,7 +362,7 @@ class Supervisor:
             self.site.tell(want.last.job, why if never else f"waits for a place: {why}")
 
     def _release(self, attempt: Attempt, leave: ReleaseDecision | None) -> None:
-        now = self.site.store.attempt(attempt.id)
+        now = self.site.store.attempts.get(attempt.id)
         if now is None:
             return
         reason, message = (leave.reason.value, leave.message) if leave else (now.reason, now.message)

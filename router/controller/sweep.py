@@ -64,7 +64,7 @@ def find_orphans(
     run directories count as ours.
     """
     skipped: list[UnreadableError] = []
-    attempts: dict[str, Attempt | None] = {attempt.id: attempt for attempt in site.store.attempts(skipped=skipped)}
+    attempts: dict[str, Attempt | None] = {attempt.id: attempt for attempt in site.store.attempts.find(skipped=skipped)}
     # Unreadable attempts may still be alive: their resources are no orphans.
     attempts |= {error.key[0]: None for error in skipped}
     known = [attempt for attempt in attempts.values() if attempt is not None]
@@ -98,7 +98,7 @@ def find_orphans(
         (attempt.id, node.rank)
         for attempt in known
         if not attempt.phase.is_over and not is_half_done(attempt) and attempt.cloud in asked
-        for node in site.store.nodes(attempt.id)
+        for node in site.store.attempts.nodes(attempt.id)
         if node.machine_id is not None and node.gone_at is None and (attempt.id, node.machine_id) not in seen
     ]
     return OrphanReport(tuple(orphans), tuple(gaps), tuple(lost) if not gaps else ())

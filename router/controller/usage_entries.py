@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
-from typing import Any
 
 from pricing.money import Usd
 from pricing.units import BYTES_PER_GB
@@ -46,6 +45,16 @@ def disk_entries(
     return tuple(
         LedgerEntry(
             key=f"disk {attempt.id} {node.rank} {start.isoformat()}",
+            kind=LedgerEntryKind.METERED,
+            recorded_at=utc(at),
+            plan=attempt.plan,
+            job=attempt.job,
+            job_digest=attempt.job_digest,
+            team=attempt.team,
+            project=attempt.project,
+            cost_center=attempt.cost_center,
+            gang=attempt.gang,
+            attempt=attempt.id,
             what=CostItem.DISK,
             period=Month.of(start),
             start=start,
@@ -60,7 +69,6 @@ def disk_entries(
             zone=node.zone,
             cloud=attempt.cloud,
             region=attempt.region,
-            **attempt_fields(attempt, at),
         )
         for node in nodes
         if node.made_at is not None and node.gone_at is not None
@@ -72,22 +80,6 @@ def disk_gib(journal: Iterable[JournalEntry]) -> int | None:
     """Return the disk size that the machines of an attempt were created with; None where it is not recorded."""
     known = [note.details.get(DISK_GIB) for note in journal if note.what == PROVISIONING]
     return next((size for size in reversed(known) if isinstance(size, int)), None)
-
-
-def attempt_fields(attempt: Attempt, at: datetime) -> dict[str, Any]:
-    """Return the fields that every metered entry of an attempt has."""
-    return {
-        "kind": LedgerEntryKind.METERED,
-        "recorded_at": utc(at),
-        "plan": attempt.plan,
-        "job": attempt.job,
-        "job_digest": attempt.job_digest,
-        "team": attempt.team,
-        "project": attempt.project,
-        "cost_center": attempt.cost_center,
-        "gang": attempt.gang,
-        "attempt": attempt.id,
-    }
 
 
 def _byte_count(note: JournalEntry) -> int:
@@ -104,6 +96,16 @@ def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Ledge
     cloud, _, region = str(note.details.get("origin") or "").partition("/")
     return LedgerEntry(
         key=f"egress {attempt.id} {note.seq}",
+        kind=LedgerEntryKind.METERED,
+        recorded_at=utc(at),
+        plan=attempt.plan,
+        job=attempt.job,
+        job_digest=attempt.job_digest,
+        team=attempt.team,
+        project=attempt.project,
+        cost_center=attempt.cost_center,
+        gang=attempt.gang,
+        attempt=attempt.id,
         what=CostItem.EGRESS,
         period=Month.of(start),
         start=start,
@@ -118,5 +120,4 @@ def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Ledge
         price_as_of=str(note.details.get("price_as_of") or ""),
         price_source=str(note.details.get("price_source") or ""),
         reference=f"{note.details.get('from', '')} -> {note.details.get('to', '')}",
-        **attempt_fields(attempt, at),
     )

@@ -116,20 +116,20 @@ class BoundsCache:
         if why and about not in rank_session.disbelieved:
             rank_session.disbelieved.add(about)
             _log.warning("%s rank %s: %s", session.attempt.id, rank_session.record.rank, why)
-            self.store.note(session.attempt.id, NOT_BELIEVED, now, rank=rank_session.record.rank, why=why)
+            self.store.journal.note(session.attempt.id, NOT_BELIEVED, now, rank=rank_session.record.rank, why=why)
         return why
 
     def of(self, attempt: Attempt) -> ReportBounds:
         """Return the bounds of the attempt's job. StateError."""
         stores = tuple(sorted(self.stores(attempt.job)))
-        steps, measured = _job_speed(self.store.job(attempt.job_digest))
+        steps, measured = _job_speed(self.store.plans.job(attempt.job_digest))
         rate = max(measured, self._plan_rates(attempt.plan).get(attempt.job, 0.0))
         return ReportBounds(steps, rate / 3600 if rate else None, stores)
 
     def _plan_rates(self, digest: str) -> Mapping[str, float]:
         with self._lock:
             if digest not in self._rates:
-                self._rates[digest] = _rate_by_job(self.store.plan(digest))
+                self._rates[digest] = _rate_by_job(self.store.plans.plan(digest))
             return self._rates[digest]
 
 

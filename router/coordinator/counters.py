@@ -92,7 +92,7 @@ class StateCounters:
                 self._add_delay(self._heard[key], note.at)
 
     def _read_notices(self) -> None:
-        for notice in self._store.notices(since=self._since):
+        for notice in self._store.notices.find(since=self._since):
             one, key = (notice.attempt, notice.rank, notice.id), (notice.attempt, notice.id)
             if one in self._seen:
                 continue

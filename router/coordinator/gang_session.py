@@ -95,7 +95,7 @@ class GangSession:
         with self.lock:
             if now - self.read_at < seconds:
                 return
-            attempt = self._store.attempt(self.attempt.id)
+            attempt = self._store.attempts.get(self.attempt.id)
             if attempt is not None:
                 self.know(attempt, now)
 
@@ -119,7 +119,7 @@ class GangSession:
         The changes are durable when this returns, and memory changes only if the database did.
         """
         changes = {**member.news, **changes}
-        self._store.set_node(self.attempt.id, member.record.rank, **changes)
+        self._store.attempts.set_node(self.attempt.id, member.record.rank, **changes)
         self._take_over(member, changes)
 
     def note_and_set(
@@ -150,10 +150,10 @@ class GangSessions:
         known = self.of(attempt_id)
         if known is not None:
             return known
-        attempt = self._store.attempt(attempt_id)
+        attempt = self._store.attempts.get(attempt_id)
         if attempt is None:
             return None
-        session = GangSession(self._store, attempt, self._store.nodes(attempt_id), now)
+        session = GangSession(self._store, attempt, self._store.attempts.nodes(attempt_id), now)
         with self._lock:
             return self._rolls.setdefault(attempt_id, session)
 
@@ -181,7 +181,7 @@ class GangSessions:
             if member.unwritten
         ]
         waiting = [(session, member, {"heard_at": at, **member.news}) for session, member, at in unwritten]
-        self._store.set_nodes(
+        self._store.attempts.set_nodes(
             {(session.attempt.id, member.record.rank): changes for session, member, changes in waiting}
         )
         for session, member, changes in waiting:

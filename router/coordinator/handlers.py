@@ -157,7 +157,7 @@ class AgentMessageHandler:
         """
         try:
             now = self._ticks()
-            versions = self._store.versions()
+            versions = self._store.attempts.versions()
             # Later changes are found the next time, so that no heartbeat has to read an attempt.
             changed = [
                 session for session in self._rolls.known() if not session.is_at(versions.get(session.attempt.id), now)
@@ -218,9 +218,9 @@ class AgentMessageHandler:
             is_final = attempt.met_at is not None or attempt.result or attempt.phase is Phase.RELEASING
             return None if is_final or attempt.phase.is_over else replace(attempt, met_at=now)
 
-        session.know(self._store.update(session.attempt.id, with_meeting), self._ticks())
+        session.know(self._store.attempts.update(session.attempt.id, with_meeting), self._ticks())
         if session.attempt.met_at == now:
-            self._store.note(session.attempt.id, "met", now, ranks=session.attempt.machines)
+            self._store.journal.note(session.attempt.id, "met", now, ranks=session.attempt.machines)
 
     def _hello_answer(self, session: GangSession) -> dict[str, Any]:
         waits = session.attempt.met_at is None or session.stopping or session.attempt.phase.is_over
@@ -295,7 +295,9 @@ class AgentMessageHandler:
                 rank_session.no_room = True
                 return 507, {}
             rank_session.no_room = False
-            self._store.set_node(session.attempt.id, rank_session.record.rank, log_offset=piece.end, log_size=size)
+            self._store.attempts.set_node(
+                session.attempt.id, rank_session.record.rank, log_offset=piece.end, log_size=size
+            )
             rank_session.offset, rank_session.size = piece.end, size
         return 200, {}
 
@@ -351,7 +353,7 @@ class AgentMessageHandler:
             heard_at=now,
         )
         if notice.kind != protocol.INTERRUPTION:
-            self._store.add_notice(notice)
+            self._store.notices.add(notice)
             return 200, {}
         # Notice and order are written together, so that neither a crash nor another pass comes between them.
         attempt = self._store.add_notice_with(notice, order_after_notice(notice, self._wall_clock()))
@@ -403,11 +405,11 @@ class AgentMessageHandler:
             return replace(attempt, result=result, result_at=now) if result else None
 
         if not session.attempt.result and with_result(session.attempt) is not None:
-            session.know(self._store.update(session.attempt.id, with_result), self._ticks())
+            session.know(self._store.attempts.update(session.attempt.id, with_result), self._ticks())
             self.changed(session.attempt.id)
 
     def _note(self, session: GangSession, what: str, rank_session: RankSession, **details: object) -> None:
-        self._store.note(session.attempt.id, what, self._clock(), rank=rank_session.record.rank, **details)
+        self._store.journal.note(session.attempt.id, what, self._clock(), rank=rank_session.record.rank, **details)
 
     def _flush_when_due(self, now: float) -> None:
         if now - self._flushed_at < self._every:

@@ -225,7 +225,7 @@ class Metrics:
             counts=self._store.overview.counts(),
             attempts=attempts,
             nodes=nodes,
-            shortages=len(self._store.shortages(now)),
+            shortages=len(self._store.shortages.in_force(now)),
             silent=self._count_silent(attempts, nodes, ticks),
             open_orders=len(orders),
             overdue_orders=sum(self._is_overdue(attempt) for attempt in orders),

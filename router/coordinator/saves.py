@@ -36,7 +36,7 @@ class SaveAnswers:
 
 def save_answers(store: StateStore, attempt_id: str, order_id: str) -> SaveAnswers:
     """Return the answers to that order of the attempt. Reads only journal entries about that order."""
-    return _parse_answers(store.journal(attempt_id, what=(SAVED, NOT_SAVED), id_=order_id))
+    return _parse_answers(store.journal.entries(attempt_id, what=(SAVED, NOT_SAVED), id_=order_id))
 
 
 def save_answers_by_attempt(store: StateStore, orders: Mapping[str, str]) -> dict[str, SaveAnswers]:

@@ -20,12 +20,12 @@ def blocking_attempt(store: StateStore, attempt: Attempt) -> str:
     name = attempt.resumes
     while name and name not in visited:
         visited.add(name)
-        earlier = store.attempt(name)
+        earlier = store.attempts.get(name)
         if earlier is None:
             return ""
         saved_step = earlier.kept_step
         if not earlier.phase.is_over:
-            nodes = store.nodes(name)
+            nodes = store.attempts.nodes(name)
             if not all(node.ended_reason for node in nodes):
                 return name
             saved_step = max((node.saved_step for node in nodes if node.saved_step is not None), default=None)

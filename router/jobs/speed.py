@@ -36,7 +36,14 @@ class Speed:
     basis: str
 
 
-def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
+@dataclass(frozen=True, slots=True)
+class UnknownSpeed:
+    """The reason why no speed can be given for a gang: it cannot run the workload, or too little is known."""
+
+    reason: str
+
+
+def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | UnknownSpeed:
     """Return the speed of ``machines`` of ``machine`` on this workload, or the reason why there is none."""
     measured = [p for p in workload.profile if p.accelerator == machine.accelerator]
     fitting = [p for p in measured if _applies(p, machine, machines)]
@@ -47,8 +54,8 @@ def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator:
     if workload.transformer is not None:
         return _estimate(workload.transformer, machine, machines, accelerator)
     if measured and machines > 1 and not machine.has_rdma:
-        return f"no profile of {machine.accelerator} over {machines} machines without an RDMA fabric"
-    return f"no profile for {machine.accelerator}"
+        return UnknownSpeed(f"no profile of {machine.accelerator} over {machines} machines without an RDMA fabric")
+    return UnknownSpeed(f"no profile for {machine.accelerator}")
 
 
 def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:
@@ -61,7 +68,7 @@ def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:
     return (point.fabric or "rdma") == ("rdma" if machine.has_rdma else "ethernet")
 
 
-def _from_profile(points: list[ProfilePoint], count: int) -> Speed | str:
+def _from_profile(points: list[ProfilePoint], count: int) -> Speed | UnknownSpeed:
     for point in points:
         if point.count == count:
             return Speed(point.steps_per_hour, point.relative_error, f"measured: {point.source or 'job profile'}")
@@ -76,17 +83,17 @@ def _from_profile(points: list[ProfilePoint], count: int) -> Speed | str:
     nearest = below[-1] if below else above[0]
     ratio = count / nearest.count
     if not 1 / _FARTHEST <= ratio <= _FARTHEST:
-        return f"profile at {nearest.count} {nearest.accelerator} is too far from {count}"
+        return UnknownSpeed(f"profile at {nearest.count} {nearest.accelerator} is too far from {count}")
     rate = nearest.steps_per_hour * (ratio**_SCALING_UP if ratio > 1 else ratio)
     error = nearest.relative_error + _ERROR_PER_DOUBLING * abs(math.log2(ratio))
     return Speed(rate, error, f"scaled from measured {nearest.count}")
 
 
-def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | str:
+def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | UnknownSpeed:
     """Estimate from FLOPs over achieved peak, and the data-parallel exchange over the slowest link, by a p-norm."""
     count = machines * machine.accelerator_count
     short = _memory_short(model, count, accelerator)
-    if short:
+    if short is not None:
         return short
     name = accelerator.name.split("-")[0]
     efficiency = _EFFICIENCY.get(accelerator.name, _EFFICIENCY.get(name))
@@ -94,11 +101,11 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
     peak = accelerator.bf16_dense_tflops * 1e12 * (efficiency or _OTHER_EFFICIENCY)
     if model.precision == "fp8":
         if accelerator.fp8_dense_tflops is None:
-            return f"{accelerator.name} has no FP8"
+            return UnknownSpeed(f"{accelerator.name} has no FP8")
         peak *= _FP8_GAIN
     compute = _flops_per_step(model) / (count * peak)
     exchange = _exchange_seconds(model, machine, machines)
-    if isinstance(exchange, str):
+    if isinstance(exchange, UnknownSpeed):
         return exchange
     power = _OVERLAP_NORM if machines == 1 or machine.has_rdma else 1.0
     seconds = (compute**power + exchange**power) ** (1 / power)
@@ -114,15 +121,17 @@ def _flops_per_step(model: Transformer) -> float:
     return (weights + attention) * model.tokens_per_step * again
 
 
-def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> float | str:
+def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> float | UnknownSpeed:
     """Return the seconds of the exchange of gradients (and ZeRO-3 gathers) once a step over the slowest link.
 
-    Ring factor 2(k-1)/k, 16-bit. A text is the reason why it cannot be computed.
+    Ring factor 2(k-1)/k, 16-bit.
     """
     payload = 0.0 if model.lora else 2.0 * model.parameters * (1.5 if model.sharding == "zero3" else 1.0)
     if machines > 1:
         if machine.inter_node_gbps is None:
-            return f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed"
+            return UnknownSpeed(
+                f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed"
+            )
         share = _BUS_SHARE_RDMA if machine.has_rdma else _BUS_SHARE_TCP
         return 2 * (machines - 1) / machines * payload / (machine.inter_node_gbps / 8 * 1e9 * share)
     ranks = machine.accelerator_count
@@ -132,7 +141,7 @@ def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> fl
     return 2 * (ranks - 1) / ranks * payload / link
 
 
-def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> str | None:
+def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> UnknownSpeed | None:
     """Return why the memory is too small; None if the state over its shards plus one sequence of activations fits."""
     state = model.parameters * (2.5 if model.lora else model.optimizer_bytes_per_parameter)
     if model.sharding == "zero3":
@@ -143,5 +152,5 @@ def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> s
     needed = (state + per_token * model.sequence_length) / 2**30
     room = accelerator.memory_gib * _MEMORY_SHARE
     if needed > room:
-        return f"needs {needed:.0f} GiB a {accelerator.name}, which has {room:.0f} usable"
+        return UnknownSpeed(f"needs {needed:.0f} GiB a {accelerator.name}, which has {room:.0f} usable")
     return None

@@ -18,10 +18,10 @@ from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
-from router.jobs.speed import Speed, gang_speed
-from router.planning.feasibility import covers, refusal
+from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator
-from router.planning.transfers import Transfer, cap_exceeded, transfers_into
+from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
 from router.planning.zones import spreads
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
@@ -182,8 +182,8 @@ class CandidateFinder:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
-        moves: dict[RegionId, tuple[Transfer, ...] | str] = {}
-        speeds: dict[tuple[str, str, int], Speed | str] = {}
+        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
+        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
                 result = self._evaluate_listing(job, option, listing, moves, speeds)
@@ -200,25 +200,25 @@ class CandidateFinder:
         job: Job,
         option: GangOption,
         listing: OfferListing,
-        moves: dict[RegionId, tuple[Transfer, ...] | str],
-        speeds: dict[tuple[str, str, int], Speed | str],
+        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
+        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
     ) -> Candidate | DroppedListing | None:
         """Return the candidate for one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
-            return DroppedListing(*refused, listing, option.count)
+            return DroppedListing(refused.code, refused.reason, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._split_on_demand_core(job, listing, machines)
-        if isinstance(parts, str):
-            return DroppedListing("core", parts, listing, option.count)
+        if isinstance(parts, ListingRefusal):
+            return DroppedListing(parts.code, parts.reason, listing, option.count)
         return self._evaluate_gang(job, option, parts, moves, speeds)
 
     def _over_zones(
         self,
         job: Job,
         option: GangOption,
-        moves: dict[RegionId, tuple[Transfer, ...] | str],
-        speeds: dict[tuple[str, str, int], Speed | str],
+        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
+        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
     ) -> list[Candidate]:
         """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
         candidates: list[Candidate] = []
@@ -238,8 +238,8 @@ class CandidateFinder:
         job: Job,
         option: GangOption,
         parts: tuple[GangPart, ...],
-        moves: dict[RegionId, tuple[Transfer, ...] | str],
-        speeds: dict[tuple[str, str, int], Speed | str],
+        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
+        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
     ) -> Candidate | DroppedListing:
         """Return the gang of these parts as a candidate, or why it is dropped."""
         listing, machines = parts[-1].listing, sum(part.machines for part in parts)
@@ -253,31 +253,30 @@ class CandidateFinder:
         if key not in speeds:
             speeds[key] = gang_speed(job.workload, listing.machine, machines, listing.accelerator)
         speed = speeds[key]
-        if isinstance(speed, str):
-            return drop("speed", speed)
+        if isinstance(speed, UnknownSpeed):
+            return drop("speed", speed.reason)
         place = listing.region.id
         if place not in moves:
             moves[place] = transfers_into(job, listing.region, self._book)
         transfers = moves[place]
-        if isinstance(transfers, str):
-            return drop("egress unknown", transfers)
+        if isinstance(transfers, UnknownTariff):
+            return drop("egress unknown", transfers.reason)
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
         candidate = self._with_rates(job, option, parts, speed, transfers)
-        return drop(*candidate) if isinstance(candidate, tuple) else candidate
+        return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
 
-    def _split_on_demand_core(self, job: Job, listing: OfferListing, machines: int) -> tuple[GangPart, ...] | str:
-        """Return the whole gang on one offer, or the requested on-demand core with the rest on spot.
-
-        A text is the reason why there is no such core.
-        """
+    def _split_on_demand_core(
+        self, job: Job, listing: OfferListing, machines: int
+    ) -> tuple[GangPart, ...] | ListingRefusal:
+        """Return the whole gang on one offer, or the requested on-demand core with the rest on spot."""
         share = job.gang.on_demand_share
         core = math.ceil(share * machines - 1e-9)
         if listing.offer.market is not Market.SPOT or core == 0:
             return (GangPart(listing.offer, listing.machine, machines, listing),)
         if core >= machines:
-            return "the on-demand core is the whole gang"
+            return ListingRefusal("core", "the on-demand core is the whole gang")
         for other in self._listings[listing.machine.accelerator]:
             same = (other.offer.cloud, other.offer.region, other.offer.zone, other.offer.instance_type)
             if other.offer.market is Market.ON_DEMAND and same == (
@@ -290,24 +289,24 @@ class CandidateFinder:
                     GangPart(other.offer, other.machine, core, other),
                     GangPart(listing.offer, listing.machine, machines - core, listing),
                 )
-        return "no on-demand offer beside the spot one for the core"
+        return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
         self, job: Job, option: GangOption, parts: tuple[GangPart, ...], speed: Speed, transfers: tuple[Transfer, ...]
-    ) -> Candidate | tuple[str, str]:
-        """Return the candidate with its rates, or code and reason why it is too slow or too risky."""
+    ) -> Candidate | ListingRefusal:
+        """Return the candidate with its rates, or why it is too slow or too risky."""
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
         steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
         risk = goodput.round_risk(_risk(job, speed, risks, steps))
         expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
             days = math.inf if expected == 0 else steps / expected / 24
-            return "too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}"
+            return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
         on_time = expected
         if job.deadline is not None:
             on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
             if on_time <= 0:
-                return "too risky", f"no finish time is {job.confidence:.0%} sure"
+                return ListingRefusal("too risky", f"no finish time is {job.confidence:.0%} sure")
         weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
         return Candidate(
             key=f"{parts[-1].listing.name}x{option.count}{_kind(parts)}",

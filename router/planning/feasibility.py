@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pricing.places import Market
 from router.jobs.limits import Limit, Limits
@@ -12,28 +13,37 @@ from router.jobs.spec import GangOption, Job
 from router.planning.listings import OfferListing
 
 
+@dataclass(frozen=True, slots=True)
+class ListingRefusal:
+    """Why a listing cannot serve a job; ``code`` groups reasons."""
+
+    code: str
+    reason: str
+
+
 def refusal(
     job: Job, option: GangOption, listing: OfferListing, limits: Limits, covering: Sequence[Limit] | None = None
-) -> tuple[str, str] | None:
-    """Return ``(code, reason)`` of the first rule that the listing breaks for a gang of this size; None for none.
+) -> ListingRefusal | None:
+    """Return the first rule that the listing breaks for a gang of this size; None for none.
 
     ``covering``: the limits that count this listing, where the caller knows them already.
     """
     per_machine = listing.machine.accelerator_count
     if option.count % per_machine:
-        return "size", f"{option.count} {option.accelerator} is not a whole number of machines of {per_machine}"
+        what = f"{option.count} {option.accelerator} is not a whole number of machines of {per_machine}"
+        return ListingRefusal("size", what)
     machines = option.count // per_machine
     if limits.clouds is not None and listing.offer.cloud not in limits.clouds:
-        return "cloud", f"cloud {listing.offer.cloud} is not allowed by the limits file"
+        return ListingRefusal("cloud", f"cloud {listing.offer.cloud} is not allowed by the limits file")
     forbidden = residency_refusal(job.residency, listing.region)
     if forbidden is not None:
-        return "residency", f"residency: {forbidden}"
+        return ListingRefusal("residency", f"residency: {forbidden}")
     market = _market_refusal(job, listing)
     if market is not None:
-        return "market", market
+        return ListingRefusal("market", market)
     if job.gang.rdma == "required" and machines > 1 and not listing.machine.has_rdma:
         known = listing.machine.fabric or "unknown"
-        return "fabric", f"an RDMA fabric is required, {listing.machine.instance_type} has {known}"
+        return ListingRefusal("fabric", f"an RDMA fabric is required, {listing.machine.instance_type} has {known}")
     if covering is None:
         covering = [limit for limit in limits.limits if covers(limit, listing)]
     return _capacity_refusal(job, listing, covering, machines)
@@ -50,17 +60,19 @@ def _market_refusal(job: Job, listing: OfferListing) -> str | None:
 
 def _capacity_refusal(
     job: Job, listing: OfferListing, covering: Sequence[Limit], machines: int
-) -> tuple[str, str] | None:
+) -> ListingRefusal | None:
     core = math.ceil(job.gang.on_demand_share * machines - 1e-9) if listing.offer.market is Market.SPOT else 0
     bought = machines - core if core < machines else machines
     if listing.cap is not None and bought > listing.cap:
-        return "capacity", f"{listing.cap} machines to be had, {bought} needed"
+        return ListingRefusal("capacity", f"{listing.cap} machines to be had, {bought} needed")
     for limit in covering:
         use = limit_use(limit, listing, bought)
         if use is None:
-            return "limit", f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"
+            return ListingRefusal(
+                "limit", f"{limit.name} counts {limit.unit}, unknown for {listing.machine.instance_type}"
+            )
         if use > limit.amount:
-            return "limit", f"{limit.name} allows {limit.amount} {limit.unit}, {use} needed"
+            return ListingRefusal("limit", f"{limit.name} allows {limit.amount} {limit.unit}, {use} needed")
     return None
 
 

@@ -38,7 +38,20 @@ class Transfer:
         return self.volume_bytes / BYTES_PER_GIB
 
 
-def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer, ...] | str:
+@dataclass(frozen=True, slots=True)
+class UnknownTariff:
+    """A route on which no price of moving bytes is known: what goes there cannot be planned."""
+
+    source: RegionId
+    to: RegionId
+
+    @property
+    def reason(self) -> str:
+        """Return what is unknown, in words."""
+        return f"no known egress tariff from {self.source} to {self.to}"
+
+
+def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer, ...] | UnknownTariff:
     """Return what has to be moved into ``region`` (nothing with no bytes), or why its cost is unknown.
 
     Data that are copied move once unless they are there already; streamed data are read in full for what is left of the
@@ -62,7 +75,7 @@ def transfers_into(job: Job, region: Region, book: PriceBook) -> tuple[Transfer,
             continue
         tariff = _tariff(source, region, book)
         if tariff is None:
-            return f"no known egress tariff from {source} to {region.id}"
+            return UnknownTariff(source, region.id)
         found.append(Transfer(what, source, tariff, volume))
     return tuple(found)
 
@@ -86,7 +99,7 @@ def checkpoint_transfer(job: Job, source: RegionId, to: RegionId, book: PriceBoo
         return None
     tariff = tariff_of(source, to, book)
     if tariff is None:
-        raise LookupError(f"no known egress tariff from {source} to {to}")
+        raise LookupError(UnknownTariff(source, to).reason)
     return Transfer("checkpoint", source, tariff, gib_to_bytes(job.checkpoint.size_gib))
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pricing.atomic_file import publish_file, sync_folder
+
 LOCK_WAIT_S = 120.0
 _LOCK = ".lock"
 _MONTH = re.compile(r"month=(\d{4}-\d{2})")
@@ -114,14 +116,11 @@ def publish_part(folder: Path, month: str, number: int, write: Callable[[Path], 
     temporary = place / f".{path.name}.part"
     try:
         write(temporary)
-        with temporary.open("rb+") as stream:
-            os.fsync(stream.fileno())
-        temporary.replace(path)
+        publish_file(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _flush_names(place)
-    _flush_names(folder)
+    sync_folder(folder)  # The month may be new.
     return path
 
 
@@ -130,13 +129,3 @@ def remove_parts(parts: tuple[HistoryPart, ...]) -> None:
     for part in parts:
         with contextlib.suppress(PermissionError):
             part.path.unlink(missing_ok=True)
-
-
-def _flush_names(place: Path) -> None:
-    """Make a rename survive a power cut, where folders can be flushed."""
-    with contextlib.suppress(OSError):
-        handle = os.open(place, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -144,4 +144,4 @@ def outcomes_json(site: ControllerContext, outcomes: Sequence[ProvisionResult]) 
 
 
 def _current_attempt(site: ControllerContext, outcome: ProvisionResult) -> Attempt | None:
-    return None if outcome.attempt is None else site.store.attempt(outcome.attempt.id)
+    return None if outcome.attempt is None else site.store.attempts.get(outcome.attempt.id)

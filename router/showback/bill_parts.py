@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pricing.atomic_file import sync_stream
 from pricing.problems import InvalidInputError
 from router.showback.focus.arrow_types import MONEY_PLACES
 from router.showback.focus.columns import COSTS
@@ -116,8 +116,7 @@ class BillPartWriter:
         for part in self.parts.values():
             if part.writer is not None:
                 part.writer.close()
-                part.stream.flush()
-                os.fsync(part.stream.fileno())
+                sync_stream(part.stream)
 
     def __enter__(self) -> Self:
         return self

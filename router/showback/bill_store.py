@@ -8,7 +8,6 @@ ever changed: that an older bill stands again, or one stands no more, is a decis
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
+from pricing.atomic_file import publish_file, sync_folder
 from pricing.problems import InvalidInputError
 from router.showback.bills import (
     BillDecision,
@@ -149,6 +149,7 @@ class BillStore:
         (self.folder / _DELIVERIES).mkdir(mode=0o700, exist_ok=True)
         for bill in delivery.bills:
             (incoming / bill.file).replace(self.folder / _PARQUET / bill.file)
+        sync_folder(self.folder / _PARQUET)
         _put(incoming, self.folder / _DELIVERIES / f"{delivery.number:06}-{delivery.digest[:12]}.json", delivery)
 
     def decide(
@@ -194,13 +195,10 @@ def current_bill_files(folder: Path) -> tuple[Path, ...]:
 
 
 def _put(incoming: Path, path: Path, record: Delivery | BillDecision) -> None:
-    """Write the manifest to the disk, whole, before it has its name."""
+    """Write a manifest in the folder of the import, which is swept after a crash, then give it its name."""
     part = incoming / "manifest"
-    with part.open("w", encoding="utf-8") as stream:
-        stream.write(manifest_json(record))
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(path)
+    part.write_text(manifest_json(record), encoding="utf-8")
+    publish_file(part, path)
 
 
 def _read_manifest(path: Path, read: Callable[[str], T]) -> T:

@@ -69,15 +69,40 @@ class CorrectionStore:
         path = self.path(correction)
         return not correction.rows or (path.is_file() and file_sha256(path) == correction.sha256)
 
-    def add(self, facts: pa.Table, fields: dict[str, Any]) -> Correction:
+    def add(
+        self,
+        facts: pa.Table,
+        *,
+        number: int,
+        period: str,
+        corrects: tuple[str, ...],
+        at: str,
+        who: str,
+        reason: str,
+        after: tuple[str, ...],
+        amounts: dict[str, dict[str, str]],
+    ) -> Correction:
         """Store one more correction, whole or not at all; call it while the bills are held. OSError."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = f"{fields['id']}.parquet"
+        identity = correction_id(number, self._state)
+        file = f"{identity}.parquet"
         part = self._folder / ".part"
         pq.write_table(facts, part, compression="zstd")
         publish_file(part, self._folder / file)
         correction = Correction(
-            **fields, state=self._state, rows=facts.num_rows, file=file, sha256=file_sha256(self._folder / file)
+            id=identity,
+            number=number,
+            state=self._state,
+            period=period,
+            corrects=corrects,
+            at=at,
+            who=who,
+            reason=reason,
+            after=after,
+            rows=facts.num_rows,
+            amounts=amounts,
+            file=file,
+            sha256=file_sha256(self._folder / file),
         )
         part.write_text(json.dumps({"format": FORMAT, **asdict(correction)}, indent=1) + "\n", encoding="utf-8")
         publish_file(part, self._folder / f"{correction.id}.json")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from pricing.atomic_file import sync_folder
+from pricing.atomic_file import publish_file, sync_folder, sync_stream
 from pricing.problems import InvalidInputError
 from router.files.duckdb_session import connect, parquet_relation
 from router.showback import rollups
@@ -110,12 +109,8 @@ def write_manifest(folder: Path, manifest: ExtractManifest) -> None:
     """Write the manifest, which makes its parts count, and remove the parts that it does not name."""
     content: dict[str, Any] = {"format": FORMAT, **asdict(manifest)}
     part = folder / f".{_MANIFEST}.part"
-    with part.open("w", encoding="utf-8") as stream:
-        json.dump(content, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    part.replace(folder / _MANIFEST)
-    sync_folder(folder)
+    part.write_text(json.dumps(content), encoding="utf-8")
+    publish_file(part, folder / _MANIFEST)
     remove_unnamed_parts(folder, manifest)
 
 
@@ -158,8 +153,7 @@ def merge_parts(folder: Path, parts: tuple[ExtractPart, ...]) -> ExtractPart:
                 with pq.ParquetFile(path) as source:
                     for batch in source.iter_batches(_ROWS_AT_ONCE):
                         writer.write_batch(batch)
-        stream.flush()
-        os.fsync(stream.fileno())
+        sync_stream(stream)
     sync_folder(folder / f"month={merged.month}")
     return merged
 
@@ -183,5 +177,4 @@ def _table(connection: Any, sql: str) -> pa.Table:
 def _put(path: Path, table: pa.Table) -> None:
     with path.open("wb") as stream:
         pq.write_table(table, stream, **_OPTIONS)
-        stream.flush()
-        os.fsync(stream.fileno())
+        sync_stream(stream)

@@ -21,12 +21,16 @@ _ENDED_PHASES = [phase for phase in Phase if phase.is_over]
 
 
 class Attempts:
-    """The attempts of a database."""
+    """The attempts of a database, with their machines."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
+    def add(self, attempt: Attempt, nodes: Sequence[NodeRecord]) -> None:
+        """Add an attempt with its machines. ExistsError when the id exists; ValueError as :meth:`add_all`."""
+        self.add_all([(attempt, nodes)])
+
+    def add_all(self, made: Sequence[tuple[Attempt, Sequence[NodeRecord]]]) -> None:
         """Add attempts with their machines, all or none. ExistsError; ValueError for a machine of another attempt."""
         for attempt, nodes in made:
             if any(node.attempt != attempt.id for node in nodes):
@@ -51,15 +55,17 @@ class Attempts:
 
     def find(
         self,
-        plan: str | None,
-        job: str | None,
-        gang: str | None,
-        alive: bool,
+        *,
+        plan: str | None = None,
+        job: str | None = None,
+        gang: str | None = None,
+        alive: bool = False,
         skipped: list[UnreadableError] | None = None,
     ) -> tuple[Attempt, ...]:
         """Return the attempts of a plan, job and gang (None: of any), by creation time and id.
 
-        ``alive``: only those that are not over. An unreadable attempt is added to ``skipped``, else UnreadableError.
+        ``alive``: only those that are not over. An unreadable attempt is added to ``skipped``, if that is given; else
+        UnreadableError.
         """
         query = select(ATTEMPTS).order_by(ATTEMPTS.c.created_at, ATTEMPTS.c.id)
         for column, wanted in ((ATTEMPTS.c.plan, plan), (ATTEMPTS.c.job, job), (ATTEMPTS.c.gang, gang)):
@@ -90,14 +96,20 @@ class Attempts:
         with self._database.read() as connection:
             return tuple(read_records(connection, ATTEMPTS, query, Attempt, skipped=[]))
 
-    def change(self, attempt: Attempt, changes: dict[str, Any]) -> Attempt:
-        """Set fields if the attempt is unchanged since it was read. ConcurrentChangeError; TypeError, MissingError."""
+    def change(self, attempt: Attempt, **changes: Any) -> Attempt:
+        """Set fields and return the attempt as it is then.
+
+        ConcurrentChangeError when it changed since it was read; TypeError, MissingError.
+        """
         check_fields(Attempt, changes, fixed=("id", "version"))
         with self._database.write() as connection:
             return _change_attempt(connection, attempt, changes)
 
     def update(self, attempt_id: str, change: Callable[[Attempt], Attempt | None]) -> Attempt:
-        """Apply a change to the current attempt and retry until no other writer interferes. MissingError."""
+        """Read an attempt, apply ``change`` and write it; retry until no other writer interferes. MissingError.
+
+        None leaves it unchanged.
+        """
         while True:
             before = self.get(attempt_id)
             if before is None:
@@ -109,12 +121,15 @@ class Attempts:
             if not changes:
                 return before
             try:
-                return self.change(before, changes)
+                return self.change(before, **changes)
             except ConcurrentChangeError:
                 continue
 
     def update_all(self, changes: Mapping[str, Callable[[Attempt], Attempt | None]]) -> dict[str, Attempt]:
-        """Apply :meth:`update` to many attempts in one transaction. MissingError."""
+        """Apply :meth:`update` to many attempts, by id, all or none, and return each as changed. MissingError.
+
+        A change may be called more than once.
+        """
         while changes:
             try:
                 with self._database.write() as connection:
@@ -124,7 +139,7 @@ class Attempts:
         return {}
 
     def versions(self) -> dict[str, int]:
-        """Return the version of every attempt that is not over, by id."""
+        """Return the version of every attempt that is not over, by id: a cheap way to see whether something changed."""
         query = select(ATTEMPTS.c.id, ATTEMPTS.c.version).where(ATTEMPTS.c.phase.not_in(_ENDED_PHASES))
         with self._database.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
@@ -134,6 +149,10 @@ class Attempts:
         query = select(NODES).where(NODES.c.attempt == attempt_id).order_by(NODES.c.rank)
         with self._database.read() as connection:
             return tuple(read_records(connection, NODES, query, NodeRecord))
+
+    def set_node(self, attempt_id: str, rank: int, **changes: Any) -> None:
+        """Set fields of a machine. TypeError, MissingError."""
+        self.set_nodes({(attempt_id, rank): changes})
 
     def set_nodes(self, changes: Mapping[tuple[str, int], Mapping[str, Any]]) -> None:
         """Set fields of machines, by attempt and rank: all or none. TypeError, MissingError."""

@@ -27,7 +27,7 @@ class AuditLog:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def add(self, who: str, what: str, digest: str, usd: Usd, at: datetime, details: dict[str, object]) -> AuditEntry:
+    def add(self, who: str, what: str, digest: str, usd: Usd, at: datetime, **details: object) -> AuditEntry:
         """Append an entry and return it as stored. TypeError or ValueError for what cannot be stored."""
         if at.utcoffset() is None:
             raise ValueError(f"{at} has no time zone")

@@ -5,19 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
-from router.state.attempts import set_nodes_in_transaction
 from router.state.database import Database
 from router.state.records import JournalEntry, Shortage
 from router.state.rows import read_last_seq, read_records, record_values
 from router.state.tables import JOURNAL, SHORTAGES
-from router.state.write_batching import WriteBatcher
-
-# A rank, the changes of its machine, and the entry about its attempt.
-_NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 
 
 class AttemptJournal:
@@ -25,38 +19,20 @@ class AttemptJournal:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Hundreds of ranks save in one second when a zone goes.
-        self._batcher = WriteBatcher[_NodeNote, None](self._note_with_nodes, lambda one: (one[2].attempt, one[0]))
 
-    def note(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
-        """Append an entry for each of these attempts with these details, all or none.
+    def note(self, attempt_id: str, what: str, at: datetime, **details: object) -> None:
+        """Append an entry. TypeError or ValueError for details that are not JSON data."""
+        self.note_all([(attempt_id, details)], what, at)
 
-        TypeError or ValueError for details that are not JSON data.
-        """
+    def note_all(self, notes: Sequence[tuple[str, Mapping[str, object]]], what: str, at: datetime) -> None:
+        """Append an entry for each of these attempts with its details, all or none. TypeError, ValueError."""
         if notes:
             with self._database.write(JOURNAL.name) as connection:
-                _append(connection, [_entry(attempt_id, what, at, details) for attempt_id, details in notes])
-
-    def note_with_node(
-        self,
-        attempt_id: str,
-        rank: int,
-        changes: Mapping[str, Any],
-        what: str,
-        at: datetime,
-        details: Mapping[str, object],
-    ) -> None:
-        """Append an entry and change fields of a machine: both or neither. Raises what either raises."""
-        self._batcher.do((rank, changes, _entry(attempt_id, what, at, details)))
-
-    def _note_with_nodes(self, notes: Sequence[_NodeNote]) -> list[None]:
-        with self._database.write(JOURNAL.name) as connection:
-            set_nodes_in_transaction(connection, {(entry.attempt, rank): changes for rank, changes, entry in notes})
-            _append(connection, [entry for _, _, entry in notes])
-        return [None for _ in notes]
+                entries = [new_journal_entry(attempt_id, what, at, details) for attempt_id, details in notes]
+                append_in_transaction(connection, entries)
 
     def entries(
-        self, attempt_id: str | None, what: Collection[str] | None = None, id_: str | None = None
+        self, attempt_id: str | None = None, *, what: Collection[str] | None = None, id_: str | None = None
     ) -> tuple[JournalEntry, ...]:
         """Return the entries about an attempt, of these kinds, whose details have that ``id`` (None: any), in order."""
         query = select(JOURNAL).order_by(JOURNAL.c.seq)
@@ -72,12 +48,13 @@ class AttemptJournal:
         return tuple(entry for entry in found if id_ is None or entry.details.get("id") == id_)
 
 
-def _entry(attempt_id: str, what: str, at: datetime, details: Mapping[str, object]) -> JournalEntry:
+def new_journal_entry(attempt_id: str, what: str, at: datetime, details: Mapping[str, object]) -> JournalEntry:
     """Return an entry that has no number yet."""
     return JournalEntry(0, at, attempt_id, what, dict(details))
 
 
-def _append(connection: Connection, entries: Sequence[JournalEntry]) -> None:
+def append_in_transaction(connection: Connection, entries: Sequence[JournalEntry]) -> None:
+    """Append entries, which get their numbers, as a part of a transaction that holds the journal's lock."""
     last = read_last_seq(connection, JOURNAL)
     numbered = [record_values(entry) | {"seq": last + number} for number, entry in enumerate(entries, start=1)]
     connection.execute(insert(JOURNAL), numbered)
@@ -93,7 +70,7 @@ class Shortages:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def remember(self, shortages: Sequence[Shortage]) -> None:
+    def remember(self, *shortages: Shortage) -> None:
         """Add shortages, all or none, and delete those that ended long ago."""
         if not shortages:
             return

@@ -28,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pricing.atomic_file import sync_folder
+from pricing.atomic_file import publish_file, sync_stream
 from router.state.errors import ExistsError, StateError
 
 FORMAT, VERSION = "stepfare-ledger", 1
@@ -82,16 +82,14 @@ def write_file(
         part.unlink(missing_ok=True)
         with os.fdopen(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), "wb") as stream:
             digest = _write(stream, title, lines)
-            stream.flush()
-            os.fsync(stream.fileno())
+            sync_stream(stream)
         if read_checksum(part) != digest:
             raise DamagedError(path, "the disk returned other content than was written")
         if path.exists():
             if not filecmp.cmp(part, path, shallow=False):
                 raise _exists_error(path)
         else:
-            part.replace(path)
-            sync_folder(path.parent)
+            publish_file(part, path)
     except OSError as error:
         raise StateError(
             f"{path}: cannot be written: {error.strerror or type(error).__name__}", "make room, or name another file"

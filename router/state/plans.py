@@ -1,4 +1,4 @@
-"""Small facts, accepted plans, and the jobs of these plans."""
+"""Accepted plans and the jobs of these plans; named values."""
 
 from __future__ import annotations
 
@@ -13,34 +13,41 @@ from router.state.tables import FACTS, JOBS, PLANS
 from router.state.versions import STATE_ID
 
 
-class Plans:
-    """The facts, plans and jobs of a database."""
+class NamedValues:
+    """The small facts about a database, each text under a name."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def value(self, name: str) -> str | None:
-        """Return a fact, None if it was never set."""
-        return self._read_value(FACTS, "name", name, "value")
+    def get(self, name: str) -> str | None:
+        """Return a value, None if it was never set."""
+        return _read_value(self._database, FACTS, "name", name, "value")
 
-    def set_value(self, name: str, value: str) -> None:
-        """Set a fact. ValueError for the identity, which never changes."""
+    def set(self, name: str, value: str) -> None:
+        """Set a value. ValueError for the identity, which never changes."""
         if name == STATE_ID:
             raise ValueError("the identity of a state never changes")
         with self._database.write() as connection:
             insert_or_update(connection, FACTS, [{"name": name, "value": value}], replacing=["value"])
 
+
+class Plans:
+    """The plans of a database and the specs of their jobs, by digest."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
     def put_plan(self, digest: str, text: str, at: datetime) -> None:
-        """Store a plan; the first one of a digest stays."""
+        """Store an accepted plan; the first one of a digest stays, and repeating it is harmless."""
         with self._database.write() as connection:
             insert_or_update(connection, PLANS, [{"digest": digest, "text": text, "at": at}])
 
     def plan(self, digest: str) -> str | None:
         """Return the plan of that digest."""
-        return self._read_value(PLANS, "digest", digest, "text")
+        return _read_value(self._database, PLANS, "digest", digest, "text")
 
     def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
-        """Store specs by digest; a later one replaces an earlier one."""
+        """Store specs by digest; a later one replaces an earlier one (environment values are in no digest)."""
         if jobs:
             rows = [{"digest": digest, "spec": spec, "at": at} for digest, spec in sorted(jobs.items())]
             with self._database.write() as connection:
@@ -48,7 +55,7 @@ class Plans:
 
     def job(self, digest: str) -> str | None:
         """Return the spec of that digest."""
-        return self._read_value(JOBS, "digest", digest, "spec")
+        return _read_value(self._database, JOBS, "digest", digest, "spec")
 
     def jobs(self, digests: Iterable[str]) -> dict[str, str]:
         """Return the specs of these digests that exist."""
@@ -59,7 +66,8 @@ class Plans:
                 found.update({row[0]: row[1] for row in connection.execute(query)})
         return found
 
-    def _read_value(self, table: Table, key: str, value: str, wanted: str) -> str | None:
-        with self._database.read() as connection:
-            found: str | None = connection.execute(select(table.c[wanted]).where(table.c[key] == value)).scalar()
-            return found
+
+def _read_value(database: Database, table: Table, key: str, value: str, wanted: str) -> str | None:
+    with database.read() as connection:
+        found: str | None = connection.execute(select(table.c[wanted]).where(table.c[key] == value)).scalar()
+        return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, text
 
-from pricing.atomic_file import sync_folder
+from pricing.atomic_file import publish_file
 from router.state.database import BUSY_SECONDS, Database
 from router.state.database_url import DatabaseFile, DatabaseLocation
 from router.state.errors import BusyError, NoStateError, StateError, TooNewError
@@ -134,5 +134,4 @@ def _create_and_rename(path: Path, now: datetime) -> None:
     finally:
         # Closing the last connection moves what was written into the file itself.
         database.close()
-    new.replace(path)
-    sync_folder(path.parent)
+    publish_file(new, path)

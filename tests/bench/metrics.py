@@ -59,10 +59,10 @@ def _fill(store: StateStore, gangs: int) -> None:
         one = attempt(f"a{number}", phase=Phase.RUNNING, met_at=NOW, machines=MACHINES, job=f"job-{number % 150}")
         if not alive:
             one = replace(one, phase=Phase.FAILED, reason="interrupted", gone_at=NOW, last_step=9, kept_step=7)
-        store.add_attempt(one, [node(one.id, rank, **up) for rank in range(MACHINES)])
+        store.attempts.add(one, [node(one.id, rank, **up) for rank in range(MACHINES)])
         heard_at = NOW + timedelta(seconds=number)
-        store.add_notice(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "taken back", heard_at))
-        store.note(one.id, "saved", heard_at + timedelta(seconds=3), rank=0, id="n")
+        store.notices.add(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "taken back", heard_at))
+        store.journal.note(one.id, "saved", heard_at + timedelta(seconds=3), rank=0, id="n")
     store.ledger.add(
         [
             entry(

@@ -60,7 +60,7 @@ def _measure(folder: Path, spread: float, gangs: int, ranks: int) -> None:
     with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
         for gang in range(gangs):
             attempt, nodes = gang_records(ranks, name=f"gang-{gang}")
-            store.add_attempt(replace(attempt, phase=Phase.RUNNING, met_at=NOW), nodes)
+            store.attempts.add(replace(attempt, phase=Phase.RUNNING, met_at=NOW), nodes)
         attendance = AgentMessageHandler(store, folder / "logs", lambda: datetime.now(UTC))
         with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", 0) as server:
             counts = ["--gangs", str(gangs), "--ranks", str(ranks)]
@@ -68,7 +68,7 @@ def _measure(folder: Path, spread: float, gangs: int, ranks: int) -> None:
             busy = time.process_time()
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             busy = time.process_time() - busy
-        noticed = [found.phase is Phase.NOTICED and found.order_id for found in store.attempts()]
+        noticed = [found.phase is Phase.NOTICED and found.order_id for found in store.attempts.find()]
         assert all(noticed)
         assert len(noticed) == gangs
     found = json.loads(done.stdout)

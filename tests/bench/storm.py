@@ -169,12 +169,12 @@ def shown(
 
 def checked(store: StateStore, gangs: int, limits: Limits) -> str:
     """That each has one successor, elsewhere, at what was saved, and all together keep to the limits."""
-    found = store.attempts()
+    found = store.attempts.find()
     successors = {attempt.resumes: attempt for attempt in found if attempt.resumes}
     assert len(successors) == gangs, len(successors)
     assert len(found) == 2 * gangs
     assert all(one.first_step == 1000 for one in successors.values())
-    nodes = [node for one in successors.values() for node in store.nodes(one.id)]
+    nodes = [node for one in successors.values() for node in store.attempts.nodes(one.id)]
     assert not any(node.zone == HERE[2] and node.market is Market.SPOT for node in nodes)
     for limit in limits.limits:
         taken = sum(
@@ -223,7 +223,7 @@ class Timed(Replanner):
 def pretended(site: ControllerContext, request: object, placed: PlacedAttempt, when_whole: object) -> ProvisionResult:
     """The gang as if it were made, in no time."""
     now = site.clock()
-    up = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=now))
+    up = site.store.attempts.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=now))
     return ProvisionResult(Order(up.job, up.gang, up.start, up.end, ()), ProvisionStatus.READY, up)
 
 
@@ -266,11 +266,11 @@ def fill(store: StateStore, gangs: int, ranks: int) -> Limits:
     limits = limits_of(gangs, ranks)
     jobs = [job_of_gang(number, ranks) for number in range(gangs)]
     plan = {"as_of": now.isoformat(), "jobs": [{"job": job.name, "why": "x" * _PLAN_BYTES_A_JOB} for job in jobs]}
-    store.put_plan("p" * 64, json.dumps(plan), now)
+    store.plans.put_plan("p" * 64, json.dumps(plan), now)
     store_limits(store, "p" * 64, limits)
-    store.put_jobs({job.digest: job_json(job) for job in jobs}, now)
+    store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, now)
     for number, job in enumerate(jobs):
-        store.add_attempt(*gang(number, job, ranks, now))
+        store.attempts.add(*gang(number, job, ranks, now))
     return limits
 
 

@@ -44,8 +44,8 @@ def test_an_announcement_reaches_the_state(tmp_path: Path, service: MetadataServ
     ):
         gang.wait(lambda g: g.records[0].agent == "running")
         ANNOUNCE[dialect](service.machine)
-        gang.wait(lambda g: bool(g.store.notices()))
-        (notice,) = gang.store.notices()
+        gang.wait(lambda g: bool(g.store.notices.find()))
+        (notice,) = gang.store.notices.find()
         assert service.machine.acknowledged == []
         rank.process.terminate()
         rank.end()
@@ -65,8 +65,8 @@ def test_a_file_beside_the_spool_announces_on_the_sandbox(tmp_path: Path) -> Non
         new = ranks[1].folder / "new"
         new.write_text(json.dumps({"kind": "interruption", "seconds": 20, "id": "drill-1", "what": "drill"}))
         new.rename(ranks[1].folder / "notice.json")
-        gang.wait(lambda g: bool(g.store.notices()))
-        (notice,) = gang.store.notices()
+        gang.wait(lambda g: bool(g.store.notices.find()))
+        (notice,) = gang.store.notices.find()
         assert (notice.rank, notice.id, notice.source, notice.what) == (1, "drill-1", "sandbox", "drill")
         assert all(rank.process.poll() is None for rank in ranks)
 

@@ -44,13 +44,13 @@ def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> No
         assert (gang["result"], gang["phase"], gang["machines"]) == ("ready", "ready", 2)
         assert disagreements(site, seen_machines) == []
     with site.store() as store:
-        first, second = store.attempts()
+        first, second = store.attempts.find()
         assert (first.phase, first.reason, first.choice, second.choice) == (Phase.FAILED, "short", 0, 1)
-        assert {node.zone for node in store.nodes(second.id)} == {ZONE_B}
+        assert {node.zone for node in store.attempts.nodes(second.id)} == {ZONE_B}
         # One was made there and one was refused: only the one that was there costs.
         metered = [entry for entry in store.ledger.entries(attempt=first.id) if entry.rank is not None]
         assert [entry.use for entry in metered] == [MachineUse.FAILED_LAUNCH]
-        (refused,) = [entry for entry in store.journal(first.id) if entry.what == "refused"]
+        (refused,) = [entry for entry in store.journal.entries(first.id) if entry.what == "refused"]
         assert {refused.details["rank"], metered[0].rank} == {0, 1}
     folder = site.folder
     again = site.run("plan", folder / "jobs.yaml", "--limits", folder / "limits.yaml", "-o", "json")
@@ -71,12 +71,12 @@ def test_nowhere_to_be_had_it_ends_and_the_next_try_does_not_even_ask(site: Site
         assert "walk: short: every place is remembered as short" in again.said
         assert again.said.count("passed over, short") == 3
     with site.store() as store:
-        assert [(a.choice, a.number, a.reason) for a in store.attempts()] == [
+        assert [(a.choice, a.number, a.reason) for a in store.attempts.find()] == [
             (0, 1, "short"),
             (1, 2, "short"),
             (2, 3, "short"),
         ]
-        assert len(store.shortages(store.attempts()[0].created_at)) == 3
+        assert len(store.shortages.in_force(store.attempts.find()[0].created_at)) == 3
 
 
 def test_no_more_places_than_allowed(site: Site) -> None:
@@ -84,7 +84,7 @@ def test_no_more_places_than_allowed(site: Site) -> None:
     ran = site.apply("--tries", "1")
     assert ran.code == 5
     with site.store() as store:
-        assert [attempt.choice for attempt in store.attempts()] == [0]
+        assert [attempt.choice for attempt in store.attempts.find()] == [0]
     assert disagreements(site) == []
 
 
@@ -97,7 +97,7 @@ def test_a_machine_that_never_calls_costs_the_pool(site: Site) -> None:
     assert ran.code == 0, ran.err
     assert "rank 1 did not call within 10 s" in ran.said
     with site.store() as store:
-        first, second = store.attempts()
+        first, second = store.attempts.find()
         assert (first.phase, first.reason, second.phase) == (Phase.FAILED, "unhealthy", Phase.READY)
-        assert [shortage.why for shortage in store.shortages(second.created_at)] == ["unhealthy"]
+        assert [shortage.why for shortage in store.shortages.in_force(second.created_at)] == ["unhealthy"]
     assert disagreements(site) == []

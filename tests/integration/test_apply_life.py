@@ -72,9 +72,9 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
         assert site.run("destroy", "walk", "--yes").out == "nothing runs that fits\n"
         assert disagreements(site, seen_machines) == []
     with site.store() as store:
-        (attempt,) = store.attempts()
+        (attempt,) = store.attempts.find()
         assert (attempt.phase, attempt.reason) == (Phase.FAILED, "stopped")
-        log = store.audit_log()
+        log = store.audit.entries()
         assert [(entry.what, entry.digest) for entry in log] == [
             ("apply", site.digest),
             ("apply", site.digest),
@@ -156,7 +156,7 @@ def test_one_fails_one_ends_and_one_stays(mixed: Site) -> None:
 
 def _phases(site: Site) -> Mapping[str, str]:
     with site.store() as store:
-        return {attempt.job: attempt.phase.value for attempt in store.attempts()}
+        return {attempt.job: attempt.phase.value for attempt in store.attempts.find()}
 
 
 def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
@@ -203,8 +203,8 @@ def test_two_at_once(site: Site) -> None:
         assert (released.code, released.out) == (0, "1 released\n")
         assert disagreements(site, seen_machines) == []
     with site.store() as store:
-        assert [entry.what for entry in store.audit_log()] == ["apply", "destroy"]
-        (attempt,) = store.attempts()
+        assert [entry.what for entry in store.audit.entries()] == ["apply", "destroy"]
+        (attempt,) = store.attempts.find()
         assert attempt.phase is Phase.FAILED
 
 

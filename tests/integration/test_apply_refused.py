@@ -68,8 +68,13 @@ def _refused(site: Site, code: int, *says: str, options: tuple[object, ...] = ("
 def _nothing_was_made(site: Site) -> None:
     assert not (site.home / "runs").exists()
     with site.store() as store:
-        assert (store.attempts(), store.journal(), store.audit_log(), store.ledger.entries()) == ((), (), (), ())
-        assert store.plan(site.digest) is None
+        assert (store.attempts.find(), store.journal.entries(), store.audit.entries(), store.ledger.entries()) == (
+            (),
+            (),
+            (),
+            (),
+        )
+        assert store.plans.plan(site.digest) is None
 
 
 def _changed(path: Path, change: Callable[[Any], None]) -> None:

@@ -70,7 +70,7 @@ def test_machines_that_nobody_knows_are_found_by_their_tag(
     assert ours.pids == set()
     assert len(others.pids) == 3
     with site.store() as store:
-        assert [entry.what for entry in store.audit_log()] == ["sweep"]
+        assert [entry.what for entry in store.audit.entries()] == ["sweep"]
 
 
 def test_what_stands_is_no_orphan_and_a_machine_that_went_is_named(site: Site) -> None:
@@ -141,7 +141,7 @@ def test_a_state_that_is_lost_makes_nothing_twice_and_what_it_made_can_be_releas
     assert settled(site.state) == []
     assert [o for o in _sweep(site, "--state", site.state)["orphans"] if o["ours"]] == []
     with site.store() as store:
-        assert [entry.details.get("adopted") for entry in store.audit_log()] == [site.state]
+        assert [entry.details.get("adopted") for entry in store.audit.entries()] == [site.state]
         assert (site.home / "state.id").read_text().split() == [site.state, store.id]
     assert site.run("sweep", "--state", "all").code == 2
 
@@ -171,7 +171,7 @@ def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(
     try:
         assert site.apply().code == 0
         with site.store() as store:
-            ids = {attempt.job: attempt.id for attempt in store.attempts()}
+            ids = {attempt.job: attempt.id for attempt in store.attempts.find()}
         for name in ("terraform.tfvars.json", "main.tf.json"):
             os.truncate(site.home / "runs" / ids["cut"] / name, 100)
         with sqlite3.connect(site.home / "state.db") as connection:

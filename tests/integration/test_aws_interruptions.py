@@ -123,7 +123,7 @@ class Scene:
 def scene(tmp_path: Path, url: str) -> Iterator[Scene]:
     with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         one = attempt("a1", phase=Phase.RUNNING, met_at=NOW)
-        store.add_attempt(one, [node("a1", rank, machine_id=f"i-{rank}", made_at=NOW) for rank in (0, 1)])
+        store.attempts.add(one, [node("a1", rank, machine_id=f"i-{rank}", made_at=NOW) for rank in (0, 1)])
         yield Scene(store, Cloud(url, f"stepfare-{tmp_path.name.replace('_', '-')}"[:60]), Clock(NOW))
 
 
@@ -131,7 +131,7 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
     scene.cloud.warn("i-1")
     scene.clock.move(8)
     assert scene.poll() == QueuePoll(kept=1)
-    (notice,) = scene.store.notices()
+    (notice,) = scene.store.notices.find()
     assert notice == NoticeRecord(
         "a1",
         1,
@@ -142,7 +142,7 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
         "the machine will be told to terminate at 2026-11-21T18:02:00Z",
         scene.clock(),
     )
-    one = scene.store.attempt("a1")
+    one = scene.store.attempts.get("a1")
     assert one is not None
     assert (one.phase, one.order_id, one.order_seconds) == (Phase.NOTICED, notice.id, 110.0)
     assert scene.said == [("llama", f"a1: aws says of rank 1: {notice.what}")]
@@ -152,15 +152,15 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
 
 def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
     told = NoticeRecord("a1", 0, "terminate-x", "interruption", "aws", 118.0, "taken back", NOW)
-    scene.store.add_notice(told)
+    scene.store.notices.add(told)
     scene.cloud.warn("i-0")
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.cloud.event(REBALANCE, {"instance-id": "i-0"})
     scene.clock.move(100)
     assert scene.poll() == QueuePoll(kept=1, known=2)
-    assert [notice.kind for notice in scene.store.notices()] == ["interruption", "rebalance"]
-    assert scene.store.notices()[1].seconds is None
-    one = scene.store.attempt("a1")
+    assert [notice.kind for notice in scene.store.notices.find()] == ["interruption", "rebalance"]
+    assert scene.store.notices.find()[1].seconds is None
+    one = scene.store.attempts.get("a1")
     assert one is not None
     assert one.phase is Phase.RUNNING
     scene.clock.move(3600)
@@ -172,10 +172,10 @@ def test_a_machine_that_goes_already_is_told_of_but_asked_for_nothing(scene: Sce
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "running"})
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     assert scene.poll() == QueuePoll(kept=1, others=1)
-    one = scene.store.attempt("a1")
+    one = scene.store.attempts.get("a1")
     assert one is not None
     assert (one.phase, one.order_id) == (Phase.RUNNING, "")
-    assert [(notice.seconds, notice.what) for notice in scene.store.notices()] == [
+    assert [(notice.seconds, notice.what) for notice in scene.store.notices.find()] == [
         (0.0, "the machine is shutting-down")
     ]
 
@@ -185,7 +185,7 @@ def test_machines_of_nobody_wait_a_little_for_somebody_to_know_them(scene: Scene
     assert scene.poll() == QueuePoll()
     assert scene.cloud.waiting() == 1
     made = attempt("a2", phase=Phase.PROVISIONING)
-    scene.store.add_attempt(made, [node("a2", machine_id="i-7", made_at=NOW)])
+    scene.store.attempts.add(made, [node("a2", machine_id="i-7", made_at=NOW)])
     assert scene.poll() == QueuePoll(kept=1)
     scene.cloud.warn("i-8")
     scene.clock.move(121)
@@ -194,11 +194,11 @@ def test_machines_of_nobody_wait_a_little_for_somebody_to_know_them(scene: Scene
 
 
 def test_what_we_end_ourselves_is_no_news(scene: Scene) -> None:
-    scene.store.update("a1", lambda one: replace(one, phase=Phase.RELEASING))
+    scene.store.attempts.update("a1", lambda one: replace(one, phase=Phase.RELEASING))
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})
     scene.clock.move(600)
     assert scene.poll() == QueuePoll(others=1)
-    assert scene.store.notices() == ()
+    assert scene.store.notices.find() == ()
 
 
 def test_what_cannot_be_read_ends_with_the_dead_letters(scene: Scene) -> None:
@@ -219,13 +219,13 @@ def test_other_events_do_not_reach_the_queue(scene: Scene) -> None:
 def test_many_at_once(scene: Scene) -> None:
     machines = 25
     made = attempt("a2", phase=Phase.RUNNING, machines=machines)
-    scene.store.add_attempt(made, [node("a2", rank, machine_id=f"i-b{rank}", made_at=NOW) for rank in range(machines)])
+    scene.store.attempts.add(made, [node("a2", rank, machine_id=f"i-b{rank}", made_at=NOW) for rank in range(machines)])
     for rank in range(machines):
         scene.cloud.warn(f"i-b{rank}")
     kept = 0
     while taken := scene.poll().kept:
         kept += taken
-    assert (kept, len(scene.store.notices("a2")), scene.cloud.waiting()) == (machines, machines, 0)
+    assert (kept, len(scene.store.notices.find("a2")), scene.cloud.waiting()) == (machines, machines, 0)
 
 
 def test_what_was_not_kept_stays(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,10 +294,10 @@ def test_a_queue_that_comes_back_is_read_on(scene: Scene, monkeypatch: pytest.Mo
         assert back.wait(30)
         limit = threading.Event()
         for _ in range(300):
-            if scene.store.notices():
+            if scene.store.notices.find():
                 break
             limit.wait(0.05)
-    assert [notice.rank for notice in scene.store.notices()] == [0]
+    assert [notice.rank for notice in scene.store.notices.find()] == [0]
     texts = [text for name, text in scene.said if name == "aws"]
     assert len(texts) == 2
     assert texts[0].startswith("its queue cannot be read: ")

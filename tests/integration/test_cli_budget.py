@@ -85,7 +85,7 @@ def test_budgets_are_set_listed_and_taken_away_and_the_audit_log_knows(home: Pat
     failed = budget("remove", "--team", "nobody", code=ExitCode.FAILURE)
     assert "no budget of team nobody holds in 2026-11" in failed.stderr
     with opened(home) as store:
-        log = store.audit_log()
+        log = store.audit.entries()
     assert [(one.what, one.details["budget"], str(one.usd)) for one in log] == [
         ("budget set", "team research", "12000.50"),
         ("budget set", "all", "90000.00"),
@@ -117,7 +117,7 @@ def test_check_has_what_is_spent_what_still_runs_and_a_forecast(home: Path) -> N
     budget("set", "100", "--team", "research")
     with opened(home) as store:
         store.ledger.add(daily(10, "5"))
-        store.add_attempt(attempt(), [node(made_at=NOW, gone_at=None, usd_per_hour=UsdPerHour.parse("2"))])
+        store.attempts.add(attempt(), [node(made_at=NOW, gone_at=None, usd_per_hour=UsdPerHour.parse("2"))])
     later = (NOW + timedelta(hours=3)).isoformat()
     (found,) = records("check", at=later)
     assert (found["spent_usd"], found["running_usd"]) == ("50.00", "6.00")

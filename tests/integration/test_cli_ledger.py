@@ -69,7 +69,7 @@ def test_a_month_is_closed_and_what_comes_late_corrects_it(home: Path) -> None:
     assert "no month such as" in run(home, "close", "november", code=2).stderr
     with opened(home) as store:
         store.ledger.add([of(9, "late", 9)])
-        log = store.audit_log()
+        log = store.audit.entries()
     assert [[one.what, one.digest, one.details["seal"]] for one in log] == [["ledger close", *done.stdout.split()]]
     assert verify_chain(log) is None
     table = run(home, "periods").stdout.splitlines()
@@ -88,7 +88,7 @@ def test_a_month_is_closed_and_what_comes_late_corrects_it(home: Path) -> None:
 def test_machines_that_are_not_metered_yet_are_said(home: Path) -> None:
     made = datetime(2026, 9, 30, 22, tzinfo=UTC)
     with opened(home) as store:
-        store.add_attempt(attempt(phase=Phase.RUNNING), [node(made_at=made), node(rank=1)])
+        store.attempts.add(attempt(phase=Phase.RUNNING), [node(made_at=made), node(rank=1)])
     refused = run(home, "close", "2026-09", code=1)
     assert "not metered yet: 1 machine of 2026-09" in refused.stderr
     assert "--anyway" in refused.stderr
@@ -101,7 +101,7 @@ def test_people_add_fees_once(home: Path, tmp_path: Path) -> None:
     assert "2 of 2 entries are new; the ledger has 9" in run(home, "add", tmp_path / "fees.yaml").stderr
     assert "0 of 2 entries are new; the ledger has 9" in run(home, "add", tmp_path / "fees.yaml").stderr
     with opened(home) as store:
-        assert [(one.what, one.usd) for one in store.audit_log()] == [("ledger add", Usd.parse("1150.60"))]
+        assert [(one.what, one.usd) for one in store.audit.entries()] == [("ledger add", Usd.parse("1150.60"))]
         assert all("@" in one.who for one in store.ledger.entries()[-2:])
     run(home, "close", "2026-09")
     (tmp_path / "late.csv").write_text("kind,usd,period,reason\nfee,1,2026-09,forgotten\n")

@@ -228,11 +228,11 @@ def test_two_attempts_do_not_mix(tmp_path: Path) -> None:
 
     with scene(tmp_path, 1) as gang, gang.serving():
         attempt, nodes = gang_records(1, name="attempt-2", token="token-canary-of-two")
-        gang.store.add_attempt(replace(attempt, phase=Phase.READY), nodes)
+        gang.store.attempts.add(replace(attempt, phase=Phase.READY), nodes)
         two = Coordinator(1, "token-canary-of-two", attempt="attempt-2", url=gang.url)
         with agents(tmp_path / "a", gang.told, "exit 3") as one, agents(tmp_path / "b", two, "echo two") as other:
             assert (one[0].end(), other[0].end()) == (1, 0)
-        found = gang.store.attempt("attempt-2")
+        found = gang.store.attempts.get("attempt-2")
         assert found is not None
         assert (gang.attempt.result, found.result) == ("crashed", "finished")
         assert (tmp_path / "logs" / "attempt-2" / "rank-0.log").read_text() == "two\n"

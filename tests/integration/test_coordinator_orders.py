@@ -79,7 +79,7 @@ def test_what_another_process_writes_arrives_within_a_second(gang: Scene, tmp_pa
     with gang.serving(), StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=datetime.now(UTC)) as other:
         with _all_ask(gang) as asked:
             began = time.monotonic()
-            other.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.CHECKPOINTING, **order))
+            other.attempts.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.CHECKPOINTING, **order))
             answers = [one.result() for one in asked]
         assert {said["id"] for _, said in answers} == {"w-1"}
         assert max(at for at, _ in answers) - began < on_a_busy_machine(1.0)
@@ -87,7 +87,7 @@ def test_what_another_process_writes_arrives_within_a_second(gang: Scene, tmp_pa
             asked_again = pool.submit(_ask, gang, 0, seen="w-1")
             time.sleep(0.3)
             began = time.monotonic()
-            other.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.RELEASING))
+            other.attempts.update(ATTEMPT, lambda attempt: replace(attempt, phase=Phase.RELEASING))
             at, said = asked_again.result()
         assert said == {"order": "stop"}
         assert at - began < on_a_busy_machine(1.0)

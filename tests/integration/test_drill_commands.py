@@ -81,7 +81,7 @@ def test_one_machine_is_switched_off_and_what_is_left_can_be_released(running: S
     assert "rank 1 in sandbox-east-a was switched off" in killed.err
     assert _ranks(running) == {"0"}
     with running.store() as store:
-        entry = store.audit_log()[-1]
+        entry = store.audit.entries()[-1]
     (attempt,) = {machine["attempt"] for machine in killed.json["machines"]}
     assert (entry.what, entry.details["machines"]) == ("drill kill-node", [f"{attempt} 1"])
     gone = running.run("drill", "kill-node", "train", "--rank", "1")
@@ -158,8 +158,8 @@ def test_a_zone_is_open_again_when_its_time_is_over_or_at_ctrl_c(site: Site) -> 
     applied = site.apply("-o", "json")
     assert applied.code == 0, applied.err
     with site.store() as store:
-        (alive,) = store.attempts(alive=True)
-        assert {node.zone for node in store.nodes(alive.id)} == {ZONE_B}
+        (alive,) = store.attempts.find(alive=True)
+        assert {node.zone for node in store.attempts.nodes(alive.id)} == {ZONE_B}
     down.signal(signal.SIGINT)
     ran = down.wait()
     assert (ran.code, stock.read_text()) == (130, OTHERS)

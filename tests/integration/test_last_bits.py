@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from router.jobs import goodput
-from router.jobs.speed import gang_speed
+from router.jobs.speed import UnknownSpeed, gang_speed
 from router.planning.plan_json import plan_to_json
 from router.planning.planner import make_plan
 from tests.support.instances import make_instance
@@ -40,7 +40,9 @@ def nudge(patch: pytest.MonkeyPatch) -> list[Nudged]:
 
     def faster(*arguments: Any) -> Any:
         speed = gang_speed(*arguments)
-        return speed if isinstance(speed, str) else replace(speed, steps_per_hour=speed.steps_per_hour * (1 + 2e-16))
+        if isinstance(speed, UnknownSpeed):
+            return speed
+        return replace(speed, steps_per_hour=speed.steps_per_hour * (1 + 2e-16))
 
     patch.setattr("router.planning.candidates.gang_speed", faster)
     goodput.hours_with_probability.cache_clear()

@@ -44,8 +44,8 @@ class Scene:
 
     def interrupted(self, name: str = "a1") -> None:
         """A gang that trains, one machine of which is taken back."""
-        self.store.add_attempt(attempt(name, phase=Phase.RUNNING, met_at=NOW), [node(name)])
-        self.store.add_notice(NoticeRecord(name, 0, "n", "interruption", "aws", 120.0, "taken back", self.clock()))
+        self.store.attempts.add(attempt(name, phase=Phase.RUNNING, met_at=NOW), [node(name)])
+        self.store.notices.add(NoticeRecord(name, 0, "n", "interruption", "aws", 120.0, "taken back", self.clock()))
 
 
 @dataclass
@@ -89,7 +89,9 @@ def test_a_webhook_hears_of_an_interruption_once(scene: Scene) -> None:
         "llama (a1) is interrupted in aws us-east-1: the machine of rank 0 is preempted in 120 s"
     )
     assert message["type"] == "warning"
-    assert [entry.details for entry in scene.store.journal("a1") if entry.what == TOLD] == [{"event": "interrupted"}]
+    assert [entry.details for entry in scene.store.journal.entries("a1") if entry.what == TOLD] == [
+        {"event": "interrupted"}
+    ]
     assert scene.said == []
 
 
@@ -145,7 +147,7 @@ def test_a_channel_that_fails_is_given_up_and_holds_up_no_other(scene: Scene) ->
         scene.clock.move(1)
     assert (bad.tries, good.tries) == (TRIES, 1)
     assert scene.said == ["fake does not take a message; trying again", "fake was not told of 1 events"]
-    assert [entry.what for entry in scene.store.journal("a1")] == [TOLD]
+    assert [entry.what for entry in scene.store.journal.entries("a1")] == [TOLD]
 
 
 def test_pauses_grow(scene: Scene) -> None:
@@ -202,14 +204,14 @@ def test_what_ended_long_ago_is_no_news(scene: Scene) -> None:
     for name, hours in (("old", 2), ("new", 0.5)):
         gone = NOW - hours * HOUR
         made = attempt(name, phase=Phase.FAILED, reason="failed", message="it crashed", gone_at=gone)
-        scene.store.add_attempt(made, [])
+        scene.store.attempts.add(made, [])
     for name, at in (("given-old", NOW - 2 * NEWS_WINDOW), ("given-new", NOW)):
         made = attempt(name, phase=Phase.FAILED, reason="short", gone_at=NOW - 5 * HOUR)
-        scene.store.add_attempt(made, [])
-        scene.store.note(name, GAVE_UP, at, why="no place")
+        scene.store.attempts.add(made, [])
+        scene.store.journal.note(name, GAVE_UP, at, why="no place")
     scene.notifier().look()
     assert {event.attempt for event in scene.heard} == {"new", "given-new"}
-    scene.store.note("given-old", GAVE_UP, NOW, why="no place")
+    scene.store.journal.note("given-old", GAVE_UP, NOW, why="no place")
     notifier = scene.notifier()
     notifier.look()
     notifier.look()

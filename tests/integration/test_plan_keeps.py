@@ -19,4 +19,4 @@ def test_the_jobs_and_the_limits(tmp_path: Path) -> None:
     with StateStore.open(f"sqlite:///{made.folder / 'home' / 'state.db'}", now=datetime.now(UTC)) as store:
         limits = Limits.model_validate_json(limits_json(store, content["digest"]))
         assert limits == Limits.model_validate({"clouds": ["sandbox"]})
-        assert store.job(content["jobs"][0]["job_digest"]) is not None
+        assert store.plans.job(content["jobs"][0]["job_digest"]) is not None

@@ -55,11 +55,11 @@ def test_an_ending_is_all_machines_of_the_plan_and_when_it_was_done(tmp_path: Pa
     with store_in(tmp_path) as store:
         assert quote_ending(quoted, accepted(), store) is None
         lost = {"phase": Phase.FAILED, "reason": "interrupted"}
-        store.add_attempt(of(quoted, "a1", **lost), [])
+        store.attempts.add(of(quoted, "a1", **lost), [])
         assert quote_ending(quoted, accepted(), store) is None  # it goes on
-        store.add_attempt(of(quoted, "a2", number=2, created_at=NOW + HOUR, phase=Phase.RUNNING), [])
+        store.attempts.add(of(quoted, "a2", number=2, created_at=NOW + HOUR, phase=Phase.RUNNING), [])
         assert quote_ending(quoted, accepted(), store) is None
-        store.update("a2", lambda a: replace(a, phase=Phase.FINISHED, result="finished", result_at=done))
+        store.attempts.update("a2", lambda a: replace(a, phase=Phase.FINISHED, result="finished", result_at=done))
         store.ledger.add(
             [
                 entry("k1", job=quoted.job, attempt="a1"),
@@ -74,8 +74,8 @@ def test_an_ending_is_all_machines_of_the_plan_and_when_it_was_done(tmp_path: Pa
 
 def test_who_was_stopped_is_not_counted_and_who_was_given_up_is(tmp_path: Path, quoted: Quote) -> None:
     with store_in(tmp_path) as store:
-        store.add_attempt(of(quoted, "a1", phase=Phase.FAILED, reason="stopped"), [])
-        store.add_attempt(of(quoted, "b1", plan="q" * 64, phase=Phase.FAILED, reason="given_up"), [])
+        store.attempts.add(of(quoted, "a1", phase=Phase.FAILED, reason="stopped"), [])
+        store.attempts.add(of(quoted, "b1", plan="q" * 64, phase=Phase.FAILED, reason="given_up"), [])
         assert quote_ending(quoted, accepted(), store) is None
         assert quote_ending(quoted, accepted("q" * 64), store) == JobEnding(Usd(0), None)
 
@@ -103,7 +103,7 @@ def test_the_command(tmp_path: Path, home: Path, quoted: Quote) -> None:
     assert "accepted quotes: 1; none of their jobs is over" in run("quotes", "calibration").stdout
     with store_in(home) as store:
         over: dict[str, Any] = {"phase": Phase.FINISHED, "result": "finished", "result_at": quoted.start + HOUR}
-        store.add_attempt(of(quoted, **over), [])
+        store.attempts.add(of(quoted, **over), [])
         store.ledger.add([entry("k1", job=quoted.job)])
     page = tmp_path / "calibration.html"
     result = run("quotes", "calibration", "--html", page)

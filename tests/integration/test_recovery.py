@@ -83,7 +83,7 @@ def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Si
     assert answered
     assert all(entry.at < left.at for entry in answered[:1])
     with site.store() as store:
-        zones = {one.id: {node.zone for node in store.nodes(one.id)} for one in (first, second)}
+        zones = {one.id: {node.zone for node in store.attempts.nodes(one.id)} for one in (first, second)}
         by_attempt = {
             one.id: store.ledger.entries(kind=LedgerEntryKind.METERED, attempt=one.id) for one in (first, second)
         }

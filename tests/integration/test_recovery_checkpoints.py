@@ -78,7 +78,7 @@ def until_unsaved(site: Site) -> int:
     def heard() -> bool:
         nonlocal known
         with site.store() as store:
-            (node,) = store.nodes(attempts(site)[-1].id)
+            (node,) = store.attempts.nodes(attempts(site)[-1].id)
         known = node.saved_step or attempts(site)[-1].first_step
         return known > 0 and (node.step or 0) >= known + UNSAVED
 

@@ -65,8 +65,8 @@ def test_with_time_enough_uniform_progress_waits_for_spot(site: Site, base: Path
     assert found[-1].reason == "finished"
     assert {one.reason for one in found} <= {"interrupted", "short", "finished"}
     with site.store() as store:
-        nodes = [node for one in found if one.met_at is not None for node in store.nodes(one.id)]
-        tried = {node.market for one in found for node in store.nodes(one.id)}
+        nodes = [node for one in found if one.met_at is not None for node in store.attempts.nodes(one.id)]
+        tried = {node.market for one in found for node in store.attempts.nodes(one.id)}
     assert tried == {Market.SPOT}
     assert {node.zone for node in nodes} == {ZONE_A}
     assert found[0].job == JOB

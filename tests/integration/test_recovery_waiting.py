@@ -107,7 +107,7 @@ def test_one_that_waits_and_is_destroyed_is_not_made_again(site: Site) -> None:
 
 def _shortages(site: Site) -> int:
     with site.store() as store:
-        return len(store.shortages(datetime.now(UTC)))
+        return len(store.shortages.in_force(datetime.now(UTC)))
 
 
 def test_one_whose_budget_is_spent_is_given_up_with_a_reason(base: Path, tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_with_little_time_left_it_goes_on_demand_and_is_in_time(base: Path, tmp_
             stop(watcher)
             assert wrong(site, steps, alone(base, steps), seen_machines) == []
         with site.store() as store:
-            first, second = store.attempts()
-            markets = [{node.market for node in store.nodes(one.id)} for one in (first, second)]
+            first, second = store.attempts.find()
+            markets = [{node.market for node in store.attempts.nodes(one.id)} for one in (first, second)]
     finally:
         site.end()
     assert markets == [{Market.SPOT}, {Market.ON_DEMAND}]

@@ -110,7 +110,7 @@ class TestAppendOnly(AppendOnlySuite):
     def test_a_table_is_not_emptied(self, filled: StateStore, table: str) -> None:
         with pytest.raises(StateError, match="append-only"), filled._database.write() as connection:
             connection.exec_driver_sql(f"TRUNCATE {table}")
-        assert (filled.ledger.head(), len(filled.audit_log()), len(filled.journal())) == (2, 2, 2)
+        assert (filled.ledger.head(), len(filled.audit.entries()), len(filled.journal.entries())) == (2, 2, 2)
 
 
 class TestLeases(LeaseSuite):
@@ -187,7 +187,7 @@ class TestServer(StateSuite):
         with StateStore.open(url, now=NOW) as store:
             assert store.ledger.head() == 0
             with pytest.raises(StateError, match="read-only") as caught:
-                store.set_value("a", "b")
+                store.values.set("a", "b")
         _says(caught.value, "only reads")
 
     def test_tables_of_others_are_left_alone(self, server: PostgresHere, url: str) -> None:

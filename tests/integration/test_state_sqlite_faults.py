@@ -57,7 +57,7 @@ from router.state.store import StateStore
 from tests.support.state_values import NOW
 try:
     with StateStore.open(sys.argv[1], now=NOW) as store:
-        store.set_value("a", "b")
+        store.values.set("a", "b")
     print("opened")
 except StateError as error:
     print(type(error).__name__, error.what, "|", error.remedy)
@@ -114,7 +114,7 @@ class TestTheFile:
         before = os.umask(0)
         try:
             with _open(path) as store:
-                store.note("a1", "applying", NOW)
+                store.journal.note("a1", "applying", NOW)
                 modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.glob("state.db*")}
         finally:
             os.umask(before)
@@ -138,10 +138,10 @@ class TestTheFile:
     @pytest.mark.parametrize("name", ["a b%41.db", "what?mode=memory", "s#1.db", "ü.db", "file:x.db", "%s.db"])
     def test_the_path_is_taken_as_it_is_written(self, tmp_path: Path, name: str) -> None:
         with _open(tmp_path / name) as store:
-            store.set_value("a", "b")
+            store.values.set("a", "b")
         assert (tmp_path / name).is_file()
         with _open(tmp_path / name) as again:
-            assert again.value("a") == "b"
+            assert again.values.get("a") == "b"
 
     def test_a_path_below_the_current_folder_and_a_link(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
@@ -332,19 +332,19 @@ class TestLocked:
             with other._database.write() as connection:
                 connection.exec_driver_sql("SELECT 1")
                 with pytest.raises(BusyError, match="locked by another process") as caught:
-                    mine.add_attempt(attempt(), [node()])
+                    mine.attempts.add(attempt(), [node()])
                 assert caught.value.remedy
                 # Who reads does not wait for who writes.
-                assert mine.attempts() == ()
-            mine.add_attempt(attempt(), [node()])
+                assert mine.attempts.find() == ()
+            mine.attempts.add(attempt(), [node()])
 
     def test_by_a_thread_for_too_long(self, store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(database, "BUSY_SECONDS", 0.02)
         with store._database.write(), pytest.raises(BusyError, match="another thread"):
-            store.set_value("a", "b")
+            store.values.set("a", "b")
 
     def test_a_process_that_was_stopped_in_the_middle_and_killed(self, store: StateStore, path: Path) -> None:
-        code = _OPENS.replace('store.set_value("a", "b")', "hang(store)").replace(
+        code = _OPENS.replace('store.values.set("a", "b")', "hang(store)").replace(
             "try:",
             "def hang(store):\n"
             "    with store._database.write() as connection:\n"
@@ -360,6 +360,6 @@ class TestLocked:
             assert process.stdout.readline() == "inside\n"
             process.send_signal(signal.SIGKILL)
             process.wait(60)
-            assert store.value("a") is None
-            store.set_value("a", "c")
-        assert store.value("a") == "c"
+            assert store.values.get("a") is None
+            store.values.set("a", "c")
+        assert store.values.get("a") == "c"

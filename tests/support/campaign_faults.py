@@ -54,7 +54,7 @@ def _target(world: World, fault: Fault) -> DrillTarget:
 
 
 def _market(world: World, target: DrillTarget) -> Market:
-    return world.store.nodes(target.attempt)[target.rank].market
+    return world.store.attempts.nodes(target.attempt)[target.rank].market
 
 
 def _at(seconds: float, action: Callable[[], None]) -> Effect:

@@ -162,7 +162,7 @@ class World:
 
     def attempts(self, job: str | None = None) -> Sequence[Attempt]:
         """All, or those of a job, the first one first."""
-        return sorted(self.store.attempts(job=job), key=lambda one: (one.job, one.number))
+        return sorted(self.store.attempts.find(job=job), key=lambda one: (one.job, one.number))
 
     @property
     def over(self) -> bool:
@@ -182,8 +182,8 @@ class World:
 
     @property
     def _came_up(self) -> bool:
-        return {one.job for one in self.store.attempts() if one.met_at is not None} == set(self.setting.jobs)
+        return {one.job for one in self.store.attempts.find() if one.met_at is not None} == set(self.setting.jobs)
 
     def machines(self, job: str) -> tuple[DrillTarget, ...]:
         """Those of a job that are up."""
-        return find_targets(self.store, self.hand, self.store.attempts(job=job, alive=True))
+        return find_targets(self.store, self.hand, self.store.attempts.find(job=job, alive=True))

@@ -128,18 +128,18 @@ class Scene:
     @property
     def attempt(self) -> Attempt:
         """As it is in the database."""
-        found = self.store.attempt(ATTEMPT)
+        found = self.store.attempts.get(ATTEMPT)
         assert found is not None
         return found
 
     @property
     def records(self) -> tuple[NodeRecord, ...]:
         """The machines as they are in the database."""
-        return self.store.nodes(ATTEMPT)
+        return self.store.attempts.nodes(ATTEMPT)
 
     def phase(self, phase: Phase) -> None:
         """What a release does."""
-        self.store.update(ATTEMPT, lambda attempt: replace(attempt, phase=phase))
+        self.store.attempts.update(ATTEMPT, lambda attempt: replace(attempt, phase=phase))
 
     def say(self, rank: int, message: str, /, token: str = TOKEN, **body: Any) -> tuple[int, dict[str, Any]]:
         """A message as an agent sends it, changed by ``body``."""
@@ -203,7 +203,7 @@ class Scene:
 
     def journal(self, what: str) -> list[dict[str, object]]:
         """Details of what was noted of that kind."""
-        return [entry.details for entry in self.store.journal(ATTEMPT) if entry.what == what]
+        return [entry.details for entry in self.store.journal.entries(ATTEMPT) if entry.what == what]
 
     def log(self, rank: int) -> str:
         """The file of a rank's output; empty while there is none."""
@@ -237,7 +237,7 @@ def scene(
 ) -> Iterator[Scene]:
     """A state with one attempt of so many nodes."""
     with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
-        store.add_attempt(*gang_records(nodes, engine=engine))
+        store.attempts.add(*gang_records(nodes, engine=engine))
         made = Scene(folder, store, nodes, clock)
         made.options |= options
         made.attendance = made.fresh()

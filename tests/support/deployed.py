@@ -259,7 +259,7 @@ class Template:
         write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
         with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
-            store.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
+            store.plans.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
             site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
         site.deploy()
         return site

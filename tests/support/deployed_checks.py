@@ -33,7 +33,7 @@ def disagreements(site: Site, seen_machines: SeenMachines | None = None, *, mute
 
 
 def _disagreements(site: Site, store: StateStore, seen_machines: SeenMachines | None, mute: bool) -> Iterator[str]:
-    attempts = store.attempts()
+    attempts = store.attempts.find()
     machines = settled(store.id)
     known = {attempt.id for attempt in attempts}
     yield from (f"a machine of unknown {one.attempt} rank {one.rank}" for one in machines if one.attempt not in known)
@@ -42,7 +42,7 @@ def _disagreements(site: Site, store: StateStore, seen_machines: SeenMachines | 
     for attempt in attempts:
         mine = [one for one in machines if one.attempt == attempt.id]
         yield from (f"{attempt.id} ({attempt.phase}): {what}" for what in _attempt(site, store, attempt, mine))
-    if (broken := verify_chain(store.audit_log())) is not None:
+    if (broken := verify_chain(store.audit.entries())) is not None:
         yield f"the audit log breaks at {broken}"
     yield from (f"the ledger: {problem}" for problem in store.ledger.verify().problems)
     if seen_machines is not None:
@@ -51,10 +51,10 @@ def _disagreements(site: Site, store: StateStore, seen_machines: SeenMachines | 
 
 
 def _attempt(site: Site, store: StateStore, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
-    nodes = store.nodes(attempt.id)
+    nodes = store.attempts.nodes(attempt.id)
     directory = site.home / "runs" / attempt.directory
     listed = _listed(directory)
-    whats = [entry.what for entry in store.journal(attempt.id)]
+    whats = [entry.what for entry in store.journal.entries(attempt.id)]
     metered = _times(store.ledger.entries(kind=LedgerEntryKind.METERED, attempt=attempt.id))
     if attempt.phase in _STANDING:
         ids = [one.node_id for one in machines]

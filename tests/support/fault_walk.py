@@ -98,7 +98,7 @@ def _wrong(step: Step, site: Site, seen_machines: SeenMachines) -> Iterable[str]
         yield f"exit {done.code} of {step.follow_up}: {done.err[-500:]}"
     yield from disagreements(site, seen_machines, mute=step.fault.mute)
     with site.store() as store:
-        alive = store.attempts(alive=True)
+        alive = store.attempts.find(alive=True)
         if step.follow_up == "apply" and step.stage.job != FAILING and len(alive) != 1:
             yield f"{len(alive)} gangs run after apply"
         if step.follow_up == "destroy" and alive:

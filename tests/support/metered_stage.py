@@ -116,16 +116,16 @@ class Stage:
     def run(self, plan: str, job: Job, place: Place, life: Life, machines: int = 1) -> Attempt:
         """One life of a gang, from the first machine until it is released and in the ledger."""
         attempt, nodes = self._made(plan, job, place, life, machines)
-        self.store.add_attempt(attempt, nodes)
-        self.store.note(attempt.id, PROVISIONING, life.made, **_disk(life))
+        self.store.attempts.add(attempt, nodes)
+        self.store.journal.note(attempt.id, PROVISIONING, life.made, **_disk(life))
         if life.copied is not None:
-            self.store.note(attempt.id, COPIED, life.made + 30 * MINUTE, **life.copied)
+            self.store.journal.note(attempt.id, COPIED, life.made + 30 * MINUTE, **life.copied)
         for number, took in enumerate(life.saving):
             told = {"id": f"save-{number}", "rank": 0, "saved_step": number, "saved_manifest": "m"}
-            self.store.note(attempt.id, SAVED, life.gone, seconds=took.total_seconds(), **told)
+            self.store.journal.note(attempt.id, SAVED, life.gone, seconds=took.total_seconds(), **told)
         self.now = life.seen or life.gone + MINUTE
         ended = release(self.site, attempt, life.reason, life.reason)
-        self.machines += [(ended, node) for node in self.store.nodes(attempt.id)]
+        self.machines += [(ended, node) for node in self.store.attempts.nodes(attempt.id)]
         self._before[job.name] = ended
         return ended
 

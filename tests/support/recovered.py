@@ -96,7 +96,7 @@ def until_step(site: Site, step: int, attempt: str = "", seconds: float = 90) ->
 def attempts(site: Site) -> tuple[Attempt, ...]:
     """All, the oldest first."""
     with site.store() as store:
-        return store.attempts()
+        return store.attempts.find()
 
 
 def until_finished(site: Site, seconds: float = 90) -> None:
@@ -114,7 +114,7 @@ def is_done(site: Site) -> bool:
 def journal(site: Site, what: str) -> list[JournalEntry]:
     """Its entries of that kind, of all attempts."""
     with site.store() as store:
-        return [entry for entry in store.journal() if entry.what == what]
+        return [entry for entry in store.journal.entries() if entry.what == what]
 
 
 def alone(folder: Path, steps: int) -> TrainingResult:

@@ -34,28 +34,35 @@ _TIME_LIMIT = 300
 _AT_ONCE = 10
 
 STEPS: tuple[Callable[[StateStore], object], ...] = (
-    lambda s: s.put_plan("d", "text", NOW),
-    lambda s: s.put_jobs({"j1": "{}", "j2": "{}", "j3": "{}"}, NOW),
-    lambda s: s.add_attempt(attempt(), [node(), node(rank=1)]),
-    lambda s: s.note("a1", "applying", NOW, machines=2),
-    lambda s: s.change(attempt(), phase=Phase.READY, message="ready", made_at=NOW),
-    lambda s: s.set_node("a1", 1, agent="running", heard_at=NOW),
+    lambda s: s.plans.put_plan("d", "text", NOW),
+    lambda s: s.plans.put_jobs({"j1": "{}", "j2": "{}", "j3": "{}"}, NOW),
+    lambda s: s.attempts.add(attempt(), [node(), node(rank=1)]),
+    lambda s: s.journal.note("a1", "applying", NOW, machines=2),
+    lambda s: s.attempts.change(attempt(), phase=Phase.READY, message="ready", made_at=NOW),
+    lambda s: s.attempts.set_node("a1", 1, agent="running", heard_at=NOW),
     lambda s: s.ledger.append([entry("k1"), entry("k2"), entry("k3")], after=0),
     lambda s: s.ledger.add([entry("k3"), entry("k4"), entry("k5")]),
-    lambda s: s.audit("anna", "apply", "d", Usd(1), NOW),
-    lambda s: s.audit("anna", "destroy", "d", Usd(1), NOW),
-    lambda s: s.remember_short(shortage("a")),
+    lambda s: s.audit.add("anna", "apply", "d", Usd(1), NOW),
+    lambda s: s.audit.add("anna", "destroy", "d", Usd(1), NOW),
+    lambda s: s.shortages.remember(shortage("a")),
     # Forgets the one before, which is past by then.
-    lambda s: s.remember_short(shortage("b", at=NOW + 2 * HOUR)),
-    lambda s: s.set_value("coordinator_port", "1"),
+    lambda s: s.shortages.remember(shortage("b", at=NOW + 2 * HOUR)),
+    lambda s: s.values.set("coordinator_port", "1"),
 )
 
 
 def seen(store: StateStore) -> tuple[object, ...]:
     """All that the steps change."""
-    jobs = tuple(store.job(f"j{i}") for i in (1, 2, 3))
-    facts = (store.plan("d"), jobs, store.value("coordinator_port"), store.shortages(NOW))
-    return (*facts, store.attempts(), store.nodes("a1"), store.journal(), store.ledger.entries(), store.audit_log())
+    jobs = tuple(store.plans.job(f"j{i}") for i in (1, 2, 3))
+    facts = (store.plans.plan("d"), jobs, store.values.get("coordinator_port"), store.shortages.in_force(NOW))
+    return (
+        *facts,
+        store.attempts.find(),
+        store.attempts.nodes("a1"),
+        store.journal.entries(),
+        store.ledger.entries(),
+        store.audit.entries(),
+    )
 
 
 def seen_after_each(url: str) -> list[tuple[object, ...]]:

@@ -34,7 +34,7 @@ import alembic.command
 print("here", flush=True)
 sys.stdin.readline()
 with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
-    store.note("", "opened", datetime.now(UTC))
+    store.journal.note("", "opened", datetime.now(UTC))
     print(store.id)
 """
 
@@ -50,7 +50,7 @@ class CrashSuite(StateSuite):
             with StateStore.open(url, now=NOW) as store:
                 found = seen(store)
                 assert found in (expected[acknowledged], *expected[acknowledged + 1 :][:1])
-                assert verify_chain(store.audit_log()) is None
+                assert verify_chain(store.audit.entries()) is None
                 store.ledger.add([entry("after")])
             died_after.append(acknowledged)
             assert died or found == expected[-1]
@@ -88,7 +88,7 @@ class VersionsSuite(StateSuite):
         assert [process.returncode for process in processes] == [0] * 4
         with StateStore.open(url, now=NOW) as store:
             assert said == [f"{store.id}\n"] * 4
-            assert len(store.journal()) == 4
+            assert len(store.journal.entries()) == 4
 
     def test_one_that_a_later_version_made(self, store: StateStore, url: str) -> None:
         with store._database.write() as connection:

@@ -158,23 +158,23 @@ class AuditSuite(StateSuite):
     """The audit log."""
 
     def test_each_entry_carries_the_hash_of_the_one_before(self, store: StateStore) -> None:
-        first = store.audit("anna", "apply", "d1", Usd.parse("912.60"), NOW, gangs=3, why={"a": [1.5, None, "ü\0"]})
-        second = store.audit("bö\0b", "destroy", "d1", Usd(-1), NOW.astimezone())
-        assert store.audit_log() == (first, second)
+        first = store.audit.add("anna", "apply", "d1", Usd.parse("912.60"), NOW, gangs=3, why={"a": [1.5, None, "ü\0"]})
+        second = store.audit.add("bö\0b", "destroy", "d1", Usd(-1), NOW.astimezone())
+        assert store.audit.entries() == (first, second)
         assert (first.seq, second.seq, second.previous) == (1, 2, first.hash)
         assert second.who == "bö\ufffdb"
-        assert verify_chain(store.audit_log()) is None
+        assert verify_chain(store.audit.entries()) is None
 
     def test_a_time_without_a_zone_is_refused(self, store: StateStore) -> None:
         with pytest.raises(ValueError, match="no time zone"):
-            store.audit("anna", "apply", "d", Usd(1), NOW.replace(tzinfo=None))
-        assert store.audit_log() == ()
+            store.audit.add("anna", "apply", "d", Usd(1), NOW.replace(tzinfo=None))
+        assert store.audit.entries() == ()
 
     def test_concurrent_appends_keep_one_chain(self, store: StateStore, url: str) -> None:
         with StateStore.open(url, now=NOW) as other:
             stores = (store, other)
-            together(4, lambda i: [stores[i % 2].audit("anna", f"{i}", "d", Usd(k), NOW) for k in range(15)])
-        log = store.audit_log()
+            together(4, lambda i: [stores[i % 2].audit.add("anna", f"{i}", "d", Usd(k), NOW) for k in range(15)])
+        log = store.audit.entries()
         assert len(log) == 60
         assert verify_chain(log) is None
 
@@ -185,10 +185,10 @@ class AppendOnlySuite(StateSuite):
     @pytest.fixture
     def filled(self, store: StateStore) -> StateStore:
         store.ledger.add([entry("k1"), entry("k2")])
-        store.audit("anna", "apply", "d", Usd(1), NOW)
-        store.audit("anna", "destroy", "d", Usd(1), NOW)
-        store.note("a1", "applying", NOW)
-        store.note("a1", "applied", NOW)
+        store.audit.add("anna", "apply", "d", Usd(1), NOW)
+        store.audit.add("anna", "destroy", "d", Usd(1), NOW)
+        store.journal.note("a1", "applying", NOW)
+        store.journal.note("a1", "applied", NOW)
         return store
 
     @pytest.mark.parametrize("table", ["ledger", "audit_log", "journal"])
@@ -205,7 +205,7 @@ class AppendOnlySuite(StateSuite):
         column = "recorded_at" if table == "ledger" else "at"
         with pytest.raises(StateError, match="append-only"), filled._database.write() as connection:
             connection.execute(text(statement.format(table=table).replace(" at = at ", f" {column} = {column} ")))
-        assert (filled.ledger.head(), len(filled.audit_log()), len(filled.journal())) == (2, 2, 2)
+        assert (filled.ledger.head(), len(filled.audit.entries()), len(filled.journal.entries())) == (2, 2, 2)
 
     @pytest.mark.parametrize("seq", [0, 1, 2, 4, -1])
     @pytest.mark.parametrize("table", ["ledger", "audit_log", "journal"])
@@ -221,4 +221,4 @@ class AppendOnlySuite(StateSuite):
             connection.execute(text(copy.format(seq=seq)))
         with filled._database.write() as connection:
             connection.execute(text(copy.format(seq=3)))
-        assert 3 in (filled.ledger.head(), len(filled.audit_log()), len(filled.journal()))
+        assert 3 in (filled.ledger.head(), len(filled.audit.entries()), len(filled.journal.entries()))

@@ -26,26 +26,26 @@ class NoticesSuite(StateSuite):
     def store(self, url: str) -> Iterator[StateStore]:
         with StateStore.open(url, now=NOW) as store:
             for name in ("a1", "a2"):
-                store.add_attempt(attempt(name), [node(name, 0), node(name, 1)])
+                store.attempts.add(attempt(name), [node(name, 0), node(name, 1)])
             yield store
 
     def test_they_come_back_as_they_were_in_the_order_in_which_they_were_heard(self, store: StateStore) -> None:
         later = replace(FIRST, rank=1, seconds=None, heard_at=NOW + timedelta(microseconds=1), what="π\n")
         other = replace(FIRST, attempt="a2", heard_at=NOW - timedelta(seconds=1), seconds=0.1 + 0.2)
         for notice in (later, FIRST, other):
-            store.add_notice(notice)
-        assert store.notices() == (other, FIRST, later)
-        assert store.notices("a1") == (FIRST, later)
-        assert store.notices("a1", since=later.heard_at) == (later,)
-        assert store.notices(since=FIRST.heard_at) == (FIRST, later)
-        assert store.notices("nobody") == ()
+            store.notices.add(notice)
+        assert store.notices.find() == (other, FIRST, later)
+        assert store.notices.find("a1") == (FIRST, later)
+        assert store.notices.find("a1", since=later.heard_at) == (later,)
+        assert store.notices.find(since=FIRST.heard_at) == (FIRST, later)
+        assert store.notices.find("nobody") == ()
 
     def test_the_same_again_changes_nothing(self, store: StateStore) -> None:
-        store.add_notice(FIRST)
-        store.add_notice(replace(FIRST, seconds=3.0, kind="health", heard_at=NOW + timedelta(hours=1)))
-        assert store.notices() == (FIRST,)
-        together(8, lambda _: store.add_notice(replace(FIRST, id="other")))
-        assert len(store.notices()) == 2
+        store.notices.add(FIRST)
+        store.notices.add(replace(FIRST, seconds=3.0, kind="health", heard_at=NOW + timedelta(hours=1)))
+        assert store.notices.find() == (FIRST,)
+        together(8, lambda _: store.notices.add(replace(FIRST, id="other")))
+        assert len(store.notices.find()) == 2
 
     def test_one_that_changes_its_attempt_does_so_with_it_or_not_at_all(self, store: StateStore) -> None:
         def noticed(before: Attempt) -> Attempt | None:
@@ -61,16 +61,16 @@ class NoticesSuite(StateSuite):
             NOW,
             2,
         )
-        assert store.attempt("a1") == after
+        assert store.attempts.get("a1") == after
         assert store.add_notice_with(replace(FIRST, seconds=3.0), noticed) == after
-        assert store.notices() == (FIRST,)
+        assert store.notices.find() == (FIRST,)
 
         def fails(_: Attempt) -> Attempt:
             raise LookupError("no")
 
         with pytest.raises(LookupError):
             store.add_notice_with(replace(FIRST, rank=1), fails)
-        assert store.notices() == (FIRST,)
+        assert store.notices.find() == (FIRST,)
         with pytest.raises(StateError):
             store.add_notice_with(replace(FIRST, attempt="nobody"), noticed)
 
@@ -83,19 +83,19 @@ class NoticesSuite(StateSuite):
 
         together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"n-{n}"), first))
         together(8, lambda n: store.add_notice_with(replace(FIRST, id=f"m-{n}"), count))
-        found = store.attempt("a1")
+        found = store.attempts.get("a1")
         assert found is not None
-        assert (len(store.notices()), found.version, found.first_step) == (16, 10, 8)
+        assert (len(store.notices.find()), found.version, found.first_step) == (16, 10, 8)
 
     def test_what_cannot_be_kept(self, store: StateStore) -> None:
         with pytest.raises(StateError):
-            store.add_notice(replace(FIRST, attempt="nobody"))
+            store.notices.add(replace(FIRST, attempt="nobody"))
         for seconds in (math.inf, math.nan):
             with pytest.raises(ValueError, match="cannot be stored"):
-                store.add_notice(replace(FIRST, seconds=seconds))
+                store.notices.add(replace(FIRST, seconds=seconds))
         with pytest.raises(TypeError):
-            store.add_notice(replace(FIRST, seconds=True))
-        assert store.notices() == ()
+            store.notices.add(replace(FIRST, seconds=True))
+        assert store.notices.find() == ()
 
     def test_the_first_step_makes_what_the_second_is_for(
         self, new_url: NewUrl, monkeypatch: pytest.MonkeyPatch
@@ -106,8 +106,8 @@ class NoticesSuite(StateSuite):
         with made_by(monkeypatch, "0001"):
             StateStore.open(url, now=NOW).close()
         with StateStore.open(url, now=NOW) as store:
-            assert store.notices() == ()
-            store.add_attempt(attempt(), [node()])
-            store.add_notice(FIRST)
-            assert store.notices() == (FIRST,)
-            assert store.nodes("a1") == (node(),)
+            assert store.notices.find() == ()
+            store.attempts.add(attempt(), [node()])
+            store.notices.add(FIRST)
+            assert store.notices.find() == (FIRST,)
+            assert store.attempts.nodes("a1") == (node(),)

@@ -17,21 +17,21 @@ class OverviewSuite(StateSuite):
     def test_what_is_alive_comes_with_its_machines(self, store: StateStore) -> None:
         later = attempt("a0", created_at=NOW + HOUR, phase=Phase.RUNNING)
         over = attempt("a2", phase=Phase.FAILED, reason="crashed", gone_at=NOW + HOUR)
-        store.add_attempt(later, [node("a0", 1), node("a0", 0)])
-        store.add_attempt(attempt(), [node()])
-        store.add_attempt(over, [node("a2")])
+        store.attempts.add(later, [node("a0", 1), node("a0", 0)])
+        store.attempts.add(attempt(), [node()])
+        store.attempts.add(over, [node("a2")])
         assert store.overview.alive() == ((attempt(), later), (node("a0", 0), node("a0", 1), node()))
 
     def test_what_is_over_by_when_it_was_gone(self, store: StateStore) -> None:
         ended = [attempt(f"a{i}", phase=Phase.FINISHED, gone_at=NOW + i * HOUR) for i in (3, 1, 2)]
         for one in (*ended, attempt("a9", phase=Phase.RELEASING)):
-            store.add_attempt(one, [])
+            store.attempts.add(one, [])
         assert [one.id for one in store.overview.over_since(NOW + 2 * HOUR)] == ["a2", "a3"]
         assert store.overview.over_since(NOW + 3 * HOUR + timedelta(microseconds=1)) == ()
 
     def test_attempts_by_id(self, store: StateStore) -> None:
         for name in ("a1", "a2", "a3"):
-            store.add_attempt(attempt(name), [])
+            store.attempts.add(attempt(name), [])
         many = [f"none-{i}" for i in range(1200)]
         assert store.overview.attempts(["a3", *many, "a1"]) == {"a1": attempt("a1"), "a3": attempt("a3")}
         assert store.overview.attempts([]) == {}
@@ -39,8 +39,8 @@ class OverviewSuite(StateSuite):
     def test_counts_by_phase_and_reason(self, store: StateStore) -> None:
         assert store.overview.counts() == {}
         for number, reason in enumerate(["short", "short", "crashed"]):
-            store.add_attempt(attempt(f"f{number}", phase=Phase.FAILED, reason=reason), [])
-        store.add_attempt(attempt(), [])
+            store.attempts.add(attempt(f"f{number}", phase=Phase.FAILED, reason=reason), [])
+        store.attempts.add(attempt(), [])
         assert store.overview.counts() == {
             (Phase.FAILED, "short"): 2,
             (Phase.FAILED, "crashed"): 1,
@@ -49,7 +49,7 @@ class OverviewSuite(StateSuite):
 
     def test_notes_from_where_a_reader_was(self, store: StateStore) -> None:
         for what in ("saved", "hello", "not_saved", "saved"):
-            store.note("a1", what, NOW, rank=0)
+            store.journal.note("a1", what, NOW, rank=0)
         assert [(note.seq, note.what) for note in store.overview.notes(("saved", "not_saved"))] == [
             (1, "saved"),
             (3, "not_saved"),

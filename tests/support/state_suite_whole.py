@@ -19,10 +19,10 @@ class WholeSuite(StateSuite):
 
     def test_a_whole_state_comes_back_just_the_same(self, store: StateStore, new_url: NewUrl, tmp_path: Path) -> None:
         list(views(store, tmp_path))
-        store.add_attempt(attempt("a1"), (node("a1", 0), node("a1", 1)))
-        store.put_plan("p" * 64, "{}", NOW)
-        store.audit("anna", "apply", "p" * 64, Usd.parse("3.5"), NOW, gangs=1)
-        store.note("a1", "ready", NOW, ranks=2)
+        store.attempts.add(attempt("a1"), (node("a1", 0), node("a1", 1)))
+        store.plans.put_plan("p" * 64, "{}", NOW)
+        store.audit.add("anna", "apply", "p" * 64, Usd.parse("3.5"), NOW, gangs=1)
+        store.journal.note("a1", "ready", NOW, ranks=2)
         store.whole.write(tmp_path / "state.gz", ())
         store.whole.write(tmp_path / "again.gz", ())
         assert (tmp_path / "state.gz").read_bytes() == (tmp_path / "again.gz").read_bytes()
@@ -31,16 +31,19 @@ class WholeSuite(StateSuite):
         with StateStore.open(new_url(), now=NOW) as other:
             other.whole.restore(tmp_path / "state.gz")
             assert seen(other) == seen(store)
-            assert (other.attempts(), other.nodes("a1")) == (store.attempts(), store.nodes("a1"))
-            assert (other.journal(), other.audit_log()) == (store.journal(), store.audit_log())
+            assert (other.attempts.find(), other.attempts.nodes("a1")) == (
+                store.attempts.find(),
+                store.attempts.nodes("a1"),
+            )
+            assert (other.journal.entries(), other.audit.entries()) == (store.journal.entries(), store.audit.entries())
 
     def test_nothing_is_put_into_a_state_with_something_in_it(
         self, store: StateStore, new_url: NewUrl, tmp_path: Path
     ) -> None:
-        store.put_plan("p" * 64, "{}", NOW)
+        store.plans.put_plan("p" * 64, "{}", NOW)
         store.whole.write(tmp_path / "state.gz", ())
         with StateStore.open(new_url(), now=NOW) as other:
-            other.add_attempt(attempt("b1"), (node("b1", 0), node("b1", 1)))
+            other.attempts.add(attempt("b1"), (node("b1", 0), node("b1", 1)))
             with pytest.raises(ExistsError, match="is not empty"):
                 other.whole.restore(tmp_path / "state.gz")
-            assert ([a.id for a in other.attempts()], other.plan("p" * 64)) == (["b1"], None)
+            assert ([a.id for a in other.attempts.find()], other.plans.plan("p" * 64)) == (["b1"], None)

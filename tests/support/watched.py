@@ -56,7 +56,7 @@ class Places:
             created_at=NOW + number * SECOND,
             machines=last.machines,
         )
-        self.site.store.add_attempt(one, [node(name)])
+        self.site.store.attempts.add(one, [node(name)])
         return PlacedAttempt(one, go.choice, "")
 
 
@@ -86,20 +86,22 @@ def up(site: ControllerContext, job: str = "llama", *agents: str, **changes: Any
         "created_at": NOW + SECOND,
     }
     one = attempt(f"{job}-1", job=job, **{**fields, **changes})
-    site.store.add_attempt(one, [node(one.id, rank=r, agent=a, heard_at=NOW) for r, a in enumerate(agents)])
+    site.store.attempts.add(one, [node(one.id, rank=r, agent=a, heard_at=NOW) for r, a in enumerate(agents)])
     return one
 
 
 def noticed(site: ControllerContext, one: Attempt, **changes: Any) -> None:
     """As the coordinator does."""
-    site.store.add_notice(NoticeRecord(one.id, 0, "n1", protocol.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
+    site.store.notices.add(NoticeRecord(one.id, 0, "n1", protocol.INTERRUPTION, "sandbox", 30.0, "taken", NOW))
     order: dict[str, Any] = {"order_id": "n1", "order_reason": "interruption", "order_seconds": 28.0, "ordered_at": NOW}
-    site.store.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
+    site.store.attempts.update(one.id, lambda a: replace(a, **{"phase": Phase.NOTICED, **order, **changes}))
 
 
 def saved(site: ControllerContext, one: Attempt, step: int) -> None:
-    site.store.note(one.id, "saved", NOW, rank=0, id="n1", saved_step=step, saved_manifest=f"/m/{step}", seconds=1.0)
-    site.store.set_node(one.id, 0, saved_step=step, saved_manifest=f"/m/{step}", step=step)
+    site.store.journal.note(
+        one.id, "saved", NOW, rank=0, id="n1", saved_step=step, saved_manifest=f"/m/{step}", seconds=1.0
+    )
+    site.store.attempts.set_node(one.id, 0, saved_step=step, saved_manifest=f"/m/{step}", step=step)
 
 
 def settle(watcher: Supervisor, clock: list[float], passes: int = 6) -> None:
@@ -111,6 +113,6 @@ def settle(watcher: Supervisor, clock: list[float], passes: int = 6) -> None:
 
 
 def now(site: ControllerContext, name: str) -> Attempt:
-    found = site.store.attempt(name)
+    found = site.store.attempts.get(name)
     assert found is not None
     return found

@@ -68,7 +68,7 @@ def test_of_two_who_begin_at_once_one_port_is_everyones(tmp_path: Path) -> None:
             thread.start()
         for thread in both:
             thread.join()
-        assert set(got.values()) == {int(store.value("coordinator_port") or 0)}
+        assert set(got.values()) == {int(store.values.get("coordinator_port") or 0)}
         # Where nobody is any more, the next one's is.
         assert claim_shared_port(store, 4003, lambda: NOW, lambda _other: False) == 4003
-        assert store.value("coordinator_port") == "4003"
+        assert store.values.get("coordinator_port") == "4003"

@@ -310,11 +310,11 @@ def test_what_was_accepted_is_written_down_and_again_adds_to_the_audit_log_alone
     specs = {job.digest: job_json(job) for job in jobs.values()}
     for _ in range(2):
         record_acceptance(site, accepted, plan_to_json(plan), "ada", "grace", specs, Limits.none())
-    assert site.store.plan(digest) == plan_to_json(plan)
-    assert {name: parse_job(site.store.job(job.digest) or "") for name, job in jobs.items()} == jobs
+    assert site.store.plans.plan(digest) == plan_to_json(plan)
+    assert {name: parse_job(site.store.plans.job(job.digest) or "") for name, job in jobs.items()} == jobs
     entries = site.store.ledger.entries(kind=LedgerEntryKind.PLANNED)
     assert Usd.total(e.usd for e in entries) == plan.orders_usd
-    log = site.store.audit_log()
+    log = site.store.audit.entries()
     assert [(line.who, line.what, line.digest, line.usd) for line in log] == [
         ("ada", "apply", digest, accepted.at_risk_usd)
     ] * 2

@@ -43,7 +43,7 @@ def kept(
     reason = protocol.CRASHED if one.result == protocol.CRASHED else ""
     manifest = None if saved is None else f"/m/{saved}"
     last = node(name, ended_reason=reason, exit_code=exit_code, saved_step=saved, saved_manifest=manifest)
-    store.add_attempt(one, [last])
+    store.attempts.add(one, [last])
     return one
 
 

@@ -40,15 +40,15 @@ def answer(
     """For a gang one of whose machines has been there for so long."""
     limits = fill(store, 12, 2)
     site = site_of(store, folder)
-    one = store.attempt(NAME)
+    one = store.attempts.get(NAME)
     assert one is not None
     if budget is not None:
-        job = parse_job(store.job(one.job_digest) or "").model_copy(update={"budget": Usd.parse(budget)})
-        store.put_jobs({one.job_digest: job_json(job)}, NOW)
+        job = parse_job(store.plans.job(one.job_digest) or "").model_copy(update={"budget": Usd.parse(budget)})
+        store.plans.put_jobs({one.job_digest: job_json(job)}, NOW)
     if team is not None:
         content = limits.model_dump(mode="json") | {"teams": [{"team": one.team, "budget": team, "spent": "0"}]}
         store_limits(store, one.plan, type(limits).model_validate(content))
-    store.set_node(NAME, 0, usd_per_hour=PRICE, made_at=site.clock() - timedelta(hours=hours))
+    store.attempts.set_node(NAME, 0, usd_per_hour=PRICE, made_at=site.clock() - timedelta(hours=hours))
     (found,) = Replanner(site, book).replan([PendingGang(history_of(store, one), one)])
     return found
 

@@ -133,17 +133,17 @@ class Scene:
         save(self.north, 40)
         manifest = str(self.north / "step-00000040.manifest.json")
         self.old = attempt("a1", job=JOB, region="north-1", phase=Phase.FAILED, met_at=NOW, machines=1, reason="lost")
-        site.store.add_attempt(self.old, [node("a1", saved_step=40, saved_manifest=manifest)])
+        site.store.attempts.add(self.old, [node("a1", saved_step=40, saved_manifest=manifest)])
         self.new = attempt(
             "a2", job=JOB, region="south-1", number=2, resumes="a1", first_step=40, first_manifest=manifest, machines=1
         )
-        site.store.add_attempt(self.new, [node("a2")])
+        site.store.attempts.add(self.new, [node("a2")])
 
     def go(self, opens: Callable[[str], CheckpointStore] | None = None) -> ResumePoint:
         return prepare_resume_point(self.site, BOOK, self.new, history_of(self.site.store, self.new), opens)
 
     def noted(self, what: str) -> list[dict[str, object]]:
-        return [dict(e.details) for e in self.site.store.journal(self.new.id) if e.what == what]
+        return [dict(e.details) for e in self.site.store.journal.entries(self.new.id) if e.what == what]
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def test_it_is_copied_priced_and_said(tmp_path: Path) -> None:
         assert one.go() == before
         assert [entry["bytes"] for entry in one.noted("copied")] == [SIZE, 0]
         assert one.site.store.ledger.entries() == (egress,)
-        one.site.store.update(one.new.id, partial(with_resume_point, before))
+        one.site.store.attempts.update(one.new.id, partial(with_resume_point, before))
         assert history_of(one.site.store, one.new).before.manifest == before.manifest
         assert one.go() == before
         assert len(one.noted("copied")) == 2
@@ -248,7 +248,7 @@ def test_it_ends_at_once_when_nobody_wants_it_any_more(tmp_path: Path, how: str)
             if how == "stop":
                 one.site.stop.set()
             else:
-                one.site.store.update(one.new.id, lambda a: replace(a, phase=Phase.RELEASING))
+                one.site.store.attempts.update(one.new.id, lambda a: replace(a, phase=Phase.RELEASING))
             return Hanging(Path(url.removeprefix("file://")), may)
 
         began = time.monotonic()
@@ -269,18 +269,20 @@ def test_a_gang_that_takes_over_waits_for_the_last_checkpoint(tmp_path: Path) ->
     """The old one saves once more when it is stopped. Until that is copied, nobody tells the new one to begin."""
     with scene(tmp_path) as one:
         site = one.site
-        site.store.update("a1", lambda a: replace(a, phase=Phase.MIGRATING, reason="moved"))
-        site.store.update("a2", lambda a: replace(a, phase=Phase.PROVISIONING, met_at=NOW))
+        site.store.attempts.update("a1", lambda a: replace(a, phase=Phase.MIGRATING, reason="moved"))
+        site.store.attempts.update("a2", lambda a: replace(a, phase=Phase.PROVISIONING, met_at=NOW))
         save(one.north, 60)
         saved = str(one.north / "step-00000060.manifest.json")
-        site.store.note("a1", "saved", NOW, rank=0, id="move-a2", saved_step=60, saved_manifest=saved, seconds=1.0)
-        site.store.set_node("a1", 0, saved_step=60, saved_manifest=saved, ended_reason=protocol.STOPPED)
-        old, new = (site.store.attempt(name) for name in ("a1", "a2"))
+        site.store.journal.note(
+            "a1", "saved", NOW, rank=0, id="move-a2", saved_step=60, saved_manifest=saved, seconds=1.0
+        )
+        site.store.attempts.set_node("a1", 0, saved_step=60, saved_manifest=saved, ended_reason=protocol.STOPPED)
+        old, new = (site.store.attempts.get(name) for name in ("a1", "a2"))
         assert old is not None
         assert new is not None
         assert blocking_attempt(site.store, new) == "a1"
         hand_over(site, old, new, "moved", "cheaper", BOOK)
-        after = site.store.attempt("a2")
+        after = site.store.attempts.get("a2")
         assert after is not None
         assert (after.first_step, after.first_manifest) == (60, str(one.south / "step-00000060.manifest.json"))
         assert blocking_attempt(site.store, new) == "a1", "whoever was told less still waits"
@@ -299,25 +301,25 @@ class InPlace:
         self.site, self.said, self.store = site, said, folder / "north" / JOB
         manifest = str(self.store / "step-00000040.manifest.json")
         old = attempt("a1", job=JOB, region="north-1", phase=Phase.FAILED, met_at=NOW, machines=1, reason="lost")
-        site.store.add_attempt(replace(old, kept_step=40), [node("a1", saved_step=40, saved_manifest=manifest)])
+        site.store.attempts.add(replace(old, kept_step=40), [node("a1", saved_step=40, saved_manifest=manifest)])
         new = attempt(
             "a2", job=JOB, region="north-1", number=2, resumes="a1", first_step=40, first_manifest=manifest, machines=1
         )
-        site.store.add_attempt(new, [node("a2")])
+        site.store.attempts.add(new, [node("a2")])
 
     def go(self, opens: Callable[[str], CheckpointStore] | None = None) -> tuple[int, str]:
-        mine = self.site.store.attempt("a2")
+        mine = self.site.store.attempts.get("a2")
         assert mine is not None
         before = prepare_resume_point(self.site, BOOK, mine, history_of(self.site.store, mine), opens)
-        after = self.site.store.update("a2", lambda one: with_resume_point(before, one))
+        after = self.site.store.attempts.update("a2", lambda one: with_resume_point(before, one))
         assert (after.first_step, after.first_manifest) == (before.step, before.manifest)
         return before.step, before.manifest
 
     def noted(self) -> list[tuple[str, dict[str, object]]]:
-        return [(e.what, dict(e.details)) for e in self.site.store.journal("a2")]
+        return [(e.what, dict(e.details)) for e in self.site.store.journal.entries("a2")]
 
     def in_the_way(self) -> str:
-        mine = self.site.store.attempt("a2")
+        mine = self.site.store.attempts.get("a2")
         assert mine is not None
         return blocking_attempt(self.site.store, mine)
 

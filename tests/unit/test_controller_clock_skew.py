@@ -32,7 +32,7 @@ def test_a_machine_is_metered_until_it_was_last_heard_of(
 ) -> None:
     with bare_site(tmp_path, []) as site:
         one = attempt("a1", phase=Phase.RUNNING)
-        site.store.add_attempt(one, [node("a1", made_at=made, heard_at=heard)])
+        site.store.attempts.add(one, [node("a1", made_at=made, heard_at=heard)])
         release(replace(site, clock=lambda: now), one, "lost", "")
         (entry,) = site.store.ledger.entries(kind=LedgerEntryKind.METERED)
         assert entry.use is MachineUse.FAILED_LAUNCH

@@ -32,9 +32,9 @@ def test_a_job_whose_next_gang_was_being_made_goes_on_when_somebody_watches_agai
 
     monkeypatch.setattr(provision_order, "provision", stopped)
     with bare_site(tmp_path, []) as site:
-        site.store.add_attempt(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
+        site.store.attempts.add(attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW), [])
         one = attempt("a2", number=2, phase=Phase.PROVISIONING, resumes=resumes)
-        site.store.add_attempt(one, [])
+        site.store.attempts.add(one, [])
         if told:
             site.stop.set()
         outcome = provision_order._provision(site, _ERRAND, one, None)

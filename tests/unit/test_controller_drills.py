@@ -23,20 +23,20 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
     """Two gangs of the sandbox in two zones, an earlier one that is being released, one elsewhere, one that is over."""
     with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         here = {"cloud": "sandbox", "region": "r", "phase": Phase.RUNNING}
-        store.add_attempt(
+        store.attempts.add(
             attempt("walk-0", job="walk", cloud="sandbox", region="r", phase=Phase.RELEASING),
             [node("walk-0", 0, zone="r-a")],
         )
         later = NOW + HOUR
-        store.add_attempt(
+        store.attempts.add(
             attempt("walk-1", job="walk", **{**here, "number": 2, "created_at": later}),
             [node("walk-1", 0, zone="r-a"), node("walk-1", 1, zone="r-b")],
         )
-        store.add_attempt(attempt("run-1", job="run", **here), [node("run-1", 0, zone="r-b")])
-        store.add_attempt(attempt("any-1", job="any", **here), [node("any-1", 0)])
-        store.add_attempt(attempt("far-1", job="far", phase=Phase.RUNNING), [node("far-1", 0)])
-        store.add_attempt(attempt("odd-1", job="odd", cloud="nebius", phase=Phase.RUNNING), [node("odd-1", 0)])
-        store.add_attempt(attempt("old-1", job="old", cloud="sandbox", phase=Phase.FINISHED), [node("old-1", 0)])
+        store.attempts.add(attempt("run-1", job="run", **here), [node("run-1", 0, zone="r-b")])
+        store.attempts.add(attempt("any-1", job="any", **here), [node("any-1", 0)])
+        store.attempts.add(attempt("far-1", job="far", phase=Phase.RUNNING), [node("far-1", 0)])
+        store.attempts.add(attempt("odd-1", job="odd", cloud="nebius", phase=Phase.RUNNING), [node("odd-1", 0)])
+        store.attempts.add(attempt("old-1", job="old", cloud="sandbox", phase=Phase.FINISHED), [node("old-1", 0)])
         yield store
 
 

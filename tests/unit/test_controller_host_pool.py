@@ -38,7 +38,7 @@ def taken(site: ControllerContext, name: str, machines: int, kind: str = "dgx", 
     one, nodes = gang(name, machines, kind, **changes)
     hosts, nodes = assign_hosts(site, one, nodes)
     assert {rank: host.address for rank, host in hosts.items()} == {n.rank: n.address for n in nodes}
-    site.store.add_attempt(one, nodes)
+    site.store.attempts.add(one, nodes)
     return [n.address for n in nodes]
 
 
@@ -91,5 +91,5 @@ def test_a_place_or_type_that_the_pool_does_not_have(site: ControllerContext) ->
 def test_machines_of_clouds_are_no_hosts(site: ControllerContext) -> None:
     """A cloud's private addresses may be the same."""
     one = attempt("a1", cloud="aws", region="hall", machines=1)
-    site.store.add_attempt(one, [node("a1", 0, address="10.0.0.1")])
+    site.store.attempts.add(one, [node("a1", 0, address="10.0.0.1")])
     assert taken(site, "a2", 1) == ["10.0.0.1"]

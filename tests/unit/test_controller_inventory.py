@@ -20,12 +20,12 @@ EARLIER = NOW - timedelta(minutes=5)
 
 def _begun(site: ControllerContext) -> Attempt:
     one = attempt(made_at=EARLIER, created_at=EARLIER)
-    site.store.add_attempt(one, [node(), node(rank=1)])
+    site.store.attempts.add(one, [node(), node(rank=1)])
     return one
 
 
 def _since(site: ControllerContext) -> list[datetime | None]:
-    return [one.made_at for one in site.store.nodes("a1")]
+    return [one.made_at for one in site.store.attempts.nodes("a1")]
 
 
 def _event(kind: str, action: str, rank: int, resource: str = "aws_instance.node") -> TerraformEvent:

@@ -59,20 +59,20 @@ def test_chains_of_many_are_those_of_each(store: StateStore) -> None:
             over = {"phase": Phase.FAILED, "reason": "lost", "gone_at": NOW, "met_at": NOW} if number < 3 else {}
             one = attempt(name, job=job, number=number, created_at=NOW + number * MINUTE, first_step=number, **over)
             saved = {"saved_step": 10 * number, "saved_manifest": f"/m/{number}"} if number == 2 else {}
-            store.add_attempt(one, [node(name), node(name, 1, **saved)])
-    store.add_attempt(attempt("one-b", job="one", gang="g1"), [])
-    asked = store.attempts()
+            store.attempts.add(one, [node(name), node(name, 1, **saved)])
+    store.attempts.add(attempt("one-b", job="one", gang="g1"), [])
+    asked = store.attempts.find()
     assert histories_of(store, asked) == {one.id: history_of(store, one) for one in asked}
     assert histories_of(store, asked)["two-3"].steps == (1, 20, 3)
     assert histories_of(store, []) == {}
 
 
 def test_answers_of_many_are_those_of_each(store: StateStore) -> None:
-    store.add_attempts([(attempt(name), []) for name in ("a1", "a2", "a3")])
+    store.attempts.add_all([(attempt(name), []) for name in ("a1", "a2", "a3")])
     said = {"saved_step": 7, "saved_manifest": "/m/7", "seconds": 2.0}
     for name, order, rank in (("a1", "n1", 1), ("a1", "n1", 0), ("a1", "n0", 0), ("a1", "", 0), ("a2", "n1", 0)):
-        store.note(name, "saved", NOW, rank=rank, id=order, **said)
-    store.note("a3", "not_saved", NOW, rank=0, id="n3", failed="no room")
+        store.journal.note(name, "saved", NOW, rank=rank, id=order, **said)
+    store.journal.note("a3", "not_saved", NOW, rank=0, id="n3", failed="no room")
     orders = {"a1": "n1", "a2": "n2", "a3": "n3"}
     found = save_answers_by_attempt(store, orders)
     assert found == {name: save_answers(store, name, order) for name, order in orders.items()}
@@ -82,9 +82,9 @@ def test_answers_of_many_are_those_of_each(store: StateStore) -> None:
 
 
 def test_specifications_of_many_jobs(store: StateStore) -> None:
-    store.put_jobs({f"d{n}": str(n) for n in range(700)}, NOW)
-    assert store.jobs([f"d{n}" for n in range(0, 1400, 2)]) == {f"d{n}": str(n) for n in range(0, 700, 2)}
-    assert store.jobs([]) == {}
+    store.plans.put_jobs({f"d{n}": str(n) for n in range(700)}, NOW)
+    assert store.plans.jobs([f"d{n}" for n in range(0, 1400, 2)]) == {f"d{n}": str(n) for n in range(0, 700, 2)}
+    assert store.plans.jobs([]) == {}
 
 
 def test_a_zone_that_goes_with_many_gangs_goes_once(site: ControllerContext) -> None:
@@ -96,24 +96,24 @@ def test_a_zone_that_goes_with_many_gangs_goes_once(site: ControllerContext) -> 
         quarantine_all(site, taken[:3])
 
     zone_goes(timedelta(0))
-    (first,) = site.store.shortages(NOW)
+    (first,) = site.store.shortages.in_force(NOW)
     assert first.until - first.at == 10 * MINUTE
     # Lost while the pool is left alone: it was there before.
     later(site, 6 * MINUTE)
-    site.store.add_attempt(attempt("b"), [node("b")])
+    site.store.attempts.add(attempt("b"), [node("b")])
     quarantine(site, attempt("b"), (0,), "lost")
-    assert [s.until - s.at for s in site.store.shortages_since(NOW)] == [10 * MINUTE, 10 * MINUTE]
+    assert [s.until - s.at for s in site.store.shortages.found_since(NOW)] == [10 * MINUTE, 10 * MINUTE]
     zone_goes(HOUR)
-    (second,) = site.store.shortages(NOW + HOUR)
+    (second,) = site.store.shortages.in_force(NOW + HOUR)
     assert second.until - second.at == 20 * MINUTE
     zone_goes(2 * HOUR)
-    (third,) = site.store.shortages(NOW + 2 * HOUR)
+    (third,) = site.store.shortages.in_force(NOW + 2 * HOUR)
     assert third.until - third.at == 40 * MINUTE
 
 
 def test_nobody_taken_is_nothing_remembered(site: ControllerContext) -> None:
     quarantine_all(site, [(attempt(), [node()], (), "lost"), (attempt("a2"), [], (0,), "lost")])
-    assert site.store.shortages_since(NOW - HOUR) == ()
+    assert site.store.shortages.found_since(NOW - HOUR) == ()
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_who_models_availability_decides_when_to_try_again(
     found, _ = found_for(simple(), [offer("aws/north-1", "p9.48xlarge", "spot", "24", zone="a")])
     (candidate,) = found.values()
     pool = replace(shortage(), cloud="aws", region="north-1", zone="a", instance_type="p9.48xlarge", why=why)
-    site.store.remember_short(replace(pool, at=NOW, until=NOW + HOUR))
+    site.store.shortages.remember(replace(pool, at=NOW, until=NOW + HOUR))
     closed = {}
     for minute in (minutes - 1, minutes):
         later(site, minute * MINUTE)
@@ -163,7 +163,7 @@ def stormy(store: StateStore, tmp_path: Path) -> ControllerContext:
 
 
 def notice(site: ControllerContext, name: str, kind: str = protocol.REBALANCE) -> None:
-    site.store.add_notice(NoticeRecord(name, 0, "n1", kind, "sandbox", None, "hint", site.clock()))
+    site.store.notices.add(NoticeRecord(name, 0, "n1", kind, "sandbox", None, "hint", site.clock()))
 
 
 def test_what_takes_long_to_think_about_is_left_for_the_next_pass_hints_first(stormy: ControllerContext) -> None:
@@ -207,8 +207,8 @@ def test_gangs_that_lose_their_zone_have_other_places_at_once(
         for number in range(GANGS):
             name = f"gang-{number:03}"
             notice(stormy, name, protocol.INTERRUPTION)
-            store.update(name, ordered)
-            store.note(
+            store.attempts.update(name, ordered)
+            store.journal.note(
                 name,
                 "saved",
                 stormy.clock(),
@@ -218,14 +218,14 @@ def test_gangs_that_lose_their_zone_have_other_places_at_once(
                 saved_manifest=f"/m/{name}",
                 seconds=1.0,
             )
-            store.set_node(name, 0, saved_step=1000, saved_manifest=f"/m/{name}", step=1000)
+            store.attempts.set_node(name, 0, saved_step=1000, saved_manifest=f"/m/{name}", step=1000)
         ends = time.monotonic() + 30
-        while len(store.attempts()) < 2 * GANGS:
+        while len(store.attempts.find()) < 2 * GANGS:
             assert time.monotonic() < ends
             watcher.reconcile()
             time.sleep(0.05)
     finally:
         watcher.close()
-    limits = replanner.limits_of(store.attempts()[0])
+    limits = replanner.limits_of(store.attempts.find()[0])
     assert "every limit kept" in checked(store, GANGS, limits)
-    assert {s.zone for s in store.shortages(stormy.clock())} == {HERE[2]}
+    assert {s.zone for s in store.shortages.in_force(stormy.clock())} == {HERE[2]}

@@ -29,7 +29,7 @@ def gang(site: ControllerContext, **changes: Any) -> Any:
     lived: dict[str, Any] = {"made_at": NOW, "heard_at": END, "step": 160, "step_seconds": 30.0, "saved_step": 140}
     fields: dict[str, Any] = {"met_at": NOW + 5 * MINUTE, "result": "crashed", "result_at": NOW + 65 * MINUTE}
     one = attempt(phase=Phase.RUNNING, first_step=100, **{**fields, **changes})
-    site.store.add_attempt(one, [node(**lived), node(rank=1, **lived)])
+    site.store.attempts.add(one, [node(**lived), node(rank=1, **lived)])
     return one
 
 
@@ -45,12 +45,12 @@ def uses(site: ControllerContext) -> dict[tuple[int | None, str], float]:
 def test_the_journal_and_the_deadline_decide_what_the_time_was_for(tmp_path: Path) -> None:
     with bare_site(tmp_path, clock=lambda: END) as site:
         job = a_job("llama", deadline=(NOW + 40 * MINUTE).isoformat())
-        site.store.put_jobs({"j" * 64: job_json(job)}, NOW)
+        site.store.plans.put_jobs({"j" * 64: job_json(job)}, NOW)
         one = gang(site)
         for rank, seconds in ((0, 50.0), (1, 60.0)):
-            site.store.note("a1", "saved", NOW, rank=rank, id="", saved_step=140, seconds=seconds)
-        site.store.note("a1", "provisioning", NOW, disk_gib=60)
-        site.store.note("a1", "copied", NOW + MINUTE, usd="0.02", **COPY)
+            site.store.journal.note("a1", "saved", NOW, rank=rank, id="", saved_step=140, seconds=seconds)
+        site.store.journal.note("a1", "provisioning", NOW, disk_gib=60)
+        site.store.journal.note("a1", "copied", NOW + MINUTE, usd="0.02", **COPY)
         release(site, one, "failed", "")
         wanted = {
             "startup": 5,
@@ -78,7 +78,7 @@ def test_a_job_that_cannot_be_read_any_more_keeps_no_machine_out_of_the_ledger(
 ) -> None:
     with bare_site(tmp_path, clock=lambda: END) as site:
         if spec is not None:
-            site.store.put_jobs({"j" * 64: spec}, NOW)
+            site.store.plans.put_jobs({"j" * 64: spec}, NOW)
         assert release(site, gang(site), "failed", "").phase is Phase.FAILED
         assert uses(site)[0, MachineUse.WORK] == 50
 
@@ -94,14 +94,14 @@ def test_killed_after_the_ledger_what_is_heard_meanwhile_cuts_nothing_anew(
                 raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(type(site.store), "note", note)
+            patch.setattr(type(site.store.journal), "note", note)
             with pytest.raises(KeyboardInterrupt):
                 release(site, one, "lost", "")
         before = site.store.ledger.entries()
         assert before
         assert {entry.use for entry in before} == {MachineUse.STARTUP, MachineUse.WORK, MachineUse.RESTART_LOST_WORK}
-        site.store.update("a1", lambda a: replace(a, result="crashed", result_at=NOW + 30 * MINUTE))
-        now = site.store.attempt("a1")
+        site.store.attempts.update("a1", lambda a: replace(a, result="crashed", result_at=NOW + 30 * MINUTE))
+        now = site.store.attempts.get("a1")
         assert now is not None
         assert release(site, now, "lost", "").phase is Phase.FAILED
         assert site.store.ledger.entries() == before
@@ -110,7 +110,7 @@ def test_killed_after_the_ledger_what_is_heard_meanwhile_cuts_nothing_anew(
 def test_a_gang_that_never_was_has_no_entry(tmp_path: Path) -> None:
     with bare_site(tmp_path, clock=lambda: END) as site:
         one = attempt(phase=Phase.PROVISIONING, made_at=NOW)
-        site.store.add_attempt(one, [node(), node(rank=1)])
-        site.store.note("a1", "provisioning", NOW, disk_gib=60)
+        site.store.attempts.add(one, [node(), node(rank=1)])
+        site.store.journal.note("a1", "provisioning", NOW, disk_gib=60)
         release(site, one, "short", "none left")
         assert site.store.ledger.entries() == ()

@@ -33,10 +33,10 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
     choice: Any = type("AChoice", (), {"cloud": "gcp", "region": "europe-north1", "seats": (seat, seat)})()
     request: Any = None
     with bare_site(tmp_path, []) as site:
-        site.store.add_attempt(one, [node("a1")])
+        site.store.attempts.add(one, [node("a1")])
         (answer,) = record_attempts(site, [NextAttempt(request, choice, None, history_of(site.store, one))])
         assert isinstance(answer, ProvisionResult)
-        (short,) = site.store.shortages(NOW)
+        (short,) = site.store.shortages.in_force(NOW)
         assert (short.region, short.zone, short.instance_type, short.machines) == (
             "europe-north1",
             None,
@@ -50,7 +50,7 @@ def test_a_job_that_was_sent_there_asks_again(tmp_path: Path) -> None:
     one = attempt("a1", phase=Phase.FAILED, reason="lost", met_at=NOW, gone_at=NOW)
     told: list[str] = []
     with bare_site(tmp_path, told) as site:
-        site.store.add_attempt(one, [node("a1")])
+        site.store.attempts.add(one, [node("a1")])
         order = Order(one.job, one.gang, one.start, one.end, ())
         nowhere = ProvisionResult(order, ProvisionStatus.FAILED, None, "no zone is known")
         replanner: Any = SimpleNamespace(placed=lambda going: [nowhere for _ in going])
@@ -58,7 +58,7 @@ def test_a_job_that_was_sent_there_asks_again(tmp_path: Path) -> None:
         go: Any = PlacementAccepted(SimpleNamespace(), SimpleNamespace(), None)  # type: ignore[arg-type]
         watcher._carry_out([(PendingGang(history_of(site.store, one)), go)], 1.0)
         watcher.close()
-        now = site.store.attempt("a1")
+        now = site.store.attempts.get("a1")
         assert now is not None
         assert now.reason == "lost"
         assert told == [f"{one.job}: waits for a place: no zone is known"]

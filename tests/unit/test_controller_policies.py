@@ -63,7 +63,7 @@ class Told:
 
 
 def first(site: ControllerContext) -> Attempt:
-    found = site.store.attempt(ONE)
+    found = site.store.attempts.get(ONE)
     assert found is not None
     return found
 
@@ -83,17 +83,17 @@ def ask(site: ControllerContext, policy: Told) -> tuple[Decision, ...]:
 
 def on_demand_here(site: ControllerContext) -> None:
     """The one runs on demand now."""
-    for node in site.store.nodes(ONE):
-        site.store.set_node(ONE, node.rank, market=Market.ON_DEMAND, usd_per_hour=node.usd_per_hour)
+    for node in site.store.attempts.nodes(ONE):
+        site.store.attempts.set_node(ONE, node.rank, market=Market.ON_DEMAND, usd_per_hour=node.usd_per_hour)
 
 
 def test_who_decides_is_told_what_was(site: ControllerContext) -> None:
     policy = Told()
-    site.store.set_node(ONE, 0, saved_step=2_000, step=2_000)
+    site.store.attempts.set_node(ONE, 0, saved_step=2_000, step=2_000)
     began = first(site).created_at
     region, kind = "south-1", "p9.48xlarge"
     short = Shortage("aws", region, "south-1a", kind, Market.SPOT, 2, site.clock(), site.clock() + HOUR, "short")
-    site.store.remember_short(short)
+    site.store.shortages.remember(short)
     ask(site, policy)
     (o,) = policy.seen
     assert o.event is PolicyEvent.TICK
@@ -118,10 +118,10 @@ def test_what_was_is_read_from_attempts_alone(site: ControllerContext) -> None:
     """One that could not be had, one that was taken, one that runs."""
     store, one = site.store, first(site)
     replanner = Replanner(site, book)
-    nodes = store.nodes(ONE)
+    nodes = store.attempts.nodes(ONE)
     at = one.created_at
     over = {"phase": Phase.FAILED, "kept_step": 0}
-    store.change(one, reason="interrupted", gone_at=at + 30 * MINUTE, **over)
+    store.attempts.change(one, reason="interrupted", gone_at=at + 30 * MINUTE, **over)
     two = replace(
         one,
         id="two",
@@ -146,7 +146,7 @@ def test_what_was_is_read_from_attempts_alone(site: ControllerContext) -> None:
         first_step=500,
     )
     for made in (two, three):
-        store.add_attempt(made, [replace(node, attempt=made.id, name=f"{made.id}-{node.rank}") for node in nodes])
+        store.attempts.add(made, [replace(node, attempt=made.id, name=f"{made.id}-{node.rank}") for node in nodes])
     chain = history_of(store, three)
     job = replanner.left_of(chain)
     assert job is not None
@@ -221,7 +221,7 @@ def test_places_in_an_order_count_for_more_than_money(site: ControllerContext) -
 
 def test_uniform_progress_leaves_on_demand_for_spot_where_greedy_stays(site: ControllerContext) -> None:
     on_demand_here(site)
-    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)  # far ahead of its deadline in three days
+    site.store.attempts.set_node(ONE, 0, saved_step=9_000, step=9_000)  # far ahead of its deadline in three days
     adviser = {rule: Replanner(site, book, build_named_policy(rule)) for rule in (Rule.GREEDY, Rule.UNIFORM_PROGRESS)}
     found = {}
     for rule, replanner in adviser.items():
@@ -241,11 +241,11 @@ def test_uniform_progress_leaves_on_demand_for_spot_where_greedy_stays(site: Con
 def test_each_gang_is_run_by_the_policy_that_it_was_begun_with(site: ControllerContext) -> None:
     """Whatever the deploy file says by now; its next attempt too."""
     on_demand_here(site)
-    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
+    site.store.attempts.set_node(ONE, 0, saved_step=9_000, step=9_000)
     recorded = RecordedPolicies(build_policy, site.tell)
     found = {}
     for rule in (Rule.GREEDY, Rule.UNIFORM_PROGRESS):
-        site.store.change(first(site), policy=default_run_policy(rule).text)
+        site.store.attempts.change(first(site), policy=default_run_policy(rule).text)
         other = Rule.UNIFORM_PROGRESS if rule is Rule.GREEDY else Rule.GREEDY
         object.__setattr__(site, "deploy", Deploy(policy=other))
         replanner = Replanner(site, book, build_named_policy(other), recorded=recorded)
@@ -262,12 +262,12 @@ def test_each_gang_is_run_by_the_policy_that_it_was_begun_with(site: ControllerC
 
 def test_uniform_progress_waits_where_greedy_takes_on_demand(site: ControllerContext) -> None:
     """All spot pools are short, and the job is ahead of time."""
-    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
+    site.store.attempts.set_node(ONE, 0, saved_step=9_000, step=9_000)
     one = first(site)
     offers = {(o.cloud, o.region, o.instance_type) for o in book().offers if o.market is Market.SPOT}
     moment = site.clock()
     shortages = [Shortage(*pool[:2], None, pool[2], Market.SPOT, 2, moment, moment + HOUR, "short") for pool in offers]
-    site.store.remember_short(*shortages)
+    site.store.shortages.remember(*shortages)
     chain = history_of(site.store, one)
     assert HERE[0] == "aws"
     (waits,) = Replanner(site, book, build_named_policy(Rule.UNIFORM_PROGRESS)).replan([PendingGang(chain, one)])
@@ -284,9 +284,9 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Con
     offers = {(o.cloud, o.region, o.instance_type) for o in book().offers if o.market is Market.SPOT}
     moment = site.clock()
     shortages = [Shortage(*pool[:2], None, pool[2], Market.SPOT, 2, moment, moment + HOUR, "short") for pool in offers]
-    site.store.remember_short(*shortages)
+    site.store.shortages.remember(*shortages)
     replanner = Replanner(site, book, build_named_policy(Rule.FORESIGHT))
-    site.store.set_node(ONE, 0, saved_step=9_000, step=9_000)
+    site.store.attempts.set_node(ONE, 0, saved_step=9_000, step=9_000)
     (waits,) = replanner.replan([PendingGang(history_of(site.store, one), one)])
     assert isinstance(waits, PlacementDeferred)
     assert "waits for spot" in waits.why
@@ -296,24 +296,24 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Con
     assert job.deadline is not None
     hours = min(c.reserved_hours(job.steps_left) for c in replanner.finder(replanner.limits_of(one)).find(job)[0])
     later(site, job.deadline.at(moment) - timedelta(hours=hours + 0.5) - site.clock())
-    site.store.remember_short(*[replace(s, at=site.clock(), until=site.clock() + HOUR) for s in shortages])
+    site.store.shortages.remember(*[replace(s, at=site.clock(), until=site.clock() + HOUR) for s in shortages])
     (goes,) = replanner.replan([PendingGang(chain, one)])
     assert isinstance(goes, PlacementAccepted)
 
 
 def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: ControllerContext) -> None:
     one = first(site)
-    site.store.change(one, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
-    other = site.store.attempt("gang-001")  # without a deadline
+    site.store.attempts.change(one, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
+    other = site.store.attempts.get("gang-001")  # without a deadline
     assert other is not None
-    site.store.change(other, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
+    site.store.attempts.change(other, phase=Phase.FAILED, reason="interrupted", gone_at=site.clock(), kept_step=0)
     later(site, timedelta(days=2))
     assert kept(site, Rule.GREEDY) == set()
     assert kept(site, Rule.UNIFORM_PROGRESS) == {ONE}
     for rule, those in ((Rule.UNIFORM_PROGRESS, {ONE}), (Rule.GREEDY, set())):
-        site.store.change(first(site), policy=default_run_policy(rule).text)
+        site.store.attempts.change(first(site), policy=default_run_policy(rule).text)
         assert kept(site, Rule.GREEDY) == kept(site, Rule.UNIFORM_PROGRESS) == those
-    site.store.change(first(site), policy="")
+    site.store.attempts.change(first(site), policy="")
     later(site, timedelta(days=2))
     assert kept(site, Rule.UNIFORM_PROGRESS) == set()
 
@@ -327,7 +327,7 @@ def kept(site: ControllerContext, rule: Rule) -> set[str]:
 
 
 def test_without_a_deadline_nothing_is_different(site: ControllerContext) -> None:
-    other = site.store.attempt("gang-001")
+    other = site.store.attempts.get("gang-001")
     assert other is not None
     chain = history_of(site.store, other)
     answers = [Replanner(site, book, build_named_policy(rule)).replan([PendingGang(chain, other)]) for rule in Rule]

@@ -43,12 +43,12 @@ def later(site: ControllerContext, by: timedelta) -> None:
 
 def test_a_gang_that_became_slow_is_saved_and_moved(site: ControllerContext) -> None:
     adviser = Adviser(Replanner(site, book), most_s=10.0)
-    one = site.store.attempts()[0]
-    site.store.set_node(one.id, 0, step=100, step_seconds=0.5)
+    one = site.store.attempts.find()[0]
+    site.store.attempts.set_node(one.id, 0, step=100, step_seconds=0.5)
     asked(adviser, site)
     later(site, TICK)
     asked(adviser, site)
-    site.store.set_node(one.id, 1, step=110, step_seconds=2.0)
+    site.store.attempts.set_node(one.id, 1, step=110, step_seconds=2.0)
     found = []
     for _ in range(SLOW_OBSERVATIONS):
         later(site, TICK)
@@ -57,13 +57,13 @@ def test_a_gang_that_became_slow_is_saved_and_moved(site: ControllerContext) -> 
 
 
 def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site: ControllerContext) -> None:
-    first, second = site.store.attempts()[:2]
+    first, second = site.store.attempts.find()[:2]
     for number, one in enumerate((first, second)):
-        site.store.set_node(one.id, 0, step=10)
+        site.store.attempts.set_node(one.id, 0, step=10)
         notice = NoticeRecord(one.id, 0, f"n{number}", protocol.REBALANCE, "aws", None, "", site.clock())
-        site.store.add_notice(notice)
-    site.store.change(first, met_at=site.clock() - timedelta(hours=2), phase=Phase.RUNNING)
-    site.store.change(second, met_at=site.clock() - timedelta(minutes=2), phase=Phase.RUNNING)
+        site.store.notices.add(notice)
+    site.store.attempts.change(first, met_at=site.clock() - timedelta(hours=2), phase=Phase.RUNNING)
+    site.store.attempts.change(second, met_at=site.clock() - timedelta(minutes=2), phase=Phase.RUNNING)
     heeds = Adviser(Replanner(site, book, GreedyPolicy(heeds_hints=True)), most_s=10.0)
     assert [(a.attempt.id, type(a.decision)) for a in asked(heeds, site)] == [(first.id, MoveDecision)]
     assert asked(heeds, site) == ()

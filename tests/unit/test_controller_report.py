@@ -44,7 +44,7 @@ def site(tmp_path: Path) -> Iterator[ControllerContext]:
                 node(name, 0, made_at=NOW, gone_at=gone, usd_per_hour=rate, agent="running", heard_at=NOW),
                 node(name, 1, made_at=NOW + HOUR, gone_at=gone, usd_per_hour=rate, heard_at=None),
             ]
-            made.store.add_attempt(one, nodes)
+            made.store.attempts.add(one, nodes)
         yield made
 
 
@@ -90,8 +90,8 @@ def test_who_calls_and_how_long_it_has_been_quiet(site: ControllerContext) -> No
     assert told["x2"].calling == 1
     assert told["x2"].quiet == 4 * HOUR
     assert told["x1"].quiet is None  # over
-    site.store.set_node("x2", 1, heard_at=NOW + 3 * HOUR)
-    site.store.set_node("x2", 0, heard_at=NOW + 2 * HOUR)
+    site.store.attempts.set_node("x2", 1, heard_at=NOW + 3 * HOUR)
+    site.store.attempts.set_node("x2", 0, heard_at=NOW + 2 * HOUR)
     (gang,) = build_status_report(site.store, ("x2",), NOW + 4 * HOUR, Patience(), everything=False).gangs
     assert gang.quiet == 2 * HOUR
     (gang,) = build_status_report(site.store, ("x2",), NOW + HOUR, Patience(), everything=False).gangs
@@ -100,7 +100,7 @@ def test_who_calls_and_how_long_it_has_been_quiet(site: ControllerContext) -> No
 
 def test_nobody_has_called_yet(site: ControllerContext) -> None:
     one = replace(attempt("z1"), phase=Phase.PROVISIONING)
-    site.store.add_attempt(one, [node("z1")])
+    site.store.attempts.add(one, [node("z1")])
     (gang,) = build_status_report(site.store, ("z1",), NOW, Patience(), everything=False).gangs
     assert (gang.calling, gang.quiet, gang.spent_usd) == (0, None, Usd(0))
 
@@ -109,11 +109,11 @@ def test_a_gang_that_was_left_is_no_failure_and_its_job_waits(site: ControllerCo
     """Until it goes on, or somebody stops it."""
     left = {"job": "w", "phase": Phase.FAILED, "met_at": NOW, "gone_at": NOW + HOUR, "created_at": NOW}
     nodes = [node("w1", 0, step=40, saved_step=30), node("w1", 1, step=41)]
-    site.store.add_attempt(attempt("w1", reason="interrupted", **left), nodes)
+    site.store.attempts.add(attempt("w1", reason="interrupted", **left), nodes)
     (gang,) = build_status_report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs
     assert (gang.state, gang.waits, gang.step, gang.saved_step) == ("waits", True, 41, 30)
     again = attempt("w2", number=2, **{**left, "phase": Phase.RUNNING, "gone_at": None, "created_at": NOW + HOUR})
-    site.store.add_attempt(again, [node("w2", 0)])
+    site.store.attempts.add(again, [node("w2", 0)])
     states = [
         g.state for g in build_status_report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs
     ]
@@ -132,7 +132,7 @@ def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
     site: ControllerContext, rule: Rule, days: int, state: str
 ) -> None:
     job = a_job("w", deadline="+3d")
-    site.store.put_jobs({job.digest: job_json(job)}, NOW)
+    site.store.plans.put_jobs({job.digest: job_json(job)}, NOW)
     one = attempt(
         "w1",
         job="w",
@@ -144,6 +144,6 @@ def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
         gone_at=NOW + HOUR,
         policy=default_run_policy(rule).text,
     )
-    site.store.add_attempt(one, [node("w1", 0, step=40, saved_step=30)])
+    site.store.attempts.add(one, [node("w1", 0, step=40, saved_step=30)])
     (gang,) = build_status_report(site.store, ("w",), NOW + timedelta(days=days), Patience(), everything=True).gangs
     assert gang.state == state

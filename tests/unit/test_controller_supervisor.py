@@ -54,7 +54,7 @@ def watcher(
 ) -> Iterator[Supervisor]:
     def make_placed(_site: ControllerContext, _errand: object, placed: PlacedAttempt, _when: object) -> ProvisionResult:
         places.made.append(placed.attempt.id)
-        up = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
+        up = site.store.attempts.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
         order = Order(up.job, up.gang, up.start, up.end, ())
         return ProvisionResult(order, ProvisionStatus.READY, up)
 
@@ -81,7 +81,7 @@ def test_a_notice_is_answered_by_a_save_and_a_new_gang_that_goes_on(
     assert (new.phase, new.resumes, new.first_step) == (Phase.READY, one.id, 17)
     assert places.made == ["llama-2"]
     assert any("step 17 is saved" in line for line in told)
-    assert [e.what for e in site.store.journal(one.id)] == ["saved", "leaving", "releasing", "released"]
+    assert [e.what for e in site.store.journal.entries(one.id)] == ["saved", "leaving", "releasing", "released"]
 
 
 def test_gangs_that_leave_together_are_planned_together(
@@ -118,17 +118,17 @@ def test_the_pool_that_failed_is_left_alone_longer_each_time(
     noticed(site, one, phase=Phase.CHECKPOINTING)
     saved(site, one, 5)
     settle(watcher, clock)
-    (first,) = site.store.shortages(NOW)
+    (first,) = site.store.shortages.in_force(NOW)
     assert (first.until - first.at, first.why) == (timedelta(minutes=10), "interrupted")
     object.__setattr__(site, "clock", lambda: NOW + HOUR)
     again = now(site, "llama-2")
-    site.store.set_node(again.id, 0, agent=protocol.RUNNING)
+    site.store.attempts.set_node(again.id, 0, agent=protocol.RUNNING)
     noticed(site, again, phase=Phase.CHECKPOINTING)
     settle(watcher, clock)
     clock[0] += 100
-    site.store.note(again.id, "saved", NOW, rank=0, id="n1", saved_step=6, saved_manifest="/m/6", seconds=1.0)
+    site.store.journal.note(again.id, "saved", NOW, rank=0, id="n1", saved_step=6, saved_manifest="/m/6", seconds=1.0)
     settle(watcher, clock)
-    (second,) = site.store.shortages(NOW + HOUR)
+    (second,) = site.store.shortages.in_force(NOW + HOUR)
     assert second.until - second.at == timedelta(minutes=20)
 
 
@@ -136,7 +136,7 @@ def test_a_lost_rank_needs_no_notice(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
     one = up(site, "llama", protocol.RUNNING, protocol.RUNNING)
-    site.store.set_node(one.id, 1, saved_step=8, saved_manifest="/m/8")
+    site.store.attempts.set_node(one.id, 1, saved_step=8, saved_manifest="/m/8")
     for _ in range(3):
         watcher.reconcile()
         clock[0] += 29
@@ -150,9 +150,9 @@ def test_a_training_that_ended_is_released_and_not_made_again(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
     fine, bad = up(site, "fine"), up(site, "bad")
-    site.store.update(fine.id, lambda a: replace(a, result=protocol.FINISHED))
-    site.store.set_node(bad.id, 0, ended_reason=protocol.CRASHED, exit_code=7, agent=protocol.FAILED)
-    site.store.update(bad.id, lambda a: replace(a, result=protocol.CRASHED))
+    site.store.attempts.update(fine.id, lambda a: replace(a, result=protocol.FINISHED))
+    site.store.attempts.set_node(bad.id, 0, ended_reason=protocol.CRASHED, exit_code=7, agent=protocol.FAILED)
+    site.store.attempts.update(bad.id, lambda a: replace(a, result=protocol.CRASHED))
     settle(watcher, clock)
     assert (now(site, fine.id).phase, now(site, bad.id).phase) == (Phase.FINISHED, Phase.FAILED)
     assert now(site, bad.id).message == "rank 0 crashed with exit code 7"
@@ -164,7 +164,7 @@ def test_a_crash_that_may_pass_is_made_again(
     site: ControllerContext, places: Places, watcher: Supervisor, clock: list[float]
 ) -> None:
     one = up(site)
-    site.store.set_node(
+    site.store.attempts.set_node(
         one.id,
         0,
         ended_reason=protocol.CRASHED,
@@ -173,7 +173,7 @@ def test_a_crash_that_may_pass_is_made_again(
         saved_step=4,
         saved_manifest="/m/4",
     )
-    site.store.update(one.id, lambda a: replace(a, result=protocol.CRASHED))
+    site.store.attempts.update(one.id, lambda a: replace(a, result=protocol.CRASHED))
     settle(watcher, clock)
     assert now(site, "llama-2").first_step == 4
     assert places.made == ["llama-2"]
@@ -215,7 +215,7 @@ def test_after_a_crash_in_the_middle_the_next_watcher_goes_on(
     one = up(site, phase=Phase.MIGRATING, reason="interrupted", message="rank 0 is preempted")
     saved(site, one, 9)
     half = attempt("llama-2", number=2, resumes=one.id, first_step=7, created_at=NOW + 2 * SECOND)
-    site.store.add_attempt(half, [])
+    site.store.attempts.add(half, [])
     settle(watcher, clock, 8)
     assert (now(site, one.id).reason, now(site, half.id).reason) == ("interrupted", "crashed")
     assert (now(site, "llama-3").phase, now(site, "llama-3").first_step) == (Phase.READY, 9)
@@ -230,7 +230,7 @@ def test_while_another_applies_nothing_is_made_and_turns_are_still_seen(
     watcher = Supervisor(site, places, QUIET, held)  # type: ignore[arg-type]
     one, other = up(site, phase=Phase.READY), up(site, "other")
     noticed(site, other)
-    site.store.add_attempt(attempt("half", job="half", phase=Phase.PROVISIONING), [])
+    site.store.attempts.add(attempt("half", job="half", phase=Phase.PROVISIONING), [])
     settle(watcher, clock, 3)
     assert (now(site, one.id).phase, now(site, other.id).phase) == (Phase.RUNNING, Phase.CHECKPOINTING)
     saved(site, other, 3)
@@ -246,7 +246,7 @@ def test_while_another_applies_nothing_is_made_and_turns_are_still_seen(
 def test_what_never_came_up_is_left_to_whoever_applied(
     site: ControllerContext, watcher: Supervisor, clock: list[float]
 ) -> None:
-    site.store.add_attempt(attempt("half", job="half", phase=Phase.PLANNED), [])
+    site.store.attempts.add(attempt("half", job="half", phase=Phase.PLANNED), [])
     settle(watcher, clock, 3)
     assert now(site, "half").phase is Phase.PLANNED
 
@@ -254,7 +254,7 @@ def test_what_never_came_up_is_left_to_whoever_applied(
 def test_what_was_being_released_when_whoever_applied_died_is_released(
     site: ControllerContext, watcher: Supervisor, clock: list[float]
 ) -> None:
-    site.store.add_attempt(attempt("half", job="half", phase=Phase.RELEASING, reason="short"), [])
+    site.store.attempts.add(attempt("half", job="half", phase=Phase.RELEASING, reason="short"), [])
     settle(watcher, clock, 3)
     assert (now(site, "half").phase, now(site, "half").reason) == (Phase.FAILED, "short")
     assert not watcher.reconcile()
@@ -274,13 +274,13 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
 
     def make_placed(_site: ControllerContext, _errand: object, placed: PlacedAttempt, whole: Any) -> ProvisionResult:
         seen.append(now(site, one.id).phase)
-        site.store.note(
+        site.store.journal.note(
             one.id, "saved", NOW, rank=0, id="move-llama-2", saved_step=21, saved_manifest="/m/21", seconds=1
         )
-        site.store.set_node(one.id, 0, saved_step=21, saved_manifest="/m/21")
+        site.store.attempts.set_node(one.id, 0, saved_step=21, saved_manifest="/m/21")
         whole()
         seen.append(now(site, one.id).phase)
-        new = site.store.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
+        new = site.store.attempts.update(placed.attempt.id, lambda a: replace(a, phase=Phase.READY, met_at=NOW))
         return ProvisionResult(Order(new.job, new.gang, new.start, new.end, ()), ProvisionStatus.READY, new)
 
     monkeypatch.setattr("router.controller.supervisor.provision_recorded", make_placed)
@@ -292,7 +292,7 @@ def test_a_gang_that_moves_because_it_wants_to_goes_when_the_next_is_whole(
     assert seen == [Phase.MIGRATING, Phase.FAILED], "the old one goes once the new one is whole, not before"
     old, new = now(site, one.id), now(site, "llama-2")
     assert (old.reason, old.kept_step, new.first_step, new.first_manifest) == ("moved", 21, 21, "/m/21")
-    assert [s.why for s in site.store.shortages(NOW)] == ["rebalance"]
+    assert [s.why for s in site.store.shortages.in_force(NOW)] == ["rebalance"]
     assert told[-1] == "llama: llama-2 took over from llama-1 after step 21"
 
 
@@ -336,7 +336,7 @@ def test_one_that_finds_no_other_place_stays(
     one = up(site)
 
     def make_placed(_site: ControllerContext, _errand: object, placed: PlacedAttempt, _whole: Any) -> ProvisionResult:
-        new = site.store.update(
+        new = site.store.attempts.update(
             placed.attempt.id, lambda a: replace(a, phase=Phase.FAILED, reason="short", gone_at=NOW)
         )
         return ProvisionResult(Order(new.job, new.gang, new.start, new.end, ()), ProvisionStatus.FAILED, new)
@@ -373,8 +373,8 @@ def test_machines_that_are_not_well_are_saved_and_left(
     watcher.adviser = advising(Advice(one, PolicyEvent.HEALTH, SaveDecision("health"), notice))
     settle(watcher, clock, 2)
     assert now(site, one.id).phase is Phase.CHECKPOINTING
-    site.store.note(one.id, "saved", NOW, rank=0, id="n8", saved_step=3, saved_manifest="/m/3", seconds=1.0)
-    site.store.set_node(one.id, 0, saved_step=3, saved_manifest="/m/3")
+    site.store.journal.note(one.id, "saved", NOW, rank=0, id="n8", saved_step=3, saved_manifest="/m/3", seconds=1.0)
+    site.store.attempts.set_node(one.id, 0, saved_step=3, saved_manifest="/m/3")
     settle(watcher, clock)
     assert (now(site, one.id).reason, now(site, "llama-2").first_step) == ("moved", 3)
-    assert [s.why for s in site.store.shortages(NOW)] == ["unhealthy"]
+    assert [s.why for s in site.store.shortages.in_force(NOW)] == ["unhealthy"]

@@ -34,10 +34,10 @@ def gang(tmp_path: Path, clock: Clock) -> Iterator[Scene]:
     """Its job has 100,000 steps, planned at one a second."""
     with scene(tmp_path, 2, clock=clock, fresh_seconds=0, stores=lambda job: {f"s3://bucket/ckpt/{job}"}) as made:
         job = {"steps": STEPS, "workload": {"profile": [{"steps_per_hour": PER_HOUR / 2}]}}
-        made.store.put_jobs({"d": json.dumps(job)}, NOW)
+        made.store.plans.put_jobs({"d": json.dumps(job)}, NOW)
         lines = [{"job": "job-1", "steps_per_hour": PER_HOUR}, {"job": "other", "steps_per_hour": 1e12}]
-        made.store.put_plan("p", json.dumps({"lines": lines}), NOW)
-        made.store.update(ATTEMPT, lambda attempt: replace(attempt, met_at=NOW))
+        made.store.plans.put_plan("p", json.dumps({"lines": lines}), NOW)
+        made.store.attempts.update(ATTEMPT, lambda attempt: replace(attempt, met_at=NOW))
         made.say(0, "heartbeat")
         made.say(1, "heartbeat")
         yield made

@@ -75,7 +75,7 @@ def test_what_was_written_but_not_recorded_is_written_over(one: Scene, monkeypat
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(one.store, "set_node", locked)
+        patch.setattr(one.store.attempts, "set_node", locked)
         assert _send(one, 6, "second and more\n")[0] == 503
     assert one.log(0) == "first\nsecond and more\n"
     one.attendance = one.fresh()
@@ -134,7 +134,7 @@ def test_the_token_is_masked_wherever_a_node_says_it(one: Scene) -> None:
     one.failed(0, message=f"bad {TOKEN}")
     assert one.log(0) == "auth ***\n"
     assert one.records[0].ended_message == "bad ***"
-    assert TOKEN not in str(one.store.journal())
+    assert TOKEN not in str(one.store.journal.entries())
 
 
 def test_output_is_taken_after_the_end_too(one: Scene) -> None:

@@ -50,16 +50,16 @@ class Scraped:
         """An attempt whose machines exist and train."""
         made = attempt(name, **{"phase": Phase.RUNNING, "machines": machines, "met_at": NOW, **changes})
         up: dict[str, Any] = {"made_at": NOW, "agent": "running", "heard_at": NOW}
-        self.store.add_attempt(made, [node(name, rank, **up) for rank in range(machines)])
+        self.store.attempts.add(made, [node(name, rank, **up) for rank in range(machines)])
 
     def notice(self, name: str, rank: int, id_: str, seconds: float, kind: str = "interruption") -> None:
         """An announcement, heard so many seconds after the start."""
         heard_at = NOW + seconds * SECOND
-        self.store.add_notice(NoticeRecord(name, rank, id_, kind, "aws", 120.0, "taken back", heard_at))
+        self.store.notices.add(NoticeRecord(name, rank, id_, kind, "aws", 120.0, "taken back", heard_at))
 
     def saved(self, name: str, id_: str, seconds: float, what: str = "saved") -> None:
         """A checkpoint for that order or announcement."""
-        self.store.note(name, what, NOW + seconds * SECOND, rank=0, id=id_)
+        self.store.journal.note(name, what, NOW + seconds * SECOND, rank=0, id=id_)
 
 
 def read(text: str) -> Samples:
@@ -95,7 +95,7 @@ def test_attempts_by_phase_and_reason(state: Scraped) -> None:
     state.gang("a1")
     state.gang("a2", phase=Phase.PROVISIONING)
     for name, reason in (("a3", "short"), ("a4", "short"), ("a5", "interrupted")):
-        state.store.add_attempt(attempt(name, phase=Phase.FAILED, reason=reason), [])
+        state.store.attempts.add(attempt(name, phase=Phase.FAILED, reason=reason), [])
     found = state.samples()
     assert (found[key("attempts", phase="running")], found[key("attempts", phase="provisioning")]) == (1, 1)
     assert found[key("attempts_over", reason="short")] == 2
@@ -106,8 +106,8 @@ def test_attempts_by_phase_and_reason(state: Scraped) -> None:
 
 def test_machines_and_what_they_cost(state: Scraped) -> None:
     state.gang("a1", machines=3)
-    state.store.set_node("a1", 1, agent="waiting")
-    state.store.set_node("a1", 2, gone_at=NOW)
+    state.store.attempts.set_node("a1", 1, agent="waiting")
+    state.store.attempts.set_node("a1", 2, gone_at=NOW)
     state.gang("a2", cloud="gcp", result="finished")
     found = state.samples()
     assert found[key("nodes")] == 4
@@ -119,11 +119,11 @@ def test_machines_and_what_they_cost(state: Scraped) -> None:
 def test_who_is_silent_is_judged_by_this_machines_counter(state: Scraped) -> None:
     state.gang("a1")
     assert state.samples()[key("nodes_silent")] == 0
-    state.store.set_node("a1", 0, heard_at=NOW + HOUR)
+    state.store.attempts.set_node("a1", 0, heard_at=NOW + HOUR)
     assert state.samples(after=SILENT_SECONDS)[key("nodes_silent")] == 1
-    state.store.set_node("a1", 1, heard_at=NOW + HOUR)
+    state.store.attempts.set_node("a1", 1, heard_at=NOW + HOUR)
     assert state.samples()[key("nodes_silent")] == 0
-    state.store.set_node("a1", 1, agent="ended")
+    state.store.attempts.set_node("a1", 1, agent="ended")
     assert state.samples(after=SILENT_SECONDS)[key("nodes_silent")] == 1
 
 
@@ -259,8 +259,10 @@ def test_who_may_see_it(state: Scraped) -> None:
 def test_nothing_that_names_a_machine_or_a_secret_is_shown(state: Scraped) -> None:
     state.gang("a1")
     where: dict[str, Any] = {"machine_id": "i-canary", "address": "203.0.113.9", "agent_address": "10.9.8.7"}
-    state.store.set_node("a1", 0, **where, ended_message="canary")
-    state.store.update("a1", lambda one: replace(one, message="canary", token_hash="canary", order_id="canary"))
+    state.store.attempts.set_node("a1", 0, **where, ended_message="canary")
+    state.store.attempts.update(
+        "a1", lambda one: replace(one, message="canary", token_hash="canary", order_id="canary")
+    )
     text = state.metrics.text().decode()
     assert not [word for word in ("canary", "203.0.113.9", "10.9.8.7") if word in text]
     assert NodeRecord.__name__ not in text

@@ -28,9 +28,9 @@ def test_it_is_in_the_database_before_it_is_taken_and_once(pair: Scene, clock: C
     assert pair.say(1, "notice") == (200, {})
     clock.move(5)
     assert pair.say(1, "notice", seconds=25.0) == (200, {})
-    assert pair.store.notices(ATTEMPT) == (KEPT,)
+    assert pair.store.notices.find(ATTEMPT) == (KEPT,)
     assert pair.say(0, "notice") == (200, {})
-    assert [notice.rank for notice in pair.store.notices()] == [1, 0]
+    assert [notice.rank for notice in pair.store.notices.find()] == [1, 0]
 
 
 def test_it_comes_from_the_life_that_speaks_for_the_rank(pair: Scene) -> None:
@@ -39,12 +39,12 @@ def test_it_comes_from_the_life_that_speaks_for_the_rank(pair: Scene) -> None:
     assert pair.say(5, "notice") == (409, {"error": "shape"})
     assert pair.say(1, "notice", token="wrong") == (401, {"error": "token"})
     assert pair.say(1, "notice", kind="lunch") == (400, {"error": "body"})
-    assert pair.store.notices() == ()
+    assert pair.store.notices.find() == ()
 
 
 def test_an_unknown_time_stays_unknown_and_the_token_is_not_kept(pair: Scene) -> None:
     pair.say(1, "notice", seconds=None, what=f"with {TOKEN}\n", id=f"n-{TOKEN}")
-    (kept,) = pair.store.notices()
+    (kept,) = pair.store.notices.find()
     assert (kept.seconds, kept.what, kept.id) == (None, "with *** ", "n-***")
 
 

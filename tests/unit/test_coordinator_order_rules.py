@@ -50,7 +50,7 @@ def _checkpoint(seconds: float, name: str = "n-1", reason: str = "interruption")
 
 
 def _set(gang: Scene, **changes: Any) -> None:
-    gang.store.update(ATTEMPT, lambda attempt: replace(attempt, **changes))
+    gang.store.attempts.update(ATTEMPT, lambda attempt: replace(attempt, **changes))
 
 
 def test_what_one_machine_is_told_is_an_order_to_all(pair: Scene, wall: Clock, clock: Clock) -> None:
@@ -86,7 +86,7 @@ def test_where_nothing_runs_yet_or_somebody_decided_a_notice_is_only_kept(pair: 
     pair.phase(phase)
     assert pair.say(1, "notice") == (200, {})
     assert (pair.attempt.phase, pair.attempt.order_id) == (phase, "")
-    assert len(pair.store.notices()) == 1
+    assert len(pair.store.notices.find()) == 1
     assert pair.say(1, "orders") == CONTINUE
 
 
@@ -106,7 +106,7 @@ def test_the_first_of_several_notices_orders(pair: Scene, wall: Clock) -> None:
         pair.say(1, "notice")
     assert pair.attempt.order_id == "n-1"
     assert pair.say(0, "orders") == _checkpoint(23.0)
-    assert len(pair.store.notices()) == 2
+    assert len(pair.store.notices.find()) == 2
 
 
 def test_one_after_the_time_of_the_first_is_a_new_order(pair: Scene, wall: Clock) -> None:
@@ -151,7 +151,7 @@ def test_notice_and_order_are_there_both_or_neither(pair: Scene, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(pair.store, "add_notice_with", locked)
         assert pair.say(1, "notice") == (503, {})
-    assert pair.store.notices() == ()
+    assert pair.store.notices.find() == ()
     assert pair.attempt.order_id == ""
     assert pair.say(1, "notice") == (200, {})
     assert pair.attempt.order_id == "n-1"
@@ -236,7 +236,7 @@ def test_whoever_looks_saves_others_the_reading(tmp_path: Path, clock: Clock, mo
         clock.move(5)
         gang.attendance.look_again()
         reads: list[str] = []
-        monkeypatch.setattr(gang.store, "attempt", reads.append)
+        monkeypatch.setattr(gang.store.attempts, "get", reads.append)
         clock.move(0.9)
         assert gang.attendance.look_again() == []
         clock.move(0.9)
@@ -251,7 +251,7 @@ def test_a_database_that_is_away_is_looked_at_later(pair: Scene, monkeypatch: py
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "versions", locked)
+        patch.setattr(pair.store.attempts, "versions", locked)
         assert pair.attendance.look_again() == []
     assert pair.attendance.look_again() == [ATTEMPT]
 
@@ -278,7 +278,7 @@ def test_what_came_of_an_order(pair: Scene, clock: Clock) -> None:
 
 def _successor(gang: Scene, name: str, resumes: str) -> None:
     attempt, nodes = gang_records(1, name=name)
-    gang.store.add_attempt(replace(attempt, resumes=resumes), nodes)
+    gang.store.attempts.add(replace(attempt, resumes=resumes), nodes)
 
 
 def _hello(gang: Scene, name: str) -> tuple[int, dict[str, Any]]:
@@ -289,7 +289,7 @@ def test_who_goes_on_from_another_waits_until_it_is_over(pair: Scene) -> None:
     _running(pair)
     _successor(pair, "attempt-2", ATTEMPT)
     assert _hello(pair, "attempt-2") == WAIT
-    found = pair.store.attempt("attempt-2")
+    found = pair.store.attempts.get("attempt-2")
     assert found is not None
     assert found.met_at == NOW
     pair.failed(0)
@@ -311,7 +311,7 @@ def test_or_until_every_rank_of_it_has_ended(pair: Scene) -> None:
 def test_one_in_between_that_never_ran_does_not_hide_the_first(pair: Scene) -> None:
     _running(pair)
     _successor(pair, "attempt-2", ATTEMPT)
-    pair.store.update("attempt-2", lambda attempt: replace(attempt, phase=Phase.FAILED))
+    pair.store.attempts.update("attempt-2", lambda attempt: replace(attempt, phase=Phase.FAILED))
     _successor(pair, "attempt-3", "attempt-2")
     assert _hello(pair, "attempt-3") == WAIT
     pair.phase(Phase.FINISHED)
@@ -329,12 +329,12 @@ def test_that_the_way_is_clear_is_remembered(pair: Scene, monkeypatch: pytest.Mo
     _successor(pair, "attempt-2", ATTEMPT)
     assert _hello(pair, "attempt-2") == GO
     asked: list[str] = []
-    plain = pair.store.attempt
+    plain = pair.store.attempts.get
 
     def attempt(name: str) -> Attempt | None:
         asked.append(name)
         return plain(name)
 
-    monkeypatch.setattr(pair.store, "attempt", attempt)
+    monkeypatch.setattr(pair.store.attempts, "get", attempt)
     assert _hello(pair, "attempt-2") == GO
     assert ATTEMPT not in asked

@@ -56,7 +56,7 @@ def test_the_meeting_is_in_the_database_before_anybody_is_told(pair: Scene, monk
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "update", locked)
+        patch.setattr(pair.store.attempts, "update", locked)
         assert pair.say(0, "hello") == (503, {})
     assert pair.attempt.met_at is None
     assert pair.say(0, "hello") == GO
@@ -115,14 +115,14 @@ def test_the_hash_of_a_token_is_no_token(pair: Scene) -> None:
 
 
 def test_an_attempt_without_a_token_lets_nobody_in(pair: Scene) -> None:
-    pair.store.add_attempt(*gang_records(1, name="attempt-0"))
-    pair.store.update("attempt-0", lambda attempt: replace(attempt, token_hash=""))
+    pair.store.attempts.add(*gang_records(1, name="attempt-0"))
+    pair.store.attempts.update("attempt-0", lambda attempt: replace(attempt, token_hash=""))
     assert pair.attendance.answer("attempt-0", 0, "hello", "Bearer ", {}) == (401, {"error": "token"})
     assert pair.attendance.answer("attempt-0", 0, "hello", "", {}) == (401, {"error": "token"})
 
 
 def test_a_token_is_worth_one_attempt(pair: Scene) -> None:
-    pair.store.add_attempt(*gang_records(2, name="attempt-2", token="token-canary-of-another"))
+    pair.store.attempts.add(*gang_records(2, name="attempt-2", token="token-canary-of-another"))
     body = pair.body(0, "hello")
     assert pair.attendance.answer("attempt-2", 0, "hello", f"Bearer {TOKEN}", body) == (401, {"error": "token"})
 
@@ -305,7 +305,7 @@ def test_a_result_that_was_not_written_is_when_the_rank_says_it_again(
         raise BusyError("locked")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.store, "update", locked)
+        patch.setattr(pair.store.attempts, "update", locked)
         assert pair.failed(1) == (503, {})
     pair.attendance = pair.fresh()
     assert pair.failed(1) == (200, {})
@@ -323,7 +323,7 @@ def test_a_database_that_is_away_is_no_refusal(pair: Scene) -> None:
 def test_attempts_that_are_over_are_forgotten(tmp_path: Path, clock: Clock) -> None:
     with scene(tmp_path, 1, clock=clock) as gang:
         gang.say(0, "heartbeat")
-        gang.store.add_attempt(*gang_records(1, name="attempt-2"))
+        gang.store.attempts.add(*gang_records(1, name="attempt-2"))
         gang.phase(Phase.FINISHED)
         clock.move(3600)
         body = gang.body(0, "heartbeat")

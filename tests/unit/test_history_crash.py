@@ -18,10 +18,11 @@ BEFORE = """
 import os, resource, signal, sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from pricing import atomic_file
 from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
-from router.prices import history, history_parts, history_write
+from router.prices import history, history_write
 
 def points(n):
     at = datetime(2026, 11, 1, tzinfo=UTC)
@@ -52,7 +53,7 @@ def points_by_append(folder: Path) -> dict[str, int]:
     ("killed_at", "kept"),
     [
         ("os.fsync = die", 0),
-        ("history_parts._flush_names = die", 103),  # November is in its place, the other months are not
+        ("atomic_file.sync_folder = die", 103),  # November is in its place, the other months are not
     ],
 )
 def test_a_writer_killed_at_any_step_leaves_a_month_whole_or_not_at_all(

@@ -9,7 +9,7 @@ import pytest
 from pricing.offers import Offer
 from router.jobs.gang import GangOption
 from router.jobs.limits import Limit
-from router.planning.feasibility import covers, limit_use, refusal
+from router.planning.feasibility import ListingRefusal, covers, limit_use, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits
@@ -24,7 +24,7 @@ def listing_of(item: Offer, limits: Any = None) -> OfferListing:
     return next(listing for rows in found.values() for listing in rows)
 
 
-def refused(item: Offer, count: int = 8, limits: Any = None, **job: Any) -> tuple[str, str] | None:
+def refused(item: Offer, count: int = 8, limits: Any = None, **job: Any) -> ListingRefusal | None:
     listing = listing_of(item, limits)
     option = GangOption(accelerator=listing.machine.accelerator, count=count)
     return refusal(a_job(**job), option, listing, make_limits(limits or {}))
@@ -58,8 +58,8 @@ def test_what_breaks_no_rule_passes() -> None:
 def test_each_rule_has_its_code_and_says_why(item: Offer, more: dict[str, Any], code: str, words: str) -> None:
     found = refused(item, **more)
     assert found is not None
-    assert found[0] == code
-    assert words in found[1]
+    assert found.code == code
+    assert words in found.reason
 
 
 def test_one_machine_needs_no_fabric_between_machines() -> None:
@@ -69,7 +69,7 @@ def test_one_machine_needs_no_fabric_between_machines() -> None:
 def test_an_on_demand_core_takes_nothing_of_the_spot_quota() -> None:
     quota = limit(amount=8, market="spot")
     assert refused(NORTH_SPOT, 16, quota, on_demand_share=0.5) is None
-    assert refused(NORTH_SPOT, 16, quota) == ("limit", "quota allows 8 accelerators, 16 needed")
+    assert refused(NORTH_SPOT, 16, quota) == ListingRefusal("limit", "quota allows 8 accelerators, 16 needed")
 
 
 def test_an_offers_own_capacity_beats_the_default() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pricing.atomic_file import open_atomic, publish_file, sync_folder, write_atomic
+from pricing.atomic_file import open_atomic, publish_file, publish_folder, sync_folder, write_atomic
 
 
 def test_content_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -89,6 +89,45 @@ def test_publishing_moves_a_finished_file(tmp_path: Path) -> None:
     publish_file(part, path)
     assert path.read_text() == "rows"
     assert not part.exists()
+
+
+def test_publishing_moves_a_folder_whose_every_file_and_folder_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part, folder = tmp_path / "part", tmp_path / "whole"
+    (part / "inner").mkdir(parents=True)
+    (part / "main.tf").write_text("module")
+    (part / "inner" / "start.sh").write_text("script")
+    files = {part, part / "main.tf", part / "inner", part / "inner" / "start.sh"}
+    expected = {file.stat().st_ino for file in files} | {tmp_path.stat().st_ino}
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    publish_folder(part, folder)
+    assert (sorted(synced), synced[-1]) == (sorted(expected), tmp_path.stat().st_ino)
+    assert not part.exists()
+    assert (folder / "inner" / "start.sh").read_text() == "script"
+
+
+def test_a_folder_that_the_disk_does_not_take_gets_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / "main.tf").write_text("module")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        publish_folder(part, tmp_path / "whole")
+    assert list(tmp_path.iterdir()) == [part]
+
+
+def test_what_need_not_be_durable_does_not_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    write_atomic(tmp_path / "stock", "closed zone", durable=False)
+    assert (synced, [file.name for file in tmp_path.iterdir()]) == ([], ["stock"])
+    assert (tmp_path / "stock").read_text() == "closed zone"
 
 
 def test_a_disk_that_loses_folders_is_said_and_one_that_cannot_flush_them_is_not(

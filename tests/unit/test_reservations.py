@@ -234,8 +234,8 @@ def test_what_is_planned_is_carried_to_the_machines(cost: str, rate: str, tmp_pa
     assert (seat.max_usd_per_hour, choice.at_risk_usd) == (UsdPerHour(0), Usd(0))
     life, nodes = new_attempt("a-1", "p", order, choice, 1, job, job.digest, "token", NOW)
     with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
-        store.add_attempts([(life, nodes)])
-        (record,) = store.nodes("a-1")
+        store.attempts.add_all([(life, nodes)])
+        (record,) = store.attempts.nodes("a-1")
     assert (record.reservation_cost, record.unpriced) == (cost, cost == "unknown")
     (entry,) = planned_entries("p", [order], {"a": job}, {"a": job.digest}, NOW)
     assert (entry.usd, entry.unpriced) == (made.lines[0].amortised_usd or Usd(0), cost == "unknown")

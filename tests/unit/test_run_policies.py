@@ -196,7 +196,7 @@ def test_the_audit_log_and_the_attempt_say_which_policy_runs_and_which_was_quote
     bound = with_quoted_policy(plan, FORESIGHT)
     accepted = of(bound, Deploy(policy=Rule.SKYNOMAD), override=True)
     record_acceptance(site, accepted, plan_to_json(bound), "ada", "", {}, Limits.none())
-    (entry,) = site.store.audit_log()
+    (entry,) = site.store.audit.entries()
     skynomad = default_run_policy(Rule.SKYNOMAD)
     assert entry.details["policies"] == {TIMED: skynomad.content, UNTIMED: GREEDY.content}
     assert entry.details["overridden_policies"] == {TIMED: FORESIGHT.content, UNTIMED: FORESIGHT.content}
@@ -213,8 +213,8 @@ def test_the_audit_log_and_the_attempt_say_which_policy_runs_and_which_was_quote
         NOW,
         policies=request.policies,
     )
-    site.store.add_attempt(made, nodes)
-    kept = site.store.attempt("a1")
+    site.store.attempts.add(made, nodes)
+    kept = site.store.attempts.get("a1")
     assert kept is not None
     assert (RunPolicy.recorded(kept.policy), RunPolicy.recorded(kept.quoted_policy)) == (skynomad, FORESIGHT)
 

@@ -13,7 +13,7 @@ import pytest
 
 from pricing.book_file import embedded_book
 from pricing.machines import Accelerator, Machine
-from router.jobs.speed import Speed, gang_speed
+from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL
 
@@ -51,8 +51,8 @@ def speed(work: Workload, machines: int, machine: Machine = MACHINE, model: Acce
 
 def refusal(work: Workload, machines: int, machine: Machine = MACHINE, model: Accelerator = MODEL) -> str:
     found = gang_speed(work, machine, machines, model)
-    assert isinstance(found, str), found
-    return found
+    assert isinstance(found, UnknownSpeed), found
+    return found.reason
 
 
 def test_a_measured_point_is_taken_as_it_is() -> None:
@@ -109,7 +109,7 @@ def test_what_was_measured_over_rdma_says_nothing_without_it() -> None:
 def test_what_was_measured_over_ethernet_holds_only_there() -> None:
     work = profile(point(16, 20, fabric="ethernet"))
     assert speed(work, 2, NO_RDMA).steps_per_hour == 20
-    assert isinstance(gang_speed(work, MACHINE, 2, MODEL), str)
+    assert isinstance(gang_speed(work, MACHINE, 2, MODEL), UnknownSpeed)
 
 
 def test_within_one_machine_the_fabric_does_not_matter() -> None:

@@ -83,9 +83,9 @@ def test_whoever_writes_to_a_state_hears_that_its_disk_failed(tmp_path: Path, mo
             real(handle)
 
         monkeypatch.setattr(os, "fsync", counted)
-        store.set_value("a", "b")
+        store.values.set("a", "b")
         assert len(calls) == 1
-        assert store.value("a") == "b"
+        assert store.values.get("a") == "b"
         assert len(calls) == 1, "who only reads waits for no disk"
 
         def broken(handle: int) -> None:
@@ -93,4 +93,4 @@ def test_whoever_writes_to_a_state_hears_that_its_disk_failed(tmp_path: Path, mo
 
         monkeypatch.setattr(os, "fsync", broken)
         with pytest.raises(StateError, match="a commit may not be on the disk: Input/output error"):
-            store.set_value("a", "c")
+            store.values.set("a", "c")

@@ -45,9 +45,9 @@ def run_directory(home: AppSettings, name: str = "walk-1", state: str = "") -> P
 def a_state(home: AppSettings) -> str:
     """The id of one with an attempt, whose run directory is there."""
     with open_state(home, NOW) as store:
-        store.add_attempt(attempt("walk-1"), (node("walk-1", 0), node("walk-1", 1)))
+        store.attempts.add(attempt("walk-1"), (node("walk-1", 0), node("walk-1", 1)))
         store.ledger.add([entry("k1")])
-        store.note("walk-1", "provisioning", NOW, disk_gib=5)
+        store.journal.note("walk-1", "provisioning", NOW, disk_gib=5)
         run_directory(home, state=store.id)
         return store.id
 
@@ -136,16 +136,16 @@ def test_a_backup_brings_state_and_run_directories_back(home: AppSettings, tmp_p
     (home.runs / "walk-1" / "terraform.tfstate").write_bytes(b"\xff" * 3_000_000)
     with open_state(home, NOW) as store:
         store.whole.write(file, files_to_back_up(home.runs))
-        journal, entries = store.journal(), store.ledger.entries()
+        journal, entries = store.journal.entries(), store.ledger.entries()
     assert file.stat().st_mode & 0o077 == 0
     other = an_opened(tmp_path / "other")
     assert restore_state(other, file, NOW, NOW, "anna") == (known, ("walk-1",))
     with open_state(other, NOW) as store:
-        assert store.attempts() == (attempt("walk-1"),)
-        assert len(store.nodes("walk-1")) == 2
-        assert (store.journal(), store.ledger.entries()) == (journal, entries)
+        assert store.attempts.find() == (attempt("walk-1"),)
+        assert len(store.attempts.nodes("walk-1")) == 2
+        assert (store.journal.entries(), store.ledger.entries()) == (journal, entries)
         assert store.ledger.verify().problems == ()
-        assert [(line.who, line.what) for line in store.audit_log()] == [("anna", "state restore")]
+        assert [(line.who, line.what) for line in store.audit.entries()] == [("anna", "state restore")]
     folder = other.runs / "walk-1"
     assert sorted(path.name for path in folder.iterdir()) == ["module", "terraform.tfstate", "terraform.tfvars.json"]
     assert (folder / "terraform.tfstate").stat().st_size == 3_000_000

@@ -25,7 +25,7 @@ CANARY = "canary-5d11"
 def store(tmp_path: Path) -> Iterator[StateStore]:
     with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         for name in ("a1", "b1", "c1"):
-            store.add_attempt(attempt(name, job=name[0]), (node(name, 0), node(name, 1)))
+            store.attempts.add(attempt(name, job=name[0]), (node(name, 0), node(name, 1)))
         yield store
 
 
@@ -37,13 +37,13 @@ def spoil(tmp_path: Path, statement: str) -> None:
 @pytest.mark.parametrize("column", ["phase", "created_at", "usd_per_hour_nanos", "at_risk_usd_nanos"])
 def test_an_attempt_that_cannot_be_read(store: StateStore, tmp_path: Path, column: str) -> None:
     spoil(tmp_path, f"UPDATE attempts SET {column} = ? WHERE id = 'b1'")
-    for read in (store.attempts, lambda: store.attempts(alive=True), lambda: store.attempt("b1")):
+    for read in (store.attempts.find, lambda: store.attempts.find(alive=True), lambda: store.attempts.get("b1")):
         with pytest.raises(UnreadableError, match=r"^attempts b1: the database holds what cannot be read of it$") as no:
             read()
         assert CANARY not in f"{no.value}{no.value.__cause__}"
         assert no.value.__suppress_context__
     skipped: list[UnreadableError] = []
-    assert sorted(a.id for a in store.attempts(skipped=skipped)) == ["a1", "c1"]
+    assert sorted(a.id for a in store.attempts.find(skipped=skipped)) == ["a1", "c1"]
     assert [error.key for error in skipped] == [("b1",)]
     alive, nodes = store.overview.alive()
     assert (sorted(a.id for a in alive), sorted({n.attempt for n in nodes})) == (["a1", "c1"], ["a1", "c1"])
@@ -57,18 +57,18 @@ def test_a_machine_that_cannot_be_read_takes_its_attempt_along(store: StateStore
     assert sorted({a.id for a in alive} | {n.attempt for n in nodes}) == ["a1", "c1"]
     assert [error.key for error in store.overview.unreadable] == [("b1", "1")]
     with pytest.raises(UnreadableError, match=r"^nodes b1 1: "):
-        store.nodes("b1")
-    assert len(store.nodes("a1")) == 2
+        store.attempts.nodes("b1")
+    assert len(store.attempts.nodes("a1")) == 2
 
 
 def test_a_job_with_an_attempt_that_cannot_be_read_does_not_go_on(store: StateStore, tmp_path: Path) -> None:
     """That one may still train."""
     for name in ("a1", "b1"):
         lost = {"phase": Phase.FAILED, "reason": "lost", "met_at": NOW, "gone_at": NOW, "result": "failed"}
-        store.change(store.attempt(name) or attempt(name), **lost)
-    ended = store.ended_last(NOW - timedelta(hours=1))
+        store.attempts.change(store.attempts.get(name) or attempt(name), **lost)
+    ended = store.attempts.ended_last(NOW - timedelta(hours=1))
     assert {chain.last.id for chain in resumable_histories(store, ended, crashes=3)} == {"a1", "b1"}
-    store.add_attempt(attempt("b0", job="b", number=2, gang="g1"), (node("b0", 0), node("b0", 1)))
+    store.attempts.add(attempt("b0", job="b", number=2, gang="g1"), (node("b0", 0), node("b0", 1)))
     spoil(tmp_path, "UPDATE attempts SET end_at = ? WHERE id = 'b0'")
     assert set(histories_of(store, ended)) == {"a1"}
 
@@ -104,7 +104,7 @@ def test_machines_of_an_attempt_that_cannot_be_read_are_no_orphans(tmp_path: Pat
 
     with bare_site(tmp_path, fleet=lambda _: Fleet()) as site:
         state = site.store.id
-        site.store.add_attempt(attempt("b1", phase=Phase.RUNNING), (node("b1", 0), node("b1", 1)))
+        site.store.attempts.add(attempt("b1", phase=Phase.RUNNING), (node("b1", 0), node("b1", 1)))
         spoil(tmp_path, "UPDATE attempts SET start_at = ? WHERE id = 'b1'")
         found = find_orphans(site, ["aws"], {})
         assert [orphan.attempt for orphan in found.orphans] == ["gone-1"]

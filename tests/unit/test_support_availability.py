@@ -22,7 +22,7 @@ from tests.support.state_values import NOW, attempt, node
 def store(tmp_path: Path) -> Iterator[StateStore]:
     with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
         gang = attempt("walk-1", job="walk", cloud="sandbox", region="r", phase=Phase.RUNNING)
-        store.add_attempt(gang, [node("walk-1", 0, zone="r-a"), node("walk-1", 1, zone="r-b")])
+        store.attempts.add(gang, [node("walk-1", 0, zone="r-a"), node("walk-1", 1, zone="r-b")])
         yield store
 
 

@@ -10,7 +10,14 @@ from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import Region, RegionId
 from router.jobs.spec import Job
-from router.planning.transfers import Transfer, cap_exceeded, checkpoint_home, checkpoint_transfer, transfers_into
+from router.planning.transfers import (
+    Transfer,
+    UnknownTariff,
+    cap_exceeded,
+    checkpoint_home,
+    checkpoint_transfer,
+    transfers_into,
+)
 from tests.support.made_up_book import book
 from tests.support.scenes import NORTH, a_job
 
@@ -27,7 +34,7 @@ def region(name: str) -> Region:
 
 def into(job: Job, name: str) -> tuple[Transfer, ...]:
     found = transfers_into(job, region(name), BOOK)
-    assert not isinstance(found, str), found
+    assert isinstance(found, tuple), found
     return found
 
 
@@ -93,9 +100,9 @@ def test_no_bytes_are_no_move() -> None:
 
 def test_an_unknown_tariff_is_said_and_never_zero() -> None:
     job = a_job(data={**DATA, "at": "azure/fjord-1"})
-    assert (
-        transfers_into(job, region("aws/north-1"), BOOK) == "no known egress tariff from azure/fjord-1 to aws/north-1"
-    )
+    unknown = transfers_into(job, region("aws/north-1"), BOOK)
+    assert isinstance(unknown, UnknownTariff)
+    assert unknown.reason == "no known egress tariff from azure/fjord-1 to aws/north-1"
     with pytest.raises(LookupError, match="no known egress tariff from azure/fjord-1"):
         checkpoint_transfer(a_job(), RegionId("azure", "fjord-1"), RegionId("aws", "north-1"), BOOK)
 
