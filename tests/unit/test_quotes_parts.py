@@ -36,7 +36,7 @@ EVERYWHERE = [NORTH, NORTH_SPOT, SOUTH, SOUTH_SPOT, ALPS, LAKE, LAKE_SPOT, BAY]
 
 
 def test_a_venue_is_as_fast_as_it_runs() -> None:
-    """Interruptions and waiting belong to the availability: only saving slows spot down; a start loses half an interval."""
+    """Interruptions and waits belong to availability: only saving slows spot down; a start loses half an interval."""
     job = a_job(checkpoint={"size_gib": 360, "interval": "1h"})  # six minutes to write
     spot = next(v for v in asking(job, 24, [NORTH, NORTH_SPOT]).venues if not v.sure)
     sure = next(v for v in asking(job, 24, [NORTH, NORTH_SPOT]).venues if v.sure)
