@@ -47,7 +47,7 @@ def _disagreements(site: Site, store: StateStore, seen_machines: SeenMachines | 
     yield from (f"the ledger: {problem}" for problem in store.ledger.verify().problems)
     if seen_machines is not None:
         yield from sorted(seen_machines.doubles.get(store.id, ()))
-        yield from _unmetered(store, attempts, seen_machines, mute)
+        yield from _unmetered(site, store, attempts, seen_machines, mute)
 
 
 def _attempt(site: Site, store: StateStore, attempt: Attempt, machines: list[Marked]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _times(entries: Iterable[LedgerEntry]) -> dict[int | None, timedelta]:
 
 
 def _unmetered(
-    store: StateStore, attempts: tuple[Attempt, ...], seen_machines: SeenMachines, mute: bool
+    site: Site, store: StateStore, attempts: tuple[Attempt, ...], seen_machines: SeenMachines, mute: bool
 ) -> Iterator[str]:
     over = {attempt.id for attempt in attempts if attempt.phase.is_over}
     entries = store.ledger.entries(kind=LedgerEntryKind.METERED)
@@ -105,7 +105,10 @@ def _unmetered(
     for attempt, rank in sorted(seen_machines.seen[store.id]):
         if attempt in over and (attempt, rank) not in metered:
             yield f"{attempt} rank {rank} ran and is not metered"
-    never = Counter(attempt for attempt, _ in metered - seen_machines.begun[store.id])
+    # A busy machine may end a gang between two looks; the sandbox keeps the log of each machine that it started.
+    runs = {attempt.id: site.home / "runs" / attempt.directory for attempt in attempts}
+    logged = {(name, rank) for name, rank in metered if (runs[name] / "nodes" / f"{name}-{rank}" / "log").exists()}
+    never = Counter(attempt for attempt, _ in metered - seen_machines.begun[store.id] - logged)
     # One that was about to be started just when all was ended: nobody may have looked in between.
     yield from (f"{n} machines of {a} are metered and never were" for a, n in never.items() if n > 1 and not mute)
 
