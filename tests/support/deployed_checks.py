@@ -107,7 +107,11 @@ def _unmetered(
             yield f"{attempt} rank {rank} ran and is not metered"
     # A busy machine may end a gang between two looks; the sandbox keeps the log of each machine that it started.
     runs = {attempt.id: site.home / "runs" / attempt.directory for attempt in attempts}
-    logged = {(name, rank) for name, rank in metered if (runs[name] / "nodes" / f"{name}-{rank}" / "log").exists()}
+    logged = {
+        (name, rank)
+        for name, rank in metered
+        if name in runs and (runs[name] / "nodes" / f"{name}-{rank}" / "log").exists()
+    }
     never = Counter(attempt for attempt, _ in metered - seen_machines.begun[store.id] - logged)
     # One that was about to be started just when all was ended: nobody may have looked in between.
     yield from (f"{n} machines of {a} are metered and never were" for a, n in never.items() if n > 1 and not mute)
