@@ -23,7 +23,7 @@ from router.showback.facts_from_focus import NO_CURRENCY, owner_key
 from router.showback.focus.charge import Charge
 from router.showback.focus.columns import BY_NAME, FocusColumnKind
 from router.showback.focus.texts import Json, read_json
-from router.showback.focus_from_ledger import SERVICES, account_fields
+from router.showback.focus_from_ledger import SERVICES
 
 UNKNOWN: Final = "__unknown__"
 _PLACES: Final = 24
@@ -74,12 +74,18 @@ def charge_of_correction(fact: Fact, account: Account) -> Charge:
     billed, effective = (effective if billed is None else billed), (billed if effective is None else effective)
     period, what = Month.parse(fact["month"]), CostItem(fact["what"])
     category, subcategory, _, _ = SERVICES[what]
-    billing_fields = {**account_fields(account)}
-    if fact["account"]:
-        billing_fields |= {"sub_account_id": fact["account"], "sub_account_name": None}
-        billing_fields["sub_account_type"] = account.sub_account_type or UNKNOWN
+    # A fact that names an account beats the one of the showback file.
+    named: str | None = fact["account"] or None
     return Charge(
-        **billing_fields,
+        billing_account_id=account.billing_account_id,
+        billing_account_name=account.billing_account_name,
+        billing_account_type=account.billing_account_type,
+        sub_account_id=named or account.sub_account_id,
+        sub_account_name=None if named else account.sub_account_name,
+        sub_account_type=(account.sub_account_type or UNKNOWN) if named else account.sub_account_type,
+        service_provider_name=account.provider or UNKNOWN,
+        host_provider_name=account.host,
+        invoice_issuer_name=account.issuer or UNKNOWN,
         billing_period_start=period.begins,
         billing_period_end=period.ends,
         charge_period_start=fact["start"],

@@ -14,14 +14,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
 
 from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.showback.accounts import Account, Showback
+from router.showback.accounts import UNKNOWN, Account, Showback
 from router.showback.focus.charge import Charge
+from router.showback.focus.texts import Json
 
 CURRENCY = "USD"
 STEPS = "Steps"
@@ -146,34 +146,74 @@ def charge_of_entry(entry: LedgerEntry, account: Account, *, corrects: bool) -> 
     """Return the charge of one entry that has a price. ``corrects``: it changes a closed month."""
     category = _CATEGORIES[entry.kind]
     usd = decimal_of_usd(entry.usd)
-    charge: dict[str, Any] = {
-        **account_fields(account),
-        **_service_fields(entry, account),
-        **_place_fields(entry, account),
-        **_job_fields(entry),
-        "billing_period_start": entry.period.begins,
-        "billing_period_end": entry.period.ends,
-        "charge_period_start": entry.start,
-        "charge_period_end": entry.end,
-        "charge_category": category,
-        "charge_class": "Correction" if corrects else None,
-        "charge_description": _description(entry),
-        "charge_frequency": "Usage-Based" if category == "Usage" else "One-Time",
-        "billing_currency": CURRENCY,
-        "pricing_currency": CURRENCY,
-        "billed_cost": usd,
-        "effective_cost": usd,
-        "pricing_currency_effective_cost": usd,
-        "list_cost": usd,
-        "contracted_cost": usd,
+    price = _price_of(entry, usd) if category in _PRICED else _ChargePrice(list_cost=usd, contracted_cost=usd)
+    service_category, service_subcategory, resource_type, _ = SERVICES[entry.what]
+    region = entry.region or None
+    owners = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
+    # 0 where nobody knows.
+    has_steps = bool(entry.steps) and entry.kind is LedgerEntryKind.METERED
+    return Charge(
+        billing_account_id=account.billing_account_id,
+        billing_account_name=account.billing_account_name,
+        billing_account_type=account.billing_account_type,
+        sub_account_id=account.sub_account_id,
+        sub_account_name=account.sub_account_name,
+        sub_account_type=account.sub_account_type,
+        service_provider_name=account.provider or UNKNOWN,
+        host_provider_name=account.host,
+        invoice_issuer_name=account.issuer or UNKNOWN,
+        billing_period_start=entry.period.begins,
+        billing_period_end=entry.period.ends,
+        charge_period_start=entry.start,
+        charge_period_end=entry.end,
+        charge_category=category,
+        charge_class="Correction" if corrects else None,
+        charge_description=_description(entry),
+        charge_frequency="Usage-Based" if category == "Usage" else "One-Time",
+        billing_currency=CURRENCY,
+        billed_cost=usd,
+        effective_cost=usd,
+        list_cost=price.list_cost,
+        list_unit_price=price.list_unit_price,
+        contracted_cost=price.contracted_cost,
+        contracted_unit_price=price.contracted_unit_price,
+        pricing_category=price.category,
+        pricing_quantity=price.quantity,
+        pricing_unit=price.unit,
+        pricing_currency=CURRENCY,
+        pricing_currency_contracted_unit_price=price.contracted_unit_price,
+        pricing_currency_effective_cost=usd,
+        pricing_currency_list_unit_price=price.list_unit_price,
+        consumed_quantity=price.quantity if price.is_consumed else None,
+        consumed_unit=price.unit if price.is_consumed else None,
+        service_category=service_category,
+        service_subcategory=service_subcategory,
+        service_name=getattr(account.services, entry.what.value),
+        sku_id=price.sku_id,
+        sku_meter=price.sku_meter,
+        sku_price_id=price.sku_price_id,
+        sku_price_details=price.sku_price_details,
+        resource_id=entry.resource or None,
+        resource_name=_resource_name(entry),
+        resource_type=resource_type if entry.resource else None,
+        region_id=region,
+        region_name=account.regions.get(region, region) if region else None,
+        availability_zone=entry.zone or None,
+        tags={name: value for name, value in owners.items() if value} or None,
+        x_plan_id=entry.plan or None,
+        x_job_id=entry.job or None,
+        x_attempt=entry.attempt or None,
         # As in reports: what people added with a document's name is on an invoice.
-        "x_record_state": "Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
-        "x_price_observed_at": _parse_day(entry.price_as_of),
-        "x_price_source": entry.price_source or None,
-    }
-    if category in _PRICED:
-        charge |= _price_fields(entry, usd)
-    return Charge(**charge)
+        x_record_state="Invoiced" if entry.kind.is_added and entry.reference else "Estimated",
+        x_price_observed_at=_parse_day(entry.price_as_of),
+        x_price_source=entry.price_source or None,
+        x_on_demand_equivalent_cost=price.on_demand_cost,
+        x_waste_kind=entry.use.value if entry.use is not None and entry.use is not MachineUse.WORK else None,
+        x_gpu_hours=price.gpu_hours,
+        x_gpu_model=price.gpu_model,
+        x_useful_units=Decimal(entry.steps) if has_steps else None,
+        x_useful_unit=STEPS if has_steps else None,
+    )
 
 
 def decimal_of_usd(amount: Usd | UsdPerHour) -> Decimal:
@@ -181,69 +221,41 @@ def decimal_of_usd(amount: Usd | UsdPerHour) -> Decimal:
     return Decimal(amount.nanos).scaleb(-_NANO_PLACES, _EXACT)
 
 
-def account_fields(account: Account) -> dict[str, Any]:
-    """Return the fields of a charge that name who bills whom."""
-    return {
-        "billing_account_id": account.billing_account_id,
-        "billing_account_name": account.billing_account_name,
-        "billing_account_type": account.billing_account_type,
-        "sub_account_id": account.sub_account_id,
-        "sub_account_name": account.sub_account_name,
-        "sub_account_type": account.sub_account_type,
-        "service_provider_name": account.provider,
-        "host_provider_name": account.host,
-        "invoice_issuer_name": account.issuer,
-    }
-
-
-def _service_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
-    category, subcategory, kind, _ = SERVICES[entry.what]
-    return {
-        "service_category": category,
-        "service_subcategory": subcategory,
-        "service_name": getattr(account.services, entry.what.value),
-        "resource_id": entry.resource or None,
-        "resource_name": _name(entry),
-        "resource_type": kind if entry.resource else None,
-    }
-
-
-def _name(entry: LedgerEntry) -> str | None:
+def _resource_name(entry: LedgerEntry) -> str | None:
     if not entry.resource:
         return None
     is_machine = entry.what is CostItem.MACHINE and entry.attempt and entry.rank is not None
     return f"{entry.attempt}-{entry.rank}" if is_machine else entry.resource
 
 
-def _place_fields(entry: LedgerEntry, account: Account) -> dict[str, Any]:
-    region = entry.region or None
-    return {
-        "region_id": region,
-        "region_name": account.regions.get(region, region) if region else None,
-        "availability_zone": entry.zone or None,
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChargePrice:
+    """Quantity, unit prices and their products; charges that are neither usage nor purchase have costs alone.
+
+    ``is_consumed``: the quantity was used, not only bought.
+    """
+
+    list_cost: Decimal
+    contracted_cost: Decimal
+    list_unit_price: Decimal | None = None
+    contracted_unit_price: Decimal | None = None
+    category: str | None = None
+    quantity: Decimal | None = None
+    unit: str | None = None
+    is_consumed: bool = False
+    sku_id: str | None = None
+    sku_meter: str | None = None
+    sku_price_id: str | None = None
+    sku_price_details: Json | None = None
+    on_demand_cost: Decimal | None = None
+    gpu_hours: Decimal | None = None
+    gpu_model: str | None = None
 
 
-def _job_fields(entry: LedgerEntry) -> dict[str, Any]:
-    owners = {"team": entry.team, "project": entry.project, "cost_center": entry.cost_center, "job": entry.job}
-    tags = {name: value for name, value in owners.items() if value}
-    is_waste = entry.use is not None and entry.use is not MachineUse.WORK
-    return {
-        "tags": tags or None,
-        "x_plan_id": entry.plan or None,
-        "x_job_id": entry.job or None,
-        "x_attempt": entry.attempt or None,
-        "x_waste_kind": entry.use.value if entry.use is not None and is_waste else None,
-        # 0 where nobody knows.
-        "x_useful_units": Decimal(entry.steps) if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
-        "x_useful_unit": STEPS if entry.steps and entry.kind is LedgerEntryKind.METERED else None,
-    }
-
-
-def _price_fields(entry: LedgerEntry, usd: Decimal) -> dict[str, Any]:
+def _price_of(entry: LedgerEntry, usd: Decimal) -> _ChargePrice:
     """Return quantity, unit prices and their products, of usage and of purchases."""
     if entry.what is CostItem.MACHINE and entry.usd_per_hour is not None and entry.machines:
-        return _machine_price_fields(entry, entry.usd_per_hour)
+        return _machine_price(entry, entry.usd_per_hour)
     quantity, unit = _rounded(entry.quantity, _GIVEN_PLACES), entry.unit.strip()
     metered = entry.kind is LedgerEntryKind.METERED
     known = quantity > 0 and any(map(str.isalpha, unit))
@@ -253,20 +265,22 @@ def _price_fields(entry: LedgerEntry, usd: Decimal) -> dict[str, Any]:
         quantity, unit, price = Decimal(1), "Units", _EXACT.abs(usd)
     quantity = quantity.copy_sign(usd)
     cost = _EXACT.multiply(price, quantity)
-    return {
-        **_prices(price, price, cost, cost),
-        "pricing_category": "Standard",
-        "pricing_quantity": quantity,
-        "pricing_unit": unit,
-        "consumed_quantity": quantity if metered else None,
-        "consumed_unit": unit if metered else None,
-        "sku_id": entry.what.value,
-        "sku_meter": SERVICES[entry.what][-1],
-        "sku_price_id": f"{entry.region}/{entry.what.value}" if metered else entry.key,
-    }
+    return _ChargePrice(
+        list_cost=cost,
+        contracted_cost=cost,
+        list_unit_price=price,
+        contracted_unit_price=price,
+        category="Standard",
+        quantity=quantity,
+        unit=unit,
+        is_consumed=metered,
+        sku_id=entry.what.value,
+        sku_meter=SERVICES[entry.what][-1],
+        sku_price_id=f"{entry.region}/{entry.what.value}" if metered else entry.key,
+    )
 
 
-def _machine_price_fields(entry: LedgerEntry, rate: UsdPerHour) -> dict[str, Any]:
+def _machine_price(entry: LedgerEntry, rate: UsdPerHour) -> _ChargePrice:
     hours = _rounded(entry.quantity, _QUANTITY_PLACES)
     price = decimal_of_usd(rate)
     on_demand = None if entry.on_demand_usd_per_hour is None else decimal_of_usd(entry.on_demand_usd_per_hour)
@@ -275,34 +289,23 @@ def _machine_price_fields(entry: LedgerEntry, rate: UsdPerHour) -> dict[str, Any
     listed = price if entry.market is Market.SPOT or on_demand is None else on_demand
     market = (entry.market or Market.ON_DEMAND).value
     details = {"InstanceType": entry.instance_type, "GpuCount": entry.accelerators, "x_GpuModel": entry.accelerator}
-    return {
-        **_prices(listed, price, _EXACT.multiply(listed, hours), _EXACT.multiply(price, hours)),
-        "pricing_category": _PRICING[entry.market or Market.ON_DEMAND],
-        "pricing_quantity": hours,
-        "pricing_unit": entry.unit,
-        "consumed_quantity": hours,
-        "consumed_unit": entry.unit,
-        "sku_id": entry.instance_type or "machine",
-        "sku_meter": SERVICES[CostItem.MACHINE][-1],
-        "sku_price_id": f"{entry.region}/{entry.instance_type}/{market}",
-        "sku_price_details": {name: value for name, value in details.items() if value},
-        "x_on_demand_equivalent_cost": None
-        if on_demand is None
-        else _EXACT.multiply(_EXACT.multiply(on_demand, hours), machines),
-        "x_gpu_hours": _EXACT.multiply(_EXACT.multiply(hours, gpus), machines) if gpus else None,
-        "x_gpu_model": entry.accelerator or None,
-    }
-
-
-def _prices(listed: Decimal | None, price: Decimal | None, list_cost: Decimal, cost: Decimal) -> dict[str, Any]:
-    return {
-        "list_unit_price": listed,
-        "contracted_unit_price": price,
-        "pricing_currency_list_unit_price": listed,
-        "pricing_currency_contracted_unit_price": price,
-        "list_cost": list_cost,
-        "contracted_cost": cost,
-    }
+    return _ChargePrice(
+        list_cost=_EXACT.multiply(listed, hours),
+        contracted_cost=_EXACT.multiply(price, hours),
+        list_unit_price=listed,
+        contracted_unit_price=price,
+        category=_PRICING[entry.market or Market.ON_DEMAND],
+        quantity=hours,
+        unit=entry.unit,
+        is_consumed=True,
+        sku_id=entry.instance_type or "machine",
+        sku_meter=SERVICES[CostItem.MACHINE][-1],
+        sku_price_id=f"{entry.region}/{entry.instance_type}/{market}",
+        sku_price_details={name: value for name, value in details.items() if value},
+        on_demand_cost=None if on_demand is None else _EXACT.multiply(_EXACT.multiply(on_demand, hours), machines),
+        gpu_hours=_EXACT.multiply(_EXACT.multiply(hours, gpus), machines) if gpus else None,
+        gpu_model=entry.accelerator or None,
+    )
 
 
 def _description(entry: LedgerEntry) -> str:
