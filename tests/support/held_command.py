@@ -16,6 +16,8 @@ from typing import Any
 
 from router.cli.main import main
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind
+from router.state.attempts import Attempts
+from router.state.journal import AttemptJournal
 from router.state.ledger_store import LedgerStore
 from router.state.records import Attempt
 from router.state.store import StateStore
@@ -63,13 +65,13 @@ def _metered(entries: tuple[LedgerEntry, ...]) -> bool:
 
 
 _holds = Path(sys.argv.pop(1))
-_around(StateStore, "add_attempt", lambda *_: "before-attempt", lambda *_: "after-attempt")
-_around(StateStore, "update", _nowhere, _updated)
-_around(StateStore, "update_all", _nowhere, _updated_all)
-_around(StateStore, "add_attempts", _nowhere, _added)
+_around(Attempts, "add", lambda *_: "before-attempt", lambda *_: "after-attempt")
+_around(Attempts, "update", _nowhere, _updated)
+_around(Attempts, "update_all", _nowhere, _updated_all)
+_around(Attempts, "add_all", _nowhere, _added)
 _around(StateStore, "add_notice_with", _nowhere, lambda *_: "noticed")
-_around(StateStore, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
-_around(StateStore, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
+_around(Attempts, "set_node", lambda *_, **changes: "before-count" if "machine_id" in changes else "", _nowhere)
+_around(AttemptJournal, "note", lambda _attempt, what, *_, **__: f"before-{what}", _nowhere)
 _around(
     LedgerStore,
     "add",
