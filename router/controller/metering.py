@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import accumulate, pairwise
@@ -12,7 +13,7 @@ from pricing.places import Market
 from router.controller.orders import Order
 from router.controller.time_use import TimeSegment, TrainingRecord, split_machine_time, training_record_of
 from router.jobs.spec import Job
-from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse, utc
+from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, NodeRecord
 
@@ -102,21 +103,20 @@ def _machine_entries(
     sunk = node.reservation_cost == SUNK
     for number, segment in enumerate(segments):
         cost_until = Usd(0) if node.unpriced else node.usd_per_hour.over(segment.end - segments[0].start)
-        yield LedgerEntry(
+        entry = metered_entry(
+            attempt,
+            at,
             key=f"metered {attempt.id} {node.rank} {segment.start.isoformat()}",
-            kind=LedgerEntryKind.METERED,
-            recorded_at=utc(at),
-            plan=attempt.plan,
-            job=attempt.job,
-            job_digest=attempt.job_digest,
-            team=attempt.team,
-            project=attempt.project,
-            cost_center=attempt.cost_center,
-            gang=attempt.gang,
-            attempt=attempt.id,
-            use=segment.use,
-            period=Month.of(segment.start),
+            what=CostItem.MACHINE,
+            start=segment.start,
+            end=segment.end,
+            usd=cost_until - cost_before,
+            unpriced=node.unpriced,
             rank=node.rank,
+        )
+        yield replace(
+            entry,
+            use=segment.use,
             cloud=attempt.cloud,
             region=attempt.region,
             zone=node.zone,
@@ -124,13 +124,8 @@ def _machine_entries(
             market=node.market,
             accelerator=node.accelerator,
             accelerators=node.accelerators,
-            machines=1,
-            start=segment.start,
-            end=segment.end,
             quantity=Fraction(segment.ticks, _HOUR // _TICK),
             usd_per_hour=None if node.unpriced else node.usd_per_hour,
-            usd=cost_until - cost_before,
-            unpriced=node.unpriced,
             resource=node.machine_id or "",
             price_as_of=node.price_as_of,
             price_source=f"{node.price_source}, sunk".lstrip(", ") if sunk else node.price_source,
@@ -139,6 +134,45 @@ def _machine_entries(
             lost_steps=lost_steps[number],
         )
         cost_before = cost_until
+
+
+def metered_entry(
+    attempt: Attempt,
+    at: datetime,
+    *,
+    key: str,
+    what: CostItem,
+    start: datetime,
+    end: datetime,
+    usd: Usd,
+    unpriced: bool,
+    rank: int | None,
+) -> LedgerEntry:
+    """Return an entry of something metered for an attempt, in the books of the month in which it starts.
+
+    Times are UTC; ``at`` is when it is recorded. The caller adds quantity, place and price by ``dataclasses.replace``.
+    """
+    return LedgerEntry(
+        key=key,
+        kind=LedgerEntryKind.METERED,
+        recorded_at=utc(at),
+        plan=attempt.plan,
+        job=attempt.job,
+        job_digest=attempt.job_digest,
+        team=attempt.team,
+        project=attempt.project,
+        cost_center=attempt.cost_center,
+        gang=attempt.gang,
+        attempt=attempt.id,
+        what=what,
+        period=Month.of(start),
+        start=start,
+        end=end,
+        usd=usd,
+        unpriced=unpriced,
+        rank=rank,
+        machines=1 if what is CostItem.MACHINE else 0,
+    )
 
 
 def _spread_steps(steps: int, segments: Sequence[TimeSegment], uses: Collection[MachineUse]) -> list[int]:

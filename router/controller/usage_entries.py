@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from fractions import Fraction
 
 from pricing.money import Usd
 from pricing.units import BYTES_PER_GB
+from router.controller.metering import metered_entry
 from router.controller.time_use import split_by_month
-from router.ledger.entry import GB, GIB_HOURS, CostItem, LedgerEntry, LedgerEntryKind, utc
+from router.ledger.entry import GB, GIB_HOURS, CostItem, LedgerEntry, utc
 from router.ledger.month import Month
 from router.state.records import Attempt, JournalEntry, NodeRecord
 
@@ -43,29 +45,22 @@ def disk_entries(
     if gib is None:
         return ()
     return tuple(
-        LedgerEntry(
-            key=f"disk {attempt.id} {node.rank} {start.isoformat()}",
-            kind=LedgerEntryKind.METERED,
-            recorded_at=utc(at),
-            plan=attempt.plan,
-            job=attempt.job,
-            job_digest=attempt.job_digest,
-            team=attempt.team,
-            project=attempt.project,
-            cost_center=attempt.cost_center,
-            gang=attempt.gang,
-            attempt=attempt.id,
-            what=CostItem.DISK,
-            period=Month.of(start),
-            start=start,
-            end=end,
+        replace(
+            metered_entry(
+                attempt,
+                at,
+                key=f"disk {attempt.id} {node.rank} {start.isoformat()}",
+                what=CostItem.DISK,
+                start=start,
+                end=end,
+                usd=Usd(0),
+                unpriced=True,
+                rank=node.rank,
+            ),
             quantity=gib * Fraction((end - start) // _TICK, _HOUR // _TICK),
             unit=GIB_HOURS,
-            unpriced=True,
-            usd=Usd(0),
             # The cloud's id of the disk is in no output; a bill names it next to the machine.
             resource=f"{node.machine_id}/disk" if node.machine_id else "",
-            rank=node.rank,
             zone=node.zone,
             cloud=attempt.cloud,
             region=attempt.region,
@@ -94,26 +89,21 @@ def _transfer_entry(attempt: Attempt, note: JournalEntry, at: datetime) -> Ledge
     # The entry belongs to the month in which the copy was made.
     start = max(end - max(duration, _TICK), Month.of(end - _TICK).begins)
     cloud, _, region = str(note.details.get("origin") or "").partition("/")
-    return LedgerEntry(
+    entry = metered_entry(
+        attempt,
+        at,
         key=f"egress {attempt.id} {note.seq}",
-        kind=LedgerEntryKind.METERED,
-        recorded_at=utc(at),
-        plan=attempt.plan,
-        job=attempt.job,
-        job_digest=attempt.job_digest,
-        team=attempt.team,
-        project=attempt.project,
-        cost_center=attempt.cost_center,
-        gang=attempt.gang,
-        attempt=attempt.id,
         what=CostItem.EGRESS,
-        period=Month.of(start),
         start=start,
         end=end,
+        usd=Usd.parse(usd) if isinstance(usd, str) else Usd(0),
+        unpriced=not isinstance(usd, str),
+        rank=None,
+    )
+    return replace(
+        entry,
         quantity=Fraction(_byte_count(note), BYTES_PER_GB),
         unit=GB,
-        unpriced=not isinstance(usd, str),
-        usd=Usd.parse(usd) if isinstance(usd, str) else Usd(0),
         cloud=cloud,
         region=region,
         resource=str(note.details.get("from") or ""),
