@@ -1,4 +1,4 @@
-"""The thread that talks to the coordinator: heartbeats, the orders in their answers, and messages in the outbox.
+"""Threads that talk to the coordinator: one for heartbeats, orders and the outbox, one for urgent messages.
 
 It never ends the training because the coordinator is away.
 """
@@ -28,7 +28,7 @@ OVER = "attempt_over"
 
 
 class UrgentSender(threading.Thread):
-    """Sends each message at once and in order, repeatedly until the coordinator accepts or refuses it."""
+    """A thread that sends each message at once and in order, repeatedly until the coordinator accepts or refuses it."""
 
     def __init__(self, coordinator: CoordinatorClient, note: Callable[[str], None]) -> None:
         super().__init__(name="urgent", daemon=True)

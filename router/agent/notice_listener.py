@@ -1,4 +1,4 @@
-"""Listens for notices to this machine and reports them at once.
+"""Listen for notices to this machine and report them at once.
 
 They go to the agent's main thread, and to the coordinator by a thread of their own, so that nothing delays them.
 """

@@ -1,4 +1,4 @@
-"""Command ``stepfare plan``: place jobs at the least cost."""
+"""Commands ``stepfare plan`` and ``plan show``: place jobs at the least cost, and print a stored plan."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _UNOBSERVED_SHARE = 0.5
 
 @dataclass(slots=True)
 class StragglerMonitor:
-    """Tracks the step times of each attempt, observation by observation.
+    """The step times of each attempt, observation by observation.
 
     A gang trains as fast as its slowest rank, so step times do not tell which rank is slow.
     """

@@ -1,4 +1,4 @@
-"""Define one line of the ledger: what something cost, or was planned to cost."""
+"""Define one entry of the ledger, planned or metered cost, and the month whose books it goes into."""
 
 from __future__ import annotations
 

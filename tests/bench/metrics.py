@@ -61,7 +61,7 @@ def _fill(store: StateStore, gangs: int) -> None:
             one = replace(one, phase=Phase.FAILED, reason="interrupted", gone_at=NOW, last_step=9, kept_step=7)
         store.attempts.add(one, [node(one.id, rank, **up) for rank in range(MACHINES)])
         heard_at = NOW + timedelta(seconds=number)
-        store.notices.add(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "taken back", heard_at))
+        store.notices.add(NoticeRecord(one.id, 0, "n", "interruption", "aws", 120.0, "preempted", heard_at))
         store.journal.note(one.id, "saved", heard_at + timedelta(seconds=3), rank=0, id="n")
     store.ledger.add(
         [

@@ -124,7 +124,7 @@ async def _beat(url: str, name: str, rank: int, first: float) -> None:
 async def _tell(url: str, name: str, after: float, told: dict[str, float]) -> None:
     await asyncio.sleep(after)
     told[name] = time.monotonic()
-    more = {"kind": "interruption", "source": "sandbox", "seconds": 120.0, "what": "taken back"}
+    more = {"kind": "interruption", "source": "sandbox", "seconds": 120.0, "what": "preempted"}
     await _post(url, name, 0, "notice", {"id": f"taken-{name}", **more})
 
 

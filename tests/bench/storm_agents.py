@@ -67,7 +67,7 @@ async def _beat(url: str, name: str, rank: int, first: float) -> None:
 async def _tell(url: str, name: str, after: float, found: Moments) -> None:
     await asyncio.sleep(after)
     found.told[name] = time.monotonic()
-    notice = {"kind": "interruption", "source": "sandbox", "seconds": 120.0, "what": "taken back"}
+    notice = {"kind": "interruption", "source": "sandbox", "seconds": 120.0, "what": "preempted"}
     await _post(url, name, 0, "notice", {"id": f"taken-{name}", **notice})
 
 

@@ -151,7 +151,7 @@ def test_a_warning_becomes_a_notice_and_an_order_to_save(scene: Scene) -> None:
 
 
 def test_what_the_agent_said_already_is_not_said_twice(scene: Scene) -> None:
-    told = NoticeRecord("a1", 0, "terminate-x", "interruption", "aws", 118.0, "taken back", NOW)
+    told = NoticeRecord("a1", 0, "terminate-x", "interruption", "aws", 118.0, "preempted", NOW)
     scene.store.notices.add(told)
     scene.cloud.warn("i-0")
     scene.cloud.event(STATE, {"instance-id": "i-0", "state": "shutting-down"})

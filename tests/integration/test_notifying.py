@@ -45,7 +45,7 @@ class Scene:
     def interrupted(self, name: str = "a1") -> None:
         """A gang that trains, one machine of which is taken back."""
         self.store.attempts.add(attempt(name, phase=Phase.RUNNING, met_at=NOW), [node(name)])
-        self.store.notices.add(NoticeRecord(name, 0, "n", "interruption", "aws", 120.0, "taken back", self.clock()))
+        self.store.notices.add(NoticeRecord(name, 0, "n", "interruption", "aws", 120.0, "preempted", self.clock()))
 
 
 @dataclass

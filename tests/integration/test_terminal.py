@@ -1,4 +1,4 @@
-"""What a terminal gets and a pipe does not: wider tables, bold headings, colours of errors and warnings."""
+"""A terminal gets wider tables, bold headings and coloured errors and warnings; a pipe gets none of these."""
 
 from __future__ import annotations
 

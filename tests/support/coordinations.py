@@ -173,7 +173,7 @@ class Scene:
                 "kind": "interruption",
                 "source": "sandbox",
                 "seconds": 30.0,
-                "what": "taken back",
+                "what": "preempted",
             },
             "orders": {"protocol": 1, "incarnation": f"life-{rank}", "seen": "", "wait": 20.0},
             "saved": {

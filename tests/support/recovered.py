@@ -210,7 +210,7 @@ def taken_back(site: Site, rank: int, seconds: float, name: str = JOB) -> Iterat
         except BaseException as error:
             trouble.append(error)
 
-    thread = threading.Thread(target=play, name="taken back")
+    thread = threading.Thread(target=play, name="preempted")
     thread.start()
     try:
         yield taking

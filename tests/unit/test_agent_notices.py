@@ -26,7 +26,7 @@ from tests.support.metadata_service import Machine, MetadataService
 
 TOKEN = "token-canary-9f31"
 WHO = {"protocol": 1, "incarnation": "life-1"}
-FIRST = MachineNotice("n-1", "interruption", "sandbox", 30.0, "taken back")
+FIRST = MachineNotice("n-1", "interruption", "sandbox", 30.0, "preempted")
 
 
 def _config(folder: Path, coordinator: str = "http://127.0.0.1:1", **more: Any) -> AgentConfig:

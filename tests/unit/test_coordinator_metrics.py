@@ -55,7 +55,7 @@ class Scraped:
     def notice(self, name: str, rank: int, id_: str, seconds: float, kind: str = "interruption") -> None:
         """An announcement, heard so many seconds after the start."""
         heard_at = NOW + seconds * SECOND
-        self.store.notices.add(NoticeRecord(name, rank, id_, kind, "aws", 120.0, "taken back", heard_at))
+        self.store.notices.add(NoticeRecord(name, rank, id_, kind, "aws", 120.0, "preempted", heard_at))
 
     def saved(self, name: str, id_: str, seconds: float, what: str = "saved") -> None:
         """A checkpoint for that order or announcement."""

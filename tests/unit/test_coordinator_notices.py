@@ -10,7 +10,7 @@ import pytest
 from router.state.records import NoticeRecord, Phase
 from tests.support.coordinations import ATTEMPT, NOW, TOKEN, Clock, Scene, scene
 
-KEPT = NoticeRecord(ATTEMPT, 1, "n-1", "interruption", "sandbox", 30.0, "taken back", NOW)
+KEPT = NoticeRecord(ATTEMPT, 1, "n-1", "interruption", "sandbox", 30.0, "preempted", NOW)
 
 
 @pytest.fixture

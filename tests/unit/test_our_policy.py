@@ -1,4 +1,4 @@
-"""What our policy is made from: of a back-test's past all that is expected, of its scene's availability nothing."""
+"""Our policy is fitted to the past of a back-test alone, never to the availability of the window it is scored on."""
 
 from __future__ import annotations
 

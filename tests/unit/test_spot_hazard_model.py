@@ -1,4 +1,4 @@
-"""What a past says of hazards, and made-up availability of them."""
+"""The hazard model is fitted to past availability, and simulates availability from its hazards."""
 
 from __future__ import annotations
 

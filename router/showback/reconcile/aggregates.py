@@ -1,4 +1,4 @@
-"""Aggregate facts as far as the reasons of a difference can still be told apart: the input of variance."""
+"""Aggregate facts for the analysis of variances, keeping apart the reasons of a difference."""
 
 from __future__ import annotations
 
