@@ -32,9 +32,9 @@ def _run_agent(config_file: str, agent: str) -> int:
     from pathlib import Path
 
     from router.agent.config import AgentConfigError, read_config
-    from router.agent.environ import read_job_environment
     from router.agent.node import RankAgent
     from router.agent.protocol import BAD_CONFIG
+    from router.agent.starters import read_job_environment
     from router.agent.supervise import AgentEvent
 
     events: queue.SimpleQueue[AgentEvent] = queue.SimpleQueue()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import router.agent
 from router.agent.atomic_file import write_atomic
-from router.agent.notice import MachineNotice
+from router.agent.imds import MachineNotice
 from router.agent.protocol import (
     HELPER,
     INTERRUPTION,

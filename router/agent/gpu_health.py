@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from router.agent.imds import NoticeSourceError
-from router.agent.notice import MachineNotice, NoticeWatch
+from router.agent.imds import MachineNotice, NoticeSourceError, NoticeWatch
 from router.agent.protocol import HEALTH
 
 if TYPE_CHECKING:

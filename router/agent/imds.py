@@ -1,4 +1,4 @@
-"""Requests to a cloud's metadata service: plain http to a link-local address, without proxies or redirects."""
+"""Notices that a machine receives about its end or health, and requests to the metadata services that report them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,57 @@ import calendar
 import http.client
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from email.message import Message
 from email.utils import mktime_tz, parsedate_tz
+from typing import Protocol
 from urllib.parse import urlsplit
 
+
+@dataclass(frozen=True)
+class MachineNotice:
+    """A notice to this machine.
+
+    ``id`` belongs to the announcement itself, whoever reads it and however often; ``kind`` is a word of
+    :mod:`router.agent.protocol`. ``seconds``: how long was left ``at`` this moment of the monotonic clock; None: not
+    known. ``waits``: whether the cloud waits, at most that long, for this machine alone to let the event begin.
+    """
+
+    id: str
+    kind: str
+    source: str
+    seconds: float | None
+    what: str
+    at: float = field(default_factory=time.monotonic)
+    waits: bool = False
+
+    def left(self) -> float | None:
+        """Return the seconds left now, at least 0."""
+        return None if self.seconds is None else max(0.0, self.seconds - (time.monotonic() - self.at))
+
+
+class NoticeWatch(Protocol):
+    """A source of notices that one thread reads repeatedly."""
+
+    name: str
+
+    def look(self, tell: Callable[[MachineNotice], None]) -> float:
+        """Call ``tell`` with each current notice and return the seconds until the next call.
+
+        Notices that were reported before are reported again. May raise anything; the source is then read again later.
+        """
+
+
 LINK_LOCAL = "http://169.254.169.254"
+
+
 LARGEST_ANSWER = 65536
+
+
 OK, UNAUTHORIZED, MISSING = 200, 401, 404
+
+
 # The Date of an answer is cut to whole seconds, so this much less time may remain than it implies.
 CUT = 1.0
 

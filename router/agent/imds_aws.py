@@ -17,12 +17,13 @@ from router.agent.imds import (
     MISSING,
     OK,
     UNAUTHORIZED,
+    MachineNotice,
     MetadataAnswer,
     MetadataClient,
     NoticeSourceError,
+    NoticeWatch,
     status_error,
 )
-from router.agent.notice import MachineNotice, NoticeWatch
 from router.agent.protocol import INTERRUPTION, MAINTENANCE, REBALANCE
 
 EVERY = 5.0

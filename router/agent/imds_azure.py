@@ -12,8 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from router.agent.imds import LINK_LOCAL, OK, MetadataAnswer, MetadataClient, NoticeSourceError, status_error
-from router.agent.notice import MachineNotice, NoticeWatch
+from router.agent.imds import (
+    LINK_LOCAL,
+    OK,
+    MachineNotice,
+    MetadataAnswer,
+    MetadataClient,
+    NoticeSourceError,
+    NoticeWatch,
+    status_error,
+)
 from router.agent.protocol import INTERRUPTION, MAINTENANCE
 
 EVERY = 1.0

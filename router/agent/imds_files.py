@@ -12,8 +12,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from router.agent.imds import LARGEST_ANSWER, NoticeSourceError
-from router.agent.notice import MachineNotice, NoticeWatch
+from router.agent.imds import LARGEST_ANSWER, MachineNotice, NoticeSourceError, NoticeWatch
 from router.agent.protocol import NOTICES
 
 EVERY = 0.2

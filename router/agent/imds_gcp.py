@@ -12,8 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-from router.agent.imds import LINK_LOCAL, OK, MetadataClient, NoticeSourceError, status_error
-from router.agent.notice import MachineNotice, NoticeWatch
+from router.agent.imds import (
+    LINK_LOCAL,
+    OK,
+    MachineNotice,
+    MetadataClient,
+    NoticeSourceError,
+    NoticeWatch,
+    status_error,
+)
 from router.agent.protocol import INTERRUPTION, MAINTENANCE
 
 FLAVOR = {"Metadata-Flavor": "Google"}

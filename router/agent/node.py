@@ -16,16 +16,13 @@ from router.agent import protocol
 from router.agent.calls import CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig
 from router.agent.control import CONTROL, AgentControlFolder
-from router.agent.environ import JobEnvironment, gang_environment
 from router.agent.guard import ProcessGuard
-from router.agent.masking import SecretMask
-from router.agent.messenger import Messenger
+from router.agent.messenger import Messenger, Outbox
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
-from router.agent.outbox import Outbox
+from router.agent.output import OutputTail, RotatingLog, SecretMask
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
-from router.agent.rotation import OutputTail, RotatingLog
-from router.agent.starters import clean_up_command, command_line
+from router.agent.starters import JobEnvironment, clean_up_command, command_line, gang_environment
 from router.agent.supervise import AgentEvent, ProcessExit, SupervisedProcess
 
 TAIL = 256 * 1024

@@ -18,8 +18,8 @@ from typing import Any
 from router.agent import gpu_health
 from router.agent.calls import Backoff, CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig, metadata_module
-from router.agent.notice import MachineNotice, NoticeWatch
-from router.agent.outbox import Outbox
+from router.agent.imds import MachineNotice, NoticeWatch
+from router.agent.messenger import Outbox
 from router.agent.supervise import AgentEvent
 
 # The first and the longest pause, in seconds, after a failure to reach a source or the coordinator.

@@ -22,7 +22,7 @@ class AgentEvent:
     It is sent through a ``SimpleQueue``, whose put may be called in a signal handler.
 
     ``kind``: exit (of the process with that id), signal (to the agent), order (of the coordinator), notice (a
-    :class:`~router.agent.notice.MachineNotice`), checkpoint (the coordinator's answer that orders one).
+    :class:`~router.agent.imds.MachineNotice`), checkpoint (the coordinator's answer that orders one).
     """
 
     kind: str

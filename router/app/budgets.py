@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.app.bill_views import BooksView, budgets_in, view_of
 from router.app.month_books import has_bills, open_month_books
-from router.controller.budgets import apply_hard_budgets, fill_spending
+from router.controller.plan_limits import apply_hard_budgets, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, budgets_in_force, spent_of
 from router.ledger.month import Month
-from router.showback.report.context import ReportContext
 from router.showback.report.forecast import fill_days, forecast_month_end, query_daily_costs
-from router.showback.report.query import BudgetUse, ReportInputs, ReportQuery
+from router.showback.report.query import BudgetUse, ReportContext, ReportInputs, ReportQuery
 
 if TYPE_CHECKING:
     from router.state.records import NodeRecord

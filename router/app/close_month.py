@@ -18,8 +18,7 @@ from router.files.duckdb_session import rows_of
 from router.ledger.month import Month
 from router.showback.bill_store import BillStore
 from router.showback.corrections import CorrectionStore
-from router.showback.report.context import ReportContext
-from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -19,7 +21,6 @@ from providers.notices import QUEUE_OPTION, NoticeQueue
 from providers.registry import open_fleet, open_notices
 from providers.session import Session
 from providers.static.pool import Pool
-from router.app.coordinator_failover import PORT, claim_shared_port, serve_as_standby
 from router.app.settings import SANDBOX, AppSettings
 from router.controller.context import ControllerContext, Reporter
 from router.controller.deploy_settings import CoordinatorEntry, HostEntry
@@ -28,6 +29,8 @@ from router.controller.workspaces import GRACE_SECONDS, CoordinatorEndpoint
 from router.controller.zipapp import pack_agent
 from router.coordinator.handlers import AgentMessageHandler
 from router.prices.cloud_settings import LoadedClouds
+from router.state.errors import LeaseHeldError
+from router.state.lock_owner import LockOwner
 from router.state.store import StateStore
 from terraform.cli_config import PluginSources
 from terraform.engine import find_engine
@@ -35,11 +38,78 @@ from terraform.module_metadata import find_provider_variables
 from terraform.runner import CommandLimits, Runner
 from terraform.spec import Host
 
+# The interval is shorter than the time after which a machine is taken to be lost.
+EVERY_S = 1.0
+
+
+# The state's key of the port on which the coordinator listens.
+PORT = "coordinator_port"
+
+
+_HELD_SECONDS = 0.05
+
+
+@contextmanager
+def serve_as_standby(
+    is_there: Callable[[], bool], serve: Callable[[], AbstractContextManager[object]], fails: type[Exception]
+) -> Iterator[None]:
+    """Serve from this process while the block runs and no other process serves.
+
+    Where serving ``fails`` it is tried again: the port may be held by a process that is ending, or by a quicker one.
+    """
+    ended = threading.Event()
+
+    def stand_by() -> None:
+        while not ended.wait(EVERY_S):
+            if is_there():
+                continue
+            try:
+                with serve():
+                    ended.wait()
+            except fails:
+                continue
+
+    thread = threading.Thread(target=stand_by, name="standing by", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def claim_shared_port(
+    store: StateStore, mine: int, wall_clock: Callable[[], datetime], is_there: Callable[[int], bool]
+) -> int:
+    """Return the port that machines are to call.
+
+    Of several processes that begin at the same moment, it is the port of the first.
+    """
+    while True:
+        try:
+            with store.lease(PORT, LockOwner.of_this_process(), wall_clock):
+                recorded_port = int(store.values.get(PORT) or 0)
+                if recorded_port not in (0, mine) and is_there(recorded_port):
+                    return recorded_port
+                store.values.set(PORT, str(mine))
+                return mine
+        except LeaseHeldError:
+            time.sleep(_HELD_SECONDS)
+
+
 _ASK_SECONDS = 120.0
+
+
 # A queue is listened to for as long as the process runs.
 _LISTEN_SECONDS = timedelta(days=3650).total_seconds()
+
+
 _HEALTH_SECONDS = 2.0
+
+
 _TOKEN_FIELD = "coordinator.metrics_token"
+
+
 # Terraform and its providers read these: network access, user identity, credentials.
 _PASSED = frozenset(
     {
@@ -62,6 +132,8 @@ _PASSED = frozenset(
         "SYSTEMROOT",
     }
 )
+
+
 _PASSED_BEGINNINGS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "GCLOUD_", "ARM_", "AZURE_", "PG", "TF_HTTP_", "TF_TOKEN_")
 
 

@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from router.prices.history_risk import LONGEST_GAP
-from router.prices.pool_availability import list_observed_pools, read_observations
+from router.prices.pool_availability import LONGEST_GAP, list_observed_pools, read_observations
 from router.quotes.forward_chaining import learn_calibration
 from router.spot.availability.evaluation_blocks import EvaluationTraces
 from router.spot.availability.fit import AvailabilityFit

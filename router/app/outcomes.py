@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.money import ZERO
-from router.config.quote_files import QuoteAcceptance
+from router.config.plan_files import QuoteAcceptance
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
@@ -93,7 +93,7 @@ def quote_results(
 
 
 def _all(store: StateStore, folder: Path) -> Iterable[QuoteResult]:
-    from router.config.quote_files import stored_quotes
+    from router.config.plan_files import stored_quotes
 
     for name, quote, accepted in stored_quotes(folder):
         outcome = None if accepted is None else quote_ending(quote, accepted, store)

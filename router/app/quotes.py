@@ -5,20 +5,26 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.app.inputs import load_inputs, recent_offers
+from router.app.plan import load_inputs, recent_offers
 from router.config.plan_files import read_fit
+from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
+from router.jobs.run_policy import RunPolicy
+from router.jobs.spec import Job
 from router.planning.candidates import CandidateFinder
+from router.planning.plan import Plan
+from router.planning.planner import PlanRequest
+from router.prices.books import load_book
 from router.prices.data_folders import hazard_fit_file, history_folder
-from router.prices.history_parts import list_parts
-from router.prices.history_risk import LONGEST_GAP
+from router.prices.history_sql import list_parts
+from router.prices.pool_availability import LONGEST_GAP
 from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
@@ -29,7 +35,11 @@ from router.spot.policies.our_policy import QUOTED_DESCRIPTION, quoted_policy_fo
 from router.spot.venues import QuoteOption
 
 WATCHED = timedelta(days=31)
+
+
 _WORTH_ANOTHER_PROCESS = 4  # jobs for each process: fewer are done before it has started
+
+
 QuoteAnswer = Quote | BudgetQuote | Refused
 
 
@@ -190,3 +200,40 @@ def _pool(v: QuoteOption) -> SpotPoolKey:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def plan_request_of(
+    quote: Quote,
+    ceiling: Usd,
+    book_name: str,
+    limits_file: Path | None,
+    now: datetime,
+    held: Callable[[Limits], Limits] = lambda limits: limits,
+) -> PlanRequest:
+    """Return a plan request for the quoted job, on today's prices.
+
+    The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows.
+    InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
+    """
+    book = load_book(book_name)
+    loaded, limits = load_inputs(quote.files, limits_file, now, book, own_deadlines=False)
+    job = next((j for j in loaded.jobs if j.name == quote.job), None)
+    where = ", ".join(quote.files)
+    if job is None:
+        raise InvalidInputError.single(f"holds no job {quote.job} any more", where=where, remedy="quote again")
+    if job.digest != quote.job_digest:
+        raise InvalidInputError.single(
+            f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
+        )
+    return PlanRequest(jobs=(cap_job(job, quote.deadline, ceiling),), book=book, limits=held(limits), now=now)
+
+
+def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:
+    """Return the job with this deadline, and with no larger budget than the ceiling."""
+    budget = ceiling if job.budget is None else min(ceiling, job.budget)
+    return job.model_copy(update={"deadline": Moment(absolute=deadline), "budget": budget})
+
+
+def with_quoted_policy(plan: Plan, policy: RunPolicy | None) -> Plan:
+    """Return the plan with the quote's policy on its lines."""
+    return replace(plan, lines=tuple(replace(line, policy=policy) for line in plan.lines))

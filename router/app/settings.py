@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from router.config.clouds_file import load_clouds
-from router.config.deploy_file import deploy_path, load_deploy
+from pricing.atomic_file import publish_file, write_atomic
+from pricing.money import Usd
+from router.config.settings_files import deploy_path, load_clouds, load_deploy
 from router.controller.deploy_settings import Deploy
+from router.controller.run_folders import restore_files, run_directories, state_id_of
 from router.prices.cloud_settings import LoadedClouds
 from router.prices.data_folders import clouds_file, data_folder
+from router.state.database_url import DatabaseFile, parse_database_url
+from router.state.errors import ExistsError, NoStateError, StateError
+from router.state.state_backup import check_backup, read_stored_files
+from router.state.store import StateStore
 
 # The variable that names the folder of the sandbox's cloud.
 SANDBOX = "STEPFARE_SANDBOX"
@@ -66,3 +74,125 @@ def read_settings(files: SettingsFiles, environment: Mapping[str, str]) -> AppSe
     deploy = load_deploy(path, named=is_named)
     clouds = load_clouds(files.clouds or clouds_file(), named=files.clouds is not None)
     return AppSettings(deploy, clouds, folder, environment)
+
+
+_DIGEST_CHARACTERS = 12
+
+
+RESTORED = "state restore"  # the action's name in the audit log
+
+
+@dataclass(frozen=True, slots=True)
+class StateIdentity:
+    """The file beside the run directories that names their states: ids, a line each, the newest last."""
+
+    file: Path
+    runs: Path
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return the states that are known to have been here; without the file, those that made run directories."""
+        try:
+            written = tuple(self.file.read_text(encoding="utf-8").split())
+        except (OSError, ValueError):
+            written = ()
+        return written or tuple(sorted({state for path in run_directories(self.runs) if (state := state_id_of(path))}))
+
+    def write(self, state_id: str) -> None:
+        """Add an id, unless it is the last. Raises StateError."""
+        try:
+            lines = self.file.read_text(encoding="utf-8").split() if self.file.exists() else []
+            if lines[-1:] == [state_id]:
+                return
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(self.file, "".join(f"{line}\n" for line in (*lines, state_id)))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "is no text"
+            raise StateError(
+                f"{self.file}: {reason}", "give the user that runs stepfare a folder to write to"
+            ) from None
+
+
+def identity_of(opened: AppSettings) -> StateIdentity:
+    """Return the identity file of the state that the deploy file names."""
+    if opened.deploy.state is None:
+        return StateIdentity(opened.folder / "state.id", opened.runs)
+    # Another database has another identity file, so that one home can serve several.
+    digest = hashlib.sha256(str(parse_database_url(opened.deploy.state)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return StateIdentity(opened.folder / f"state-{digest}.id", opened.runs)
+
+
+def open_state(opened: AppSettings, now: datetime, *, new_state: bool = False, marks: bool = True) -> StateStore:
+    """Open the state database, made where there is none; unless it ``marks`` nothing is written beside it.
+
+    StateError where run directories of another state lie beside it, or of one that is missing, unless ``new_state``
+    says that a new one is wanted all the same.
+    """
+    mark = identity_of(opened)
+    full = bool(run_directories(opened.runs))
+    try:
+        store = StateStore.open(opened.state_url, now=now, makes=new_state or not full)
+    except NoStateError as error:
+        raise lost_state_error(mark, str(error)) from None
+    try:
+        written = mark.ids if mark.file.exists() else ()
+        if full and written and written[-1] != store.id and not new_state:
+            raise lost_state_error(mark, f"{parse_database_url(opened.state_url)} is state {store.id}")
+        if marks and (not written or written[-1] != store.id):
+            mark.write(store.id)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def check_not_lost(opened: AppSettings) -> None:
+    """Raise StateError where the state database is missing beside run directories."""
+    if not opened.has_state and run_directories(opened.runs):
+        raise lost_state_error(identity_of(opened), f"{parse_database_url(opened.state_url)} is missing")
+
+
+def restore_state(
+    opened: AppSettings, file: Path, now: datetime, at: datetime, who: str
+) -> tuple[str, tuple[str, ...]]:
+    """Restore a backup where the state is missing; return the state's id, and the run directories that were written.
+
+    Repeating it after a crash is harmless. ``at``: the time of the audit log. Raises StateError, DamagedError,
+    ExistsError.
+    """
+    check_backup(file)
+    place = parse_database_url(opened.state_url)
+    if isinstance(place, DatabaseFile) and place.path.exists():
+        raise ExistsError(f"{place} is there already", "move it away, or name another state")
+    run_folders = restore_files(opened.runs, read_stored_files(file))
+    # A file gets its name only when all of it is written.
+    new = place.path.with_name(f"{place.path.name}.restored") if isinstance(place, DatabaseFile) else None
+    if new is not None:
+        _remove(new)
+    with StateStore.open(opened.state_url if new is None else f"sqlite:///{new}", now=now) as store:
+        restored = store.whole.restore(file)
+        store.audit.add(who, RESTORED, restored.hash, Usd(0), at, file=file.name, head=restored.head)
+    if new is not None and isinstance(place, DatabaseFile):
+        publish_file(new, place.path)
+        _remove(new)
+    with open_state(opened, now, new_state=True) as store:
+        return store.id, run_folders
+
+
+def _remove(database: Path) -> None:
+    for name in (database, *(database.with_name(f"{database.name}{end}") for end in ("-wal", "-shm", ".lock"))):
+        name.unlink(missing_ok=True)
+
+
+def lost_state_error(mark: StateIdentity, what: str) -> StateError:
+    """Return the error that run directories beside a state are not its own, and what to do."""
+    count, ids = len(run_directories(mark.runs)), mark.ids
+    whose = f"of state {ids[-1]}" if ids else "of another state"
+    sweep = f"`stepfare sweep --state {ids[-1] if ids else 'ID'} --yes`"
+    directories = f"{count} run director{'y' if count == 1 else 'ies'}"
+    lie = f"lie{'s' if count == 1 else ''} in {mark.runs}"
+    return StateError(
+        f"{what}, and {directories} {whose} {lie}: machines may run that nothing here knows",
+        f"restore it (`stepfare state restore FILE`); or release what it made ({sweep}), then begin anew with "
+        "`stepfare apply --new-state`",
+    )

@@ -16,11 +16,9 @@ from router.app.close_month import later_corrections
 from router.app.month_books import MonthBooks, facts_relation, open_month_books
 from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
-from router.showback.extract_parts import ExtractManifest
-from router.showback.ledger_extract import LedgerExtract
+from router.showback.ledger_extract import ExtractManifest, LedgerExtract
 from router.showback.report.build import build_report
-from router.showback.report.context import ReportContext
-from router.showback.report.query import JobVariance, ReportInputs, ReportQuery
+from router.showback.report.query import JobVariance, ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import report_months, rollups_of_facts
 from router.showback.report.values import CellValue, ShowbackReport
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.backtest.catalogue import find_backtest_policy
 from router.backtest.scores import PooledWindows
-from router.backtest.windows import BacktestCell, WindowLayout, build_window_inputs, select_past
+from router.backtest.windows import BacktestCell, WindowLayout, build_window_inputs, find_backtest_policy, select_past
 from router.spot.simulator.blind_policy import BlindView
 from router.spot.simulator.simulation import IDLE, NOWHERE, ON_DEMAND, FullView, InstanceKinds
 from router.spot.simulator.traces import Bools, Ints

@@ -15,24 +15,41 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 from typing import TypeVar
 
-from router.checkpoints.checkpoints import CopyJournal, list_other_paths, read_manifest
+from router.checkpoints.checkpoints import (
+    CopyJournal,
+    find_complete_checkpoints,
+    has_expected_sizes,
+    list_other_paths,
+    read_manifest,
+)
 from router.checkpoints.errors import CancelledError, IncompleteCheckpointError, StorageError
 from router.checkpoints.manifest import CheckpointFile, CheckpointManifest
 from router.checkpoints.object_store import CheckpointStore, StoreReader
 from router.checkpoints.rate_limit import TransferLimits
 
 PARALLEL = 8
+
+
 CHUNK = 8 * 2**20
+
+
 # Limits shared by the files under way: bytes read and not yet written, bytes written and not yet arrived.
 _READ_BYTES, _SENT_BYTES = 64 * 2**20, 64 * 2**20
+
+
 # A file that failed is tried again after these pauses; the store's own client has retried before.
 _PAUSES = (0.5, 2.0, 5.0)
+
+
 # Errors that a second try does not mend.
 _FINAL_WORDS = ("NO_SUCH_BUCKET", "ACCESS_DENIED", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "EXPIRED_TOKEN")
+
+
 _FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.EFBIG, errno.ENAMETOOLONG}
+
 
 Result = TypeVar("Result")
 
@@ -246,3 +263,49 @@ class _TransferWork:
 def _compare_digest(file: CheckpointFile, digest: str) -> None:
     if digest != file.sha256:
         raise IncompleteCheckpointError(f"{file.path} is not as it was written")
+
+
+def download_checkpoints(
+    source: CheckpointStore,
+    target: CheckpointStore,
+    pace: TransferLimits,
+    *,
+    step: int | None = None,
+    least: int = 0,
+    parallel: int = PARALLEL,
+    journal: CopyJournal | None = None,
+    passed: Callable[[int, str], None],
+) -> Iterator[TransferResult]:
+    """Copy checkpoints, the newest first, for as long as the caller asks for more.
+
+    Only that of ``step``, if one is named, and none before ``least``. ``passed`` is called with the reason for
+    checkpoints that are incomplete, or cannot be copied in the remaining time.
+
+    StorageError, of which OutOfTimeError and CancelledError are kinds.
+    """
+    for manifest in _select_manifests(source, step, least, passed):
+        if not pace.can_end(manifest.bytes):
+            passed(manifest.step, f"{manifest.bytes / 1e9:,.1f} GB cannot be copied in {pace.left:,.0f} s")
+            continue
+        try:
+            moved = transfer_checkpoint(source, manifest, target, pace, parallel=parallel, journal=journal)
+        except IncompleteCheckpointError as error:
+            passed(manifest.step, str(error))
+            continue
+        yield moved
+
+
+def _select_manifests(
+    source: CheckpointStore, step: int | None, least: int, passed: Callable[[int, str], None]
+) -> Iterator[CheckpointManifest]:
+    try:
+        if step is None:
+            yield from takewhile(lambda manifest: manifest.step >= least, find_complete_checkpoints(source, passed))
+            return
+        manifest = read_manifest(source, step)
+        if manifest is None or not has_expected_sizes(source, manifest):
+            passed(step, "it is not there, or not whole")
+            return
+        yield manifest
+    except OSError as error:
+        raise StorageError(f"{source.url}: {error}") from error

@@ -160,8 +160,8 @@ class _Work:
         override_policy: bool,
     ) -> None:
         from router.config.limits_file import read_limits
-        from router.controller.accepted_limits import limits_json
         from router.controller.orders import orders_of
+        from router.controller.plan_limits import limits_json
         from router.jobs.limits import Limits
         from router.planning.plan_json import plan_content
         from router.prices.books import load_book

@@ -1,18 +1,31 @@
-"""Commands ``stepfare bills list`` and ``show``: the imported bills and which of them are in force."""
+"""Commands ``stepfare bills import``, ``list``, ``show``, ``restore`` and ``remove``: the imported bills."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
 from router.render.tables import format_count
 
 if TYPE_CHECKING:
+    from router.showback.bill_import import BillImport
     from router.showback.bill_store import BillStore
+    from router.showback.bills import BillDecisionKind, BillDecrease, BillStanding, ImportedBill
+    from router.state.store import StateStore
+
 
 SCHEMA_VERSION = 1
 
@@ -125,3 +138,261 @@ def show(
             f"{store.path(standing)}: its rows are gone, or not those that were stored",
             remedy="bring the folder back from a backup",
         )
+
+
+Identity = Annotated[str, typer.Argument(metavar="ID", help="ID as `bills list --all` shows it; four digits or more.")]
+
+
+DeployFile = Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)]
+
+
+CloudsFile = Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)]
+
+
+Now = Annotated[str | None, typer.Option(metavar="TIME", help="Time of the decision (ISO, with zone).")]
+
+
+def restore(
+    identity: Identity,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")] = "",
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+) -> ExitCode:
+    """Restore an earlier version of a bill, which then replaces the current one.
+
+    Nothing is deleted, and the audit log records who restored it.
+
+    \b
+    stepfare bills list --all
+    stepfare bills restore 2aed --reason "the copy of 3 December was cut off"
+
+    Exit codes: 0; 2 no such bill, or it is in force already.
+    """
+    from router.showback.bills import BillDecisionKind
+
+    first, *others = _decide(BillDecisionKind.RESTORE, identity, reason, deploy, clouds, now)
+    _say(first, "stands again")
+    for each in others:
+        if each.replaced_by == first.bill.id:
+            _say(each, "stands no more")
+    return ExitCode.OK
+
+
+def remove(
+    identity: Identity,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the audit log.")],
+    deploy: DeployFile = None,
+    clouds: CloudsFile = None,
+    now: Now = None,
+) -> ExitCode:
+    """Remove a bill that should not count.
+
+    Its rows stay stored and no earlier version replaces it. `bills restore`, or importing it again, brings it back. The
+    audit log records who removed it and why.
+
+    \b
+    stepfare bills remove 2aed --reason "another company's account"
+
+    Exit codes: 0; 2 no such bill, or it is not in force.
+    """
+    from router.showback.bills import BillDecisionKind
+
+    if not reason.strip():
+        raise InvalidInputError.single("is empty", field="--reason", remedy="say why: it stands in the audit log")
+    first, *_ = _decide(BillDecisionKind.REMOVE, identity, reason, deploy, clouds, now)
+    _say(first, "stands no more")
+    console.note(f"`stepfare bills restore {first.bill.id}`, or an earlier version's id, brings one back")
+    return ExitCode.OK
+
+
+def _decide(
+    what: BillDecisionKind, identity: str, reason: str, deploy: Path | None, clouds: Path | None, now: str | None
+) -> tuple[BillStanding, ...]:
+    from pricing.money import ZERO
+    from router.prices.data_folders import bills_folder
+    from router.showback.bill_store import BillStore
+
+    moment, bills = parse_now(now), BillStore(bills_folder())
+    with open_state_store(deploy, clouds) as (_, store):
+        standings = bills.decide(what, identity, reason, acting_user(), moment)
+        bill = standings[0].bill
+        store.audit.add(
+            acting_user(),
+            f"bills {what}",
+            bill.sha256,
+            ZERO,
+            moment,
+            bill=bill.id,
+            reason=reason,
+            rows=bill.rows,
+            sums=bill.sums,
+        )
+        report_corrections(store)
+    return standings
+
+
+def correct_closed_months(deploy: Path | None, clouds: Path | None) -> None:
+    """Book corrections of closed months after bills changed.
+
+    Without a state no month is closed, and nothing is done. Errors of the state are only reported.
+    """
+    from router.app.settings import SettingsFiles, read_settings
+    from router.cli.console import CommandError
+
+    if not read_settings(SettingsFiles(deploy, clouds), dict(os.environ)).has_state:  # noqa: TID251
+        return
+    try:
+        with open_state_store(deploy, clouds) as (_, store):
+            report_corrections(store)
+    except CommandError as error:
+        what = "whether closed months are corrected is not known; the next `showback` books it"
+        console.note(f"{what}: {error}", "warning")
+
+
+def report_corrections(store: StateStore) -> None:
+    """Book corrections for closed months whose bills changed, and report them."""
+    from pricing.money import ZERO
+    from router.app.bill_views import seals
+    from router.prices.data_folders import bills_folder, extract_folder
+
+    if not seals(store):
+        return
+    from router.app.corrections import book_corrections
+
+    booked = book_corrections(store, extract_folder(), bills_folder(), acting_user())
+    if booked is None:
+        return
+    at = datetime.fromisoformat(booked.at)
+    store.audit.add(
+        acting_user(),
+        "bills correction",
+        booked.sha256,
+        ZERO,
+        at,
+        correction=booked.id,
+        corrects=list(booked.corrects),
+        period=booked.period,
+        amounts=booked.amounts,
+        reason=booked.reason,
+    )
+    if not booked.rows:
+        console.note("closed months come to the same: nothing is to be corrected")
+    for currency, sums in booked.amounts.items():
+        amount = Decimal(sums["effective"])
+        console.note(
+            f"{' and '.join(booked.corrects)} {'is' if len(booked.corrects) == 1 else 'are'} closed and not changed: a "
+            f"correction of {amount:+,.2f} {currency}, dated {at:%Y-%m-%d}, stands in {booked.period}"
+        )
+
+
+def _say(standing: BillStanding, what: str) -> None:
+    from router.render.bills_text import describe_bill, format_sums
+
+    bill = standing.bill
+    console.note(f"{bill.id} {what} ({describe_bill(bill)}): {format_sums(bill)}")
+
+
+def import_files(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, CSV in gzip, or Parquet.")],
+    allow_duplicates: Annotated[bool, typer.Option("--allow-duplicates", help="Accept rows that occur twice.")] = False,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the import (ISO, with zone).")] = None,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> None:
+    """Import bills: FOCUS 1.0 to 1.4 Cost and Usage, as AWS, Google Cloud, Azure and others export it.
+
+    The files of one command are one delivery: give all parts of a bill at once. A bill replaces the one with the same
+    issuer, account and billing period; importing the same bill again changes nothing. Rows or sums that fall are
+    reported with both figures, and duplicate rows are refused. Columns that a file lacks or writes differently from
+    FOCUS are listed and never invented. Changes to a closed month are booked as a correction in an open one. See
+    docs/bills.md.
+
+    \b
+    stepfare bills import aws-2026-11.csv.gz
+    stepfare bills import azure/part-0.parquet azure/part-1.parquet -o json
+    """
+    from dataclasses import asdict
+
+    from router.prices.data_folders import bills_folder
+    from router.render.bills_text import as_record, gap_lines, table
+    from router.showback.bill_import import import_bills
+    from router.showback.bill_store import BillStore
+
+    store = BillStore(bills_folder())
+    with console.progress("reading"):
+        imported = import_bills(files, store, parse_now(now), duplicates=allow_duplicates)
+    all_bills = store.bills()
+    standings = [each for each in all_bills if each.bill.id in imported.delivery.concerned]
+    changed = [each for each in standings if imported.new and each.bill.id not in imported.delivery.same]
+    falls = list(_find_falls(changed, all_bills))
+    if output is BillFormat.JSON:
+        record = {
+            "schema_version": SCHEMA_VERSION,
+            "new": imported.new,
+            "bills": [as_record(each) for each in standings],
+            "files": [asdict(each) for each in imported.delivery.sources],
+            "gaps": [asdict(each) for each in imported.delivery.gaps],
+            "stands_again": list(imported.delivery.again),
+            "unchanged": list(imported.delivery.same) if imported.new else sorted(imported.delivery.concerned),
+            "fell": [
+                {"bill": bill.id, "replaces": before.id, **asdict(each)}
+                for before, bill, fallen in falls
+                for each in fallen
+            ],
+            "rows_twice": 0 if imported.twice is None else imported.twice.rows,
+        }
+        console.out(json.dumps(record, indent=2))
+    else:
+        if standings:
+            console.out(table(standings, console.screen()))
+        for line in gap_lines(imported.delivery.gaps) if imported.new else ():
+            console.out(line)
+    _report(imported, standings, changed)
+    for before, bill, fallen in falls:
+        _warn(before, bill, fallen)
+    if imported.new:
+        correct_closed_months(deploy, clouds)
+    if imported.new and output is BillFormat.TABLE:
+        console.note(f"stored in {store.folder}")
+
+
+def _find_falls(
+    changed: list[BillStanding], all_bills: tuple[BillStanding, ...]
+) -> Iterator[tuple[ImportedBill, ImportedBill, tuple[BillDecrease, ...]]]:
+    """Yield each bill that replaced one with higher figures: the earlier bill, the new bill, the figures that fell."""
+    from router.showback.bills import find_decreases
+
+    bills = {each.bill.id: each.bill for each in all_bills}
+    for each in changed:
+        if each.replaces is not None and (fallen := find_decreases(bills[each.replaces], each.bill)):
+            yield bills[each.replaces], each.bill, fallen
+
+
+def _report(imported: BillImport, standings: list[BillStanding], changed: list[BillStanding]) -> None:
+    from router.render.bills_text import format_sums
+    from router.showback.duplicates import describe_duplicates
+
+    if not imported.new:
+        at = max((each.delivery.imported_at for each in standings), default=imported.delivery.imported_at)
+        console.note(f"nothing changed: this was imported at {at}, and stands")
+        return
+    for each in changed:
+        if each.bill.id in imported.delivery.again:
+            at = each.delivery.imported_at
+            console.note(f"{each.bill.id} stands again, as imported at {at}: {format_sums(each.bill)}")
+        if each.replaces is not None:
+            console.note(f"{each.bill.id} replaces {each.replaces}")
+    for identity in imported.delivery.same:
+        console.note(f"{identity} stands as it did")
+    if imported.twice is not None:
+        console.note(f"taken as they are: {describe_duplicates(imported.twice)}", "warning")
+
+
+def _warn(before: ImportedBill, bill: ImportedBill, falls: tuple[BillDecrease, ...]) -> None:
+    from router.render.bills_text import fall_lines
+
+    for line in fall_lines(before, bill, falls):
+        console.note(line, "warning")
+    console.note(f"where that is wrong: `stepfare bills restore {before.id}` brings the earlier bill back", "warning")

@@ -14,7 +14,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import report_corrections
+from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import option_error, parse_as_of, parse_now

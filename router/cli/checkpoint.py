@@ -68,8 +68,8 @@ def push(
     The exit code is 5 if the time ran out.
     """
     from router.checkpoints.checkpoints import CopyJournal, remove_old_checkpoints
-    from router.checkpoints.download import download_checkpoints
     from router.checkpoints.object_store import FolderStore
+    from router.checkpoints.transfer import download_checkpoints
 
     pace, (target, _) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
     with translate_storage_errors():
@@ -118,8 +118,8 @@ def pull(
     stepfare checkpoint pull "$STEPFARE_RESUME_MANIFEST" /mnt/scratch/run-7
     """
     from router.checkpoints.checkpoints import list_steps
-    from router.checkpoints.download import download_checkpoints
     from router.checkpoints.object_store import FolderStore
+    from router.checkpoints.transfer import download_checkpoints
 
     pace, (source, named_step) = build_rate_limit(seconds, max_mbps), resolve_checkpoint_store(url)
     wanted_step = named_step if step is None else step
@@ -161,7 +161,7 @@ def copy(
 
     The exit code is 5 if the time ran out; running it again resumes the copy.
     """
-    from router.checkpoints.download import download_checkpoints
+    from router.checkpoints.transfer import download_checkpoints
 
     pace, (origin, named_step), (destination, _) = (
         build_rate_limit(seconds, max_mbps),

@@ -16,9 +16,9 @@ _COMMANDS = {
     "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),
     "quotes list": CommandEntry("List the stored quotes.", "router.cli.quotes", "list_quotes"),
     "quotes calibration": CommandEntry(
-        "Compare accepted quotes with the outcomes.", "router.cli.quotes_calibration", "calibration"
+        "Compare accepted quotes with the outcomes.", "router.cli.quotes", "calibration"
     ),
-    "quotes fit": CommandEntry("Fit the ranges of quotes to the price history.", "router.cli.quotes_fit", "fit"),
+    "quotes fit": CommandEntry("Fit the ranges of quotes to the price history.", "router.cli.quotes", "fit"),
     "quotes show": CommandEntry("Print a stored quote again.", "router.cli.quotes", "show"),
     "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
     "status": CommandEntry("Show gangs, machines and costs.", "router.cli.status", "status"),
@@ -31,13 +31,13 @@ _COMMANDS = {
     "drill zone-down": CommandEntry("Close a sandbox zone and preempt its machines.", "router.cli.drill", "zone_down"),
     "drill zone-up": CommandEntry("Open zones that `drill zone-down` closed.", "router.cli.drill", "zone_up"),
     "drill slow-node": CommandEntry("Slow down the training on a sandbox machine.", "router.cli.drill", "slow_node"),
-    "ledger list": CommandEntry("List planned, metered and added entries.", "router.cli.ledger_list", "list_entries"),
-    "ledger add": CommandEntry("Add fees, credits and corrections.", "router.cli.ledger_add", "add"),
+    "ledger list": CommandEntry("List planned, metered and added entries.", "router.cli.ledger", "list_entries"),
+    "ledger add": CommandEntry("Add fees, credits and corrections.", "router.cli.ledger", "add"),
     "ledger periods": CommandEntry(
-        "List closed and open months with their sums.", "router.cli.ledger_periods", "periods"
+        "List closed and open months with their sums.", "router.cli.ledger_close", "periods"
     ),
     "ledger close": CommandEntry("Close the books of a month permanently.", "router.cli.ledger_close", "close"),
-    "ledger verify": CommandEntry("Verify that the ledger is unchanged.", "router.cli.ledger_verify", "verify"),
+    "ledger verify": CommandEntry("Verify that the ledger is unchanged.", "router.cli.ledger", "verify"),
     "ledger export": CommandEntry("Export the ledger as a FOCUS file.", "router.cli.ledger_export", "export"),
     "ledger backup": CommandEntry("Back up the ledger to a file.", "router.cli.ledger_backup", "backup"),
     "ledger restore": CommandEntry("Restore a backup into an empty ledger.", "router.cli.ledger_backup", "restore"),
@@ -47,7 +47,7 @@ _COMMANDS = {
     "budget list": CommandEntry("List monthly budgets and what is spent.", "router.cli.budget", "list_budgets"),
     "budget set": CommandEntry("Set the budget of everybody, a team or a project.", "router.cli.budget", "set_budget"),
     "budget remove": CommandEntry("Remove a budget.", "router.cli.budget", "remove"),
-    "budget check": CommandEntry("Check budgets and send notices.", "router.cli.budget_check", "check"),
+    "budget check": CommandEntry("Check budgets and send notices.", "router.cli.budget", "check"),
     "audit": CommandEntry("Print the audit log and verify its hash chain.", "router.cli.audit", "audit"),
     "checkpoint push": CommandEntry("Copy checkpoints to durable storage.", "router.cli.checkpoint", "push"),
     "checkpoint pull": CommandEntry("Fetch the newest good checkpoint.", "router.cli.checkpoint", "pull"),
@@ -64,22 +64,20 @@ _COMMANDS = {
     "prices refresh": CommandEntry(
         "Fetch what the clouds sell into a price book.", "router.cli.prices_refresh", "refresh"
     ),
-    "prices list": CommandEntry("List the stored price books.", "router.cli.prices_list", "list_books"),
-    "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices_list", "use_book"),
-    "prices diff": CommandEntry("Compare two price books.", "router.cli.prices_diff", "diff"),
+    "prices list": CommandEntry("List the stored price books.", "router.cli.prices", "list_books"),
+    "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices", "use_book"),
+    "prices diff": CommandEntry("Compare two price books.", "router.cli.prices", "diff"),
     "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
-    "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices_import", "import_file"),
-    "bills import": CommandEntry(
-        "Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills_import", "import_files"
-    ),
+    "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices", "import_file"),
+    "bills import": CommandEntry("Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills", "import_files"),
     "bills list": CommandEntry("List the imported bills.", "router.cli.bills", "list_bills"),
     "bills show": CommandEntry("Show one bill: sums, files and gaps.", "router.cli.bills", "show"),
-    "bills restore": CommandEntry("Restore an earlier version of a bill.", "router.cli.bills_change", "restore"),
-    "bills remove": CommandEntry("Remove a bill that should not count.", "router.cli.bills_change", "remove"),
+    "bills restore": CommandEntry("Restore an earlier version of a bill.", "router.cli.bills", "restore"),
+    "bills remove": CommandEntry("Remove a bill that should not count.", "router.cli.bills", "remove"),
     "bills reconcile": CommandEntry(
         "Reconcile bills with planned and metered costs.", "router.cli.bills_reconcile", "reconcile"
     ),
-    "ledger check": CommandEntry("Validate a FOCUS file.", "router.cli.ledger_check", "check"),
+    "ledger check": CommandEntry("Validate a FOCUS file.", "router.cli.ledger", "check"),
     "showback": CommandEntry("Report the costs of a month by team and job.", "router.cli.showback", "showback"),
     "stock": CommandEntry("Ask where a gang is likely to be available.", "router.cli.stock", "stock"),
     "quotas": CommandEntry("List quotas and reserved capacity.", "router.cli.quotas", "quotas"),

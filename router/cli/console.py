@@ -20,7 +20,11 @@ from router.render.tables import PLAIN, WIDTH, Screen
 
 # Key in the context of a command: the number of words after `--`, or None if there was no `--`.
 WORDS_AFTER_DASHES = "stepfare.behind"
+
+
 _MOST_PROBLEMS = 50
+
+
 # Colours are few: what went wrong, what may be wrong, and headings.
 _STYLES: dict[str, dict[str, Any]] = {
     "error": {"fg": "red", "bold": True},
@@ -238,3 +242,27 @@ def bars() -> Iterator[ProgressBars]:
 def replace_screen(text: str) -> str:
     """Return ``text`` preceded by a command that clears the screen if stdout is a terminal, else unchanged."""
     return f"\x1b[2J\x1b[H{text}" if sys.stdout.isatty() else text
+
+
+def check_output_folders(*files: Path | None) -> None:
+    """Raise CommandError if the folder of a file does not exist, so that a long command fails at its start."""
+    for file in files:
+        if file is not None and not file.parent.is_dir():
+            raise CommandError(f"{file}: cannot be written: there is no folder {file.parent}")
+
+
+def write_output_file(file: Path, content: bytes) -> None:
+    """Write content to a file atomically. Raises CommandError if it cannot be written."""
+    try:
+        write_atomic(file, content)
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+def require_matplotlib(option: str) -> None:
+    """Raise CommandError, which says what to install, if matplotlib is missing."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        remedy = "pip install 'stepfare[plot]'"
+        raise CommandError(f"{option} needs matplotlib, which is not installed", remedy=remedy) from None

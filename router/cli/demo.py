@@ -27,8 +27,7 @@ from router.ledger.entry import LedgerEntryKind as EntryKind
 from router.ledger.month import Month
 from router.render.tables import format_table, wrap_text
 from router.showback.report.query import ReportQuery
-from router.showback.report.text import short_text
-from router.showback.report.values import CellKind, CellValue, ShowbackReport, subtract_known
+from router.showback.report.values import CellKind, CellValue, ShowbackReport, short_text, subtract_known
 from router.state.store import StateStore
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def _play(commands: DemoCommands, steps: int, seed: int, *, calm: bool) -> _Resu
 
 
 def _showback(home: Path) -> str:
-    from router.cli.clock import wall_clock
+    from router.cli.options import wall_clock
 
     return summarize_spending(home, wall_clock())
 
@@ -232,7 +231,7 @@ def _repeated_steps(gangs: list[dict[str, int]]) -> int:
 
 def _metered(database: Path) -> Usd:
     """Return the metered cost of released machines in the ledger."""
-    from router.cli.clock import wall_clock
+    from router.cli.options import wall_clock
     from router.ledger.entry import LedgerEntryKind
     from router.state.store import StateStore
 

@@ -71,7 +71,7 @@ def _quoted(plan: Plan, job: str) -> str:
 
     Empty if there is no such quote, or if both name the same cost.
     """
-    from router.config.quote_files import stored_quotes
+    from router.config.plan_files import stored_quotes
     from router.prices.data_folders import quotes_folder
     from router.render.quote_text import format_cost
 

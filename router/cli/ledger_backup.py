@@ -46,7 +46,7 @@ def restore(
     stepfare ledger restore books.gz --deploy postgresql.yaml
     """
     from pricing.money import Usd
-    from router.cli.clock import chosen_clock
+    from router.cli.options import chosen_clock
 
     with open_state_store(deploy, clouds) as (_, store):
         done = store.backups.restore(file)
@@ -74,7 +74,7 @@ def archive(
     stepfare ledger verify --archive books-2024.gz
     """
     from pricing.money import Usd
-    from router.cli.clock import chosen_clock
+    from router.cli.options import chosen_clock
 
     month, now = parse_month("--before", before), chosen_clock()()
     with open_state_store(deploy, clouds, makes=False) as (_, store):

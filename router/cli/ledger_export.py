@@ -10,7 +10,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import report_corrections
+from router.cli.bills import report_corrections
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
@@ -102,7 +102,7 @@ def unpriced_lines(left: UnpricedEntries) -> list[str]:
 
 
 def _read_accounts(accounts: Path | None) -> Showback:
-    from router.config.document_file import read_showback
+    from router.config.settings_files import read_showback
     from router.showback.accounts import Showback
 
     return Showback() if accounts is None else read_showback(accounts)

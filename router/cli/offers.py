@@ -17,7 +17,7 @@ from router.cli.completion import complete_books
 from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
 from router.render import offers_text
-from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers, unknown_names
+from router.render.offers_text import OfferFilters, OfferSortKey, select_offers, unknown_names
 from router.render.tables import format_count
 
 

@@ -5,14 +5,54 @@ Each raises InvalidInputError that names the option, so that the command exits w
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from router.cli.clock import chosen_clock
+from providers.registry import CLOUDS
+from router.config.settings_files import load_clouds
+from router.jobs.fields import suggest
+from router.prices.cloud_settings import LoadedClouds
+from router.prices.data_folders import clouds_file
 
 if TYPE_CHECKING:
     from pricing.money import Usd
+
+
+VARIABLE = "STEPFARE_CLOCK"
+
+
+_FASTEST = 100_000
+
+
+def wall_clock() -> datetime:
+    """Return the current time in UTC."""
+    return datetime.now(UTC)  # noqa: TID251
+
+
+def chosen_clock() -> Callable[[], datetime]:
+    """Return the clock that ``STEPFARE_CLOCK`` selects; without it the wall clock.
+
+    ``60@2026-11-21T18:00:00Z`` runs sixty times as fast as real time since that moment. Raises InvalidInputError for
+    any other value.
+    """
+    text = os.environ.get(VARIABLE)  # noqa: TID251
+    if not text:
+        return wall_clock
+    speed_text, _, since_text = text.partition("@")
+    try:
+        speed = int(speed_text)
+        since = datetime.fromisoformat(since_text)
+        if not 1 <= speed <= _FASTEST or since.tzinfo is None:
+            raise ValueError(text)
+        _ = since.astimezone(UTC) + (wall_clock() - since) * speed
+    except (ValueError, OverflowError):
+        what = f"{text!r} is no clock"
+        raise InvalidInputError.single(what, field=VARIABLE, remedy="write 60@2026-11-21T18:00:00Z") from None
+    return lambda: since.astimezone(UTC) + (wall_clock() - since) * speed
 
 
 def parse_now(text: str | None) -> datetime:
@@ -67,3 +107,23 @@ def parse_usd_option(option: str, text: str | None) -> Usd | None:
 def option_error(option: str, error: ValueError) -> InvalidInputError:
     """Return a parser's error as an InvalidInputError of the option."""
     return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))
+
+
+def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
+    """Return the clouds file, and for each cloud to query whether it must answer.
+
+    Raises InvalidInputError for errors in the file and for unknown cloud names.
+    """
+    _refuse_unknown(names)
+    loaded = load_clouds(file or clouds_file(), named=file is not None)
+    return loaded, loaded.asked(tuple(dict.fromkeys(names)))
+
+
+def _refuse_unknown(names: list[str]) -> None:
+    unknown = [name for name in names if name not in CLOUDS]
+    if unknown:
+        raise InvalidInputError.single(
+            f"{unknown[0]!r} is no cloud that this program knows",
+            field="--cloud",
+            remedy=suggest(unknown[0], CLOUDS),
+        )

@@ -172,7 +172,7 @@ def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> 
 
 def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:
     """Return a function that plots into the file. Raises an error before anything is read if that is impossible."""
-    from router.cli.output_files import require_matplotlib, write_output_file
+    from router.cli.console import require_matplotlib, write_output_file
     from router.render import history_plot
 
     history_plot.check(file)

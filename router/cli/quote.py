@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,14 +13,76 @@ import typer
 from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
-from router.cli.console import ExitCode
+from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
 from router.render.tables import format_count
 
 if TYPE_CHECKING:
+    from pricing.money import Usd
     from router.app.quotes import QuoteAnswer
     from router.jobs.quantities import Moment
     from router.quotes.quote import Quote
+
+
+def accept_stored_quote(
+    name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
+) -> int:
+    """Write the plan of a quote and record the acceptance.
+
+    ``tonight`` says that ``now`` is the present, so that budgets apply. Raises InvalidInputError and CommandError.
+    """
+    from router.app.budgets import BudgetConstraints
+    from router.app.quotes import plan_request_of, with_quoted_policy
+    from router.cli.site_options import acting_user, load_shortages_and_budgets, store_planned_jobs
+    from router.config.limits_file import read_limits
+    from router.config.plan_files import QuoteAcceptance, find_quote, store_acceptance
+    from router.planning.plan_json import plan_content, plan_to_json
+    from router.planning.planner import make_plan
+    from router.prices.data_folders import quotes_folder
+    from router.render.plan_text import table as plan_table
+
+    if out is None:
+        raise InvalidInputError.single("the plan has to go somewhere", field="--out", remedy="name a file: plan.json")
+    folder = quotes_folder()
+    identity, quote = find_quote(folder, name)
+    if now > quote.valid_until:
+        what = f"{identity} was valid until {quote.valid_until:%Y-%m-%d %H:%MZ}"
+        raise CommandError(what, ExitCode.STALE, "ask for the quote again")
+    limit = ceiling if ceiling is not None else quote.usd.p90
+    if limit is None:
+        what = "the quote names no upper cost: the job may never be done on spot alone"
+        raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
+    budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
+    request = plan_request_of(quote, limit, book, limits, now, budgets.limits)
+    with console.progress(f"planning {quote.job}") as show_phase:
+        plan = make_plan(request, progress=show_phase)
+    if plan.unplaced:
+        left_out = plan.unplaced[0]
+        hints = "; ".join(f"{r.change}: {r.detail}" for r in left_out.relaxations)
+        raise CommandError(
+            f"{quote.job} cannot be planned within ${limit.dollars():,.2f}: {left_out.reason}",
+            ExitCode.UNPLACED,
+            hints or "raise --ceiling, or quote again",
+        )
+    plan = with_quoted_policy(plan, quote.run_policy)
+    console.write(plan_to_json(plan), out)
+    digest: str = plan_content(plan)["digest"]
+    store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), now)
+    store_acceptance(
+        folder,
+        QuoteAcceptance(
+            identity, now.isoformat().replace("+00:00", "Z"), acting_user(), digest, request.jobs[0].digest, str(limit)
+        ),
+    )
+    console.note(
+        f"{identity} accepted: {quote.job} by {quote.deadline:%Y-%m-%d %H:%MZ} for at most ${limit.dollars():,.2f}"
+    )
+    if quote.run_policy is not None:
+        console.note(f"run by {quote.run_policy}, which the quote was made for")
+    elif quote.spot_share > 0:
+        console.note(f"the quote counts on {quote.policy}, and an earlier version wrote no parameters: quote again")
+    console.out(plan_table(plan, console.screen()))
+    return int(ExitCode.OK)
 
 
 class QuoteFormat(StrEnum):
@@ -77,8 +140,6 @@ def quote(
     """
     moment = parse_now(now)
     if accept is not None:
-        from router.cli.quote_accept import accept_stored_quote
-
         _only_with_accept(paths, by, budget, html)
         return accept_stored_quote(
             accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, tonight=now is None
@@ -89,7 +150,7 @@ def quote(
     if not paths:
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
-    from router.cli.output_files import check_output_folders
+    from router.cli.console import check_output_folders
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
@@ -137,7 +198,7 @@ def _parse_deadline(text: str | None) -> Moment | None:
 
 def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
     """Store the quotes and return their ids by job. A failure to store is only reported."""
-    from router.config.quote_files import store_quotes
+    from router.config.plan_files import store_quotes
     from router.prices.data_folders import quotes_folder
     from router.quotes.quote import Quote
 
@@ -151,7 +212,7 @@ def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
 
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
-    from router.cli.output_files import write_output_file
+    from router.cli.console import write_output_file
     from router.quotes.quote import Quote
     from router.render.quote_page import page
 

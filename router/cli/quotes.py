@@ -1,14 +1,21 @@
-"""Commands ``stepfare quotes list`` and ``show``: the stored quotes."""
+"""Commands ``stepfare quotes list``, ``show``, ``calibration`` and ``fit``: the stored quotes beside their outcomes."""
 
 from __future__ import annotations
 
 import json
 from enum import StrEnum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from router.cli import console
+from router.cli.console import ExitCode
+from router.cli.options import parse_now
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
+
+if TYPE_CHECKING:
+    from router.quotes.outcomes import QuoteRecord
 
 
 class QuoteListFormat(StrEnum):
@@ -38,7 +45,7 @@ def list_quotes(
     """
     from dataclasses import asdict
 
-    from router.config.quote_files import stored_quotes
+    from router.config.plan_files import stored_quotes
     from router.prices.data_folders import quotes_folder
     from router.quotes.quote_json import quote_content
     from router.render.quote_text import format_cost, format_on_time
@@ -79,7 +86,7 @@ def show(
     stepfare quotes show quote-1a2b3c4d5e6f
     stepfare quotes show 1a2b -o line
     """
-    from router.config.quote_files import find_quote, read_acceptance
+    from router.config.plan_files import find_quote, read_acceptance
     from router.prices.data_folders import quotes_folder
     from router.quotes.quote_json import quote_to_json
     from router.render.quote_text import line, text
@@ -98,3 +105,151 @@ def show(
         console.out(
             f"accepted {accepted.at} by {accepted.who}, ceiling ${accepted.ceiling_usd}, plan {accepted.plan[:12]}"
         )
+
+
+class CalibrationFormat(StrEnum):
+    """Output format of the calibration."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def calibration(
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with diagrams.")] = None,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[CalibrationFormat, typer.Option("--output", "-o", help="Format.")] = CalibrationFormat.TABLE,
+) -> int:
+    """Compare accepted quotes with the costs and completion times of their jobs.
+
+    \b
+    stepfare quotes calibration
+    stepfare quotes calibration --html calibration.html
+    stepfare quotes calibration -o csv
+
+    Costs are the metered costs of machines. Jobs that still run or were stopped by a person are not counted; jobs that
+    were given up count as late.
+    """
+    from router.app.outcomes import quote_ending
+    from router.cli.console import check_output_folders, write_output_file
+    from router.config.plan_files import stored_quotes
+    from router.prices.data_folders import quotes_folder
+    from router.quotes.outcomes import assess_quotes
+    from router.render.calibration_text import as_csv, calibration_page
+
+    check_output_folders(html)
+    accepted = [(quote, how) for _, quote, how in stored_quotes(quotes_folder()) if how is not None]
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        pairs = [(quote, quote_ending(quote, how, store)) for quote, how in accepted]
+    outcomes = assess_quotes([(quote, how) for quote, how in pairs if how is not None])
+    if html is not None:
+        write_output_file(
+            html, calibration_page({"accepted quotes": outcomes.rows}, {"accepted quotes": outcomes.rows}).encode()
+        )
+    if output is CalibrationFormat.JSON:
+        console.out(json.dumps(_content(outcomes, len(accepted)), indent=2, sort_keys=True))
+    elif output is CalibrationFormat.CSV:
+        console.out(as_csv(outcomes.rows).rstrip("\n"))
+    else:
+        console.out(_text(outcomes, len(accepted)))
+    return int(ExitCode.OK)
+
+
+def _text(outcomes: QuoteRecord, accepted: int) -> str:
+    from router.quotes.outcomes import LEAST_JOBS
+    from router.render.calibration_text import as_table
+
+    if not accepted:
+        return "no quote was accepted yet: stepfare quote --accept makes a plan of one"
+    if not outcomes.count:
+        return f"accepted quotes: {accepted}; none of their jobs is over"
+    share = f"{outcomes.on_time / outcomes.count:.0%}, promised {outcomes.promised:.0%}"
+    lines = [f"{outcomes.count} of {accepted} accepted quotes are over: {outcomes.on_time} on time ({share})"]
+    if outcomes.given_up:
+        lines.append(f"{outcomes.given_up} were given up, not on time")
+    if outcomes.rows:
+        lines += ["", as_table(outcomes.rows)]
+    if outcomes.count < LEAST_JOBS:
+        lines += ["", f"fewer than {LEAST_JOBS}: these shares may be luck"]
+    return "\n".join(lines)
+
+
+def _content(outcomes: QuoteRecord, accepted: int) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {"schema_version": 1, "accepted": accepted, **asdict(outcomes)}
+
+
+class FitFormat(StrEnum):
+    """Output format of the fit."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def fit(
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Fit as of this moment.")] = None,
+    output: Annotated[FitFormat, typer.Option("--output", "-o", help="Format.")] = FitFormat.TEXT,
+) -> int:
+    """Fit the ranges of quotes to your price history.
+
+    \b
+    stepfare quotes fit
+    stepfare quotes fit -o json
+
+    The fit uses the last 92 days of `stepfare prices refresh`. It learns how far spot availability drifts from the
+    past, and how often quotes would have held on later availability. At least one spot pool must have been observed
+    for 14 days, for 80 % of the time (observations at most 30 minutes apart). The fit takes about a minute, and quotes
+    use it for 31 days. Exit codes: 0; 1 too few observations (quotes keep their assumptions); 2 invalid input.
+    """
+    from router.app.fit_availability import ENOUGH, ENOUGH_WATCHED, fit_recorded_pools, recorded_pools
+    from router.cli.console import write_output_file
+    from router.prices.data_folders import hazard_fit_file, history_folder
+    from router.spot.availability.fit import FRESH_FOR, fit_to_json
+
+    moment = parse_now(now)
+    data = recorded_pools(history_folder(), moment)
+    if data.ground is None:
+        console.note(
+            f"nothing to learn from: {data.seen} spot pools were observed, for {data.most_days:.1f} days at most; "
+            f"one has to be observed for {ENOUGH.days} days, {ENOUGH_WATCHED:.0%} of the time: run "
+            "`stepfare prices refresh` every 30 minutes or more often"
+        )
+        return ExitCode.FAILURE
+    choices = len(data.ground.parts)
+    console.note(f"{data.pools} pools since {data.since:%Y-%m-%d %H:%MZ}; quoting on {choices} choices of them ...")
+    model = fit_recorded_pools(data)
+    text = fit_to_json(model)
+    file = hazard_fit_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_output_file(file, text.encode())
+    if output is FitFormat.JSON:
+        console.out(text)
+        return ExitCode.OK
+    sizes = json.loads(text)["likely"]
+    back_drift, loss_drift = (_size(shares) for shares in sizes)
+    console.out(
+        f"learned from {model.pools} pools, {(model.until - model.since).days} days, "
+        f"{model.watched:.0%} of them observed\n"
+        f"drift: hazards of losing spot move by a factor of {loss_drift:.2f}, "
+        f"those of its return by {back_drift:.2f}\n"
+        f"of {model.outcomes:,} outcomes that quotes had not seen, their 90 % figures of the cost held"
+        f" {_held(model.cost.held):.0%}, of the finish {_held(model.finish.held):.0%}\n"
+        f"stored in {file}; quotes use it until {model.until + FRESH_FOR:%Y-%m-%d}"
+    )
+    return ExitCode.OK
+
+
+def _size(shares: list[float]) -> float:
+    from math import exp
+
+    from router.spot.availability.fit import GRID
+
+    return exp(sum(p * s.size for p, s in zip(shares, GRID, strict=True)))
+
+
+def _held(held: tuple[float, ...]) -> float:
+    from router.spot.availability.calibration import KNOTS
+
+    return held[KNOTS.index(0.9)]

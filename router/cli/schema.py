@@ -49,7 +49,7 @@ def schema(
         # Imported by name, because planning imports the solver.
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is SchemaKind.QUOTE:
-        text = import_module("router.quotes.quote_schema").quote_schema_text()
+        text = import_module("router.quotes.quote_json").quote_schema_text()
     elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
     else:

@@ -13,7 +13,7 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.bills_change import report_corrections
+from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
@@ -22,8 +22,7 @@ from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
 if TYPE_CHECKING:
     from router.app.bill_views import BooksView
     from router.render.tables import Screen
-    from router.showback.report.context import ReportContext
-    from router.showback.report.query import BudgetUse, ReportQuery
+    from router.showback.report.query import BudgetUse, ReportContext, ReportQuery
     from router.showback.report.values import ShowbackReport
     from router.state.store import StateStore
 
@@ -113,7 +112,7 @@ def showback(
     xlsx, parquet and focus need --out; focus writes the charges of the month, as `ledger export` does. Exit codes: 0;
     1 the state cannot be read; 2 invalid input.
     """
-    from router.cli.output_files import check_output_folders
+    from router.cli.console import check_output_folders
 
     moment = parse_now(now)
     query = replace(_parse_query(month, moment, by, basis, share_idle, share or []), as_of=parse_as_of(now))
@@ -237,7 +236,7 @@ def _budgets(store: StateStore, setting: ReportContext, view: BooksView) -> tupl
 
 
 def _write(report: ShowbackReport, output: ShowbackFormat, out: Path | None, now: datetime) -> None:
-    from router.cli.output_files import write_output_file
+    from router.cli.console import write_output_file
     from router.showback.report import export_tables
 
     if output in _TO_FILES and out is not None:

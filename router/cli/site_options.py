@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
-from router.cli.options import parse_duration_option
+from router.cli.options import chosen_clock, parse_duration_option, wall_clock
 from router.render.tables import format_usd
 
 if TYPE_CHECKING:
     from router.app.budgets import BudgetConstraints
     from router.app.settings import AppSettings
-    from router.controller.budgets import BudgetSource
     from router.controller.context import ControllerContext, Reporter
+    from router.controller.plan_limits import BudgetSource
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
     from router.state.records import Shortage
@@ -59,8 +58,7 @@ def open_state_store(
     Without ``makes`` a missing database is not created; a temporary empty one replaces it. A database that is missing
     beside run directories is an error unless ``new_state`` is set.
     """
-    from router.app.settings import SettingsFiles, read_settings
-    from router.app.state_identity import check_not_lost, open_state
+    from router.app.settings import SettingsFiles, check_not_lost, open_state, read_settings
     from router.state.store import StateStore
 
     with translate_errors(), ExitStack() as stack:
@@ -79,7 +77,7 @@ def store_planned_jobs(jobs: Sequence[Job], plan: str, limits: Limits | None, mo
 
     The keys are the digests of the jobs and of the plan. A failure is only reported.
     """
-    from router.controller.accepted_limits import store_limits
+    from router.controller.plan_limits import store_limits
     from router.controller.workspaces import job_json
 
     try:

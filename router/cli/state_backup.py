@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from router.cli import console
-from router.cli.clock import chosen_clock, wall_clock
 from router.cli.console import CommandError, ExitCode
+from router.cli.options import chosen_clock, wall_clock
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store, translate_errors
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def restore(
     """
     import os
 
-    from router.app.settings import SettingsFiles, read_settings
-    from router.app.state_identity import restore_state
+    from router.app.settings import SettingsFiles, read_settings, restore_state
 
     with translate_errors():
         opened: AppSettings = read_settings(SettingsFiles(deploy, clouds), dict(os.environ))  # noqa: TID251

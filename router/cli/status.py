@@ -56,7 +56,7 @@ def status(
     stepfare status -o json
     """
     from router.app.controller import is_coordinator_reachable
-    from router.cli.clock import chosen_clock
+    from router.cli.options import chosen_clock
     from router.controller.report import build_status_report
 
     clock = chosen_clock()

@@ -16,8 +16,7 @@ from pricing.problems import InvalidInputError, Problem
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
-from router.config.file_arguments import FoundFiles, find_files
-from router.config.job_files import LoadedJobs, load_jobs
+from router.config.job_files import FoundFiles, LoadedJobs, find_files, load_jobs
 from router.config.limits_file import load_limits, teams_without_jobs
 from router.prices.books import load_book
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
-from router.cli.clock import chosen_clock
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.log_lines import HELP, Log, LogStyle, open_service_log
+from router.cli.options import chosen_clock
 from router.cli.site_options import (
     CLOUDS_HELP,
     DEPLOY_HELP,

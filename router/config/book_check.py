@@ -17,11 +17,10 @@ from router.config.job_files import LoadedJobs
 from router.config.limits_file import LoadedLimits
 from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
-from router.jobs.fields import RefusedError
+from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
-from router.jobs.spelling import suggest
 
 BookFinding = tuple[tuple[str | int, ...], str, str]  # Path, what, remedy.
 

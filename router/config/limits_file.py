@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from pricing.problems import InvalidInputError, Problem
 from router.config.validation import problems_of
 from router.config.yamlfile import YamlDocument, read_documents
+from router.jobs.fields import nearest_word
 from router.jobs.limits import Limits
-from router.jobs.spelling import nearest_word
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,20 @@
-"""Read plans, and fits of recorded spot availability, from disk."""
+"""Read plans, and fits of recorded spot availability, and store quotes on disk.
+
+Quotes are a file each in one folder, never changed, and beside it the acceptance when it was accepted.
+"""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pricing.atomic_file import write_atomic
 from pricing.problems import InvalidInputError
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json
+from router.quotes.quote import Quote
+from router.quotes.quote_json import quote_content, quote_from_json, quote_to_json
 from router.spot.availability.fit import AvailabilityFit, fit_from_json
 
 
@@ -35,3 +43,84 @@ def read_fit(file: Path) -> AvailabilityFit | None:
         raise InvalidInputError.single(
             f"is no fit of spot availability: {error}", where=str(file), remedy="learn it again: stepfare quotes fit"
         ) from None
+
+
+_ACCEPTED = ".accepted.json"
+
+
+_LEAST_PREFIX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteAcceptance:
+    """The acceptance of a quote as a plan.
+
+    ``at`` (UTC, ISO) is when, ``who`` by whom; ``plan`` is the plan's digest, ``job_digest`` that of the job in it, and
+    ``ceiling_usd`` the ceiling of the job's cost in dollars.
+    """
+
+    quote_id: str
+    at: str
+    who: str
+    plan: str
+    job_digest: str
+    ceiling_usd: str
+
+
+def store_quotes(folder: Path, quotes: list[Quote]) -> tuple[str, ...]:
+    """Store the quotes, and return their ids. OSError where the folder cannot be written."""
+    ids = []
+    for quote in quotes:
+        name: str = quote_content(quote)["quote_id"]
+        _put(folder / f"{name}.json", quote_to_json(quote))
+        ids.append(name)
+    return tuple(ids)
+
+
+def stored_quotes(folder: Path) -> tuple[tuple[str, Quote, QuoteAcceptance | None], ...]:
+    """Return all quotes by the moment at which they were asked, then id. InvalidInputError for a damaged file."""
+    paths = [p for p in sorted(folder.glob("quote-*.json")) if not p.name.endswith(_ACCEPTED)]
+    quotes = [(path.stem, read_quote(path), read_acceptance(folder, path.stem)) for path in paths]
+    return tuple(sorted(quotes, key=lambda each: (each[1].asked_at, each[0])))
+
+
+def find_quote(folder: Path, name: str) -> tuple[str, Quote]:
+    """Find a quote by its id, or the first digits of it. InvalidInputError where there is none or are several."""
+    digits = name.removeprefix("quote-")
+    known = sorted(p.stem for p in folder.glob("quote-*.json") if not p.name.endswith(_ACCEPTED))
+    matches = [known_id for known_id in known if known_id.removeprefix("quote-").startswith(digits)]
+    if len(digits) < _LEAST_PREFIX or not digits.isalnum() or len(matches) != 1:
+        what = f"names {len(matches)} quotes" if len(matches) > 1 else "names no stored quote"
+        if len(digits) < _LEAST_PREFIX:
+            what = f"is too short: {_LEAST_PREFIX} digits at least"
+        raise InvalidInputError.single(f"{name!r} {what}", remedy="`stepfare quotes list` shows them")
+    return matches[0], read_quote(folder / f"{matches[0]}.json")
+
+
+def read_quote(path: Path) -> Quote:
+    """Return the quote in a file. InvalidInputError when it cannot be read, is none, or was edited."""
+    return quote_from_json(read_text(path), str(path))
+
+
+def store_acceptance(folder: Path, acceptance: QuoteAcceptance) -> None:
+    """Store that a quote was accepted; a later acceptance replaces an earlier one."""
+    _put(folder / f"{acceptance.quote_id}{_ACCEPTED}", json.dumps(asdict(acceptance), indent=2, sort_keys=True) + "\n")
+
+
+def read_acceptance(folder: Path, name: str) -> QuoteAcceptance | None:
+    """Return the acceptance of the quote of that id; None where it was not accepted.
+
+    InvalidInputError for a damaged file.
+    """
+    path = folder / f"{name}{_ACCEPTED}"
+    try:
+        return QuoteAcceptance(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInputError.single(f"is no acceptance of a quote: {error}", where=str(path)) from None
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(path, text)

@@ -1,24 +1,127 @@
-"""Read traces of spot availability as JSON, one zone a file, and prices beside them.
-
-A trace: ``{"metadata": {"gap_seconds": 600, "zone": ..., "spot_price_per_hour": ..., "on_demand_price_per_hour": ...},
-"data": [n0, n1, null, ...]}``: machines that could be obtained, tick by tick; null: nobody looked. Prices, in a file of
-the same name in another folder: ``{"metadata": {"gap_seconds": ..., "on_demand_price_per_hour": ...}, "changes":
-[[tick, dollars_per_hour], ...]}``. All other metadata but ``first_tick`` are ignored.
-"""
+"""Read traces of spot availability, as JSON or as tables, and prices beside them."""
 
 from __future__ import annotations
 
+import csv
+import glob
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pricing.problems import InvalidInputError
-from router.config.trace_table import ZONES, read_table
+from pricing.problems import InvalidInputError, Problem
 from router.config.trace_values import Holes, ListPrices, TraceProblems, align_clocks, hold_prices, region_of
 from router.spot.simulator.traces import Floats, Series, ZoneSeries
+
+ZONES = "zones.csv"
+
+
+_CHANGES = "spot_price_changes.csv"
+
+
+TableRow = dict[str, str]
+
+
+def read_table(folder: Path, *, holes: Holes, listed: ListPrices | None) -> list[tuple[str, int, ZoneSeries]]:
+    """Return file, seconds of a tick and series of each zone of ``zones.csv``, in its order.
+
+    InvalidInputError as :func:`router.config.trace_files.read_traces` says.
+    """
+    problems = TraceProblems()
+    zones = _rows(folder / ZONES, ("zone", "region", "on_demand_usd_per_hour"))
+    tables = [p for p in sorted(folder.glob("*.csv")) if p.name not in (ZONES, _CHANGES)]
+    if len(tables) != 1:
+        raise InvalidInputError.single(
+            f"{len(tables)} tables of counts", where=str(folder), remedy=f"one, beside {ZONES} and {_CHANGES}"
+        )
+    where = str(tables[0])
+    rows = _rows(tables[0], ("tick", "time_utc", *(z["zone"] for z in zones)))
+    tick_s, rows = _clock(where, rows, holes, problems)
+    problems.check()
+    changes = _read_changes(folder / _CHANGES, problems)
+    parts = []
+    for line, zone in enumerate(zones, start=2):
+        name, at = zone["zone"], f"{folder / ZONES}:{line}"
+        counts = problems.counts(where, name, [row.get(name) for row in rows], holes)
+        demand = problems.price(at, "on_demand_usd_per_hour", zone["on_demand_usd_per_hour"])
+        if name in changes:
+            spot = hold_prices(changes[name], len(rows))
+        elif zone.get("spot_usd_per_hour"):
+            spot = np.full(len(rows), problems.price(at, "spot_usd_per_hour", zone["spot_usd_per_hour"]))
+        elif listed is not None:
+            spot = np.full(len(rows), problems.price("", "spot price", listed.spot_usd_per_hour))
+        else:
+            problems.add(at, "spot_usd_per_hour", "is missing", f"add the column, or rows in {_CHANGES}")
+            continue
+        if not problems.problems:
+            parts.append((where, tick_s, ZoneSeries(name, zone["region"], counts, spot, demand)))
+    problems.check()
+    return parts
+
+
+def _rows(path: Path, required: tuple[str, ...]) -> list[TableRow]:
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            rows, names = list(reader), reader.fieldnames or []
+    except (OSError, ValueError, csv.Error) as error:
+        raise InvalidInputError.single(f"cannot be read: {error}", where=str(path)) from None
+    if missing := [name for name in required if name not in names]:
+        raise InvalidInputError.single(
+            f"has no column {missing[0]}", where=str(path), remedy=f"it has {', '.join(names)}"
+        )
+    if not rows:
+        raise InvalidInputError.single("has no rows", where=str(path))
+    return rows
+
+
+def _clock(where: str, rows: list[TableRow], holes: Holes, problems: TraceProblems) -> tuple[int, list[TableRow]]:
+    """Return the seconds of a tick, and a row for each tick from the first: missing ones are holes."""
+    by_tick: dict[int, TableRow] = {}
+    for line, row in enumerate(rows, start=2):
+        try:
+            tick = int(row["tick"])
+        except (TypeError, ValueError):
+            problems.add(f"{where}:{line}", "tick", f"{row['tick']!r} is not a whole number")
+            continue
+        if tick in by_tick:
+            problems.add(f"{where}:{line}", "tick", f"{tick} is there twice", "remove one of the rows")
+        by_tick[tick] = row
+    if len(by_tick) < 2:
+        problems.add(where, "tick", "fewer than two ticks do not tell how long one is")
+        return 1, rows
+    first, last = min(by_tick), max(by_tick)
+    missing = [tick - first for tick in range(first, last + 1) if tick not in by_tick]
+    if missing and holes is Holes.REFUSE:
+        problems.hole(where, "tick", missing)
+    try:
+        begin, end = (datetime.fromisoformat(by_tick[tick]["time_utc"]) for tick in (first, last))
+        seconds = (end - begin).total_seconds() / (last - first)
+    except (TypeError, ValueError):
+        problems.add(where, "time_utc", "is not a time as 2025-10-04T00:10:00Z at the first or the last tick")
+        return 1, rows
+    if seconds < 1:
+        problems.add(where, "time_utc", "does not go on from tick to tick by a second or more")
+        return 1, rows
+    return round(seconds), [by_tick.get(tick, {}) for tick in range(first, last + 1)]
+
+
+def _read_changes(path: Path, problems: TraceProblems) -> dict[str, list[tuple[int, float]]]:
+    changes: dict[str, list[tuple[int, float]]] = {}
+    if not path.is_file():
+        return changes
+    for line, row in enumerate(_rows(path, ("zone", "tick", "spot_usd_per_hour")), start=2):
+        usd = problems.price(f"{path}:{line}", "spot_usd_per_hour", row["spot_usd_per_hour"])
+        if not row["tick"].isdecimal():
+            problems.add(f"{path}:{line}", "tick", f"{row['tick']!r} is not a tick", "0, 1, 2, ...")
+            continue
+        changes.setdefault(row["zone"], []).append((int(row["tick"]), usd))
+    return changes
 
 
 def read_traces(
@@ -31,7 +134,7 @@ def read_traces(
 ) -> Series:
     """Read the zones of a trace file, of a folder of them, or of a folder with ``zones.csv``.
 
-    :mod:`router.config.trace_table` reads the latter. ``prices``: the folder with a price file for each; ``listed``:
+    :mod:`router.config.trace_files` reads the latter. ``prices``: the folder with a price file for each; ``listed``:
     for zones that have no price anywhere. InvalidInputError carries all that is wrong: no file, not JSON, fields that
     are missing or not what they should be, prices that are not above zero, holes unless ``holes`` says what they count
     as, clocks that do not agree.
@@ -154,3 +257,66 @@ def _changes(
 
 def _is_change(entry: object) -> bool:
     return isinstance(entry, Sequence) and len(entry) == 2 and isinstance(entry[0], int) and entry[0] >= 0
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TraceSet:
+    """One set: zones on one clock.
+
+    ``alike``: several files are of one zone, as of two types of machine there, so that their zones, which are then
+    named after the files, cannot be used together.
+    """
+
+    name: str
+    series: Series
+    alike: bool
+
+
+def read_trace_sets(
+    paths: Sequence[str],
+    *,
+    prices: Path | None = None,
+    listed: ListPrices | None = None,
+    holes: Holes = Holes.REFUSE,
+    tick_s: int | None = None,
+) -> tuple[TraceSet, ...]:
+    """Read a set for each path.
+
+    A file or a folder is read as :func:`router.config.trace_files.read_traces` does, files of a glob one by one.
+    InvalidInputError carries all that is wrong with all of them.
+    """
+    problems: list[Problem] = []
+    sets = []
+    for path in paths:
+        matches = [] if Path(path).exists() else [Path(file) for file in sorted(glob.glob(path))]  # noqa: PTH207
+        parts = []
+        for file in matches or [Path(path)]:
+            try:
+                parts.append((file, read_traces(file, prices=prices, listed=listed, holes=holes, tick_s=tick_s)))
+            except InvalidInputError as error:
+                problems += error.problems
+        if parts and not problems:
+            try:
+                sets.append(_join_series(path, parts))
+            except InvalidInputError as error:
+                problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+    return tuple(sets)
+
+
+def _join_series(path: str, parts: Sequence[tuple[Path, Series]]) -> TraceSet:
+    first, series = parts[0]
+    for file, other in parts:
+        if (other.tick_s, other.ticks) != (series.tick_s, series.ticks):
+            raise InvalidInputError.single(
+                f"{other.ticks} ticks of {other.tick_s} s, but {first} has {series.ticks} of {series.tick_s} s",
+                where=str(file),
+                field="data",
+                remedy="name them one by one, each with its own --traces",
+            )
+    zones = [(file, zone) for file, part in parts for zone in part.zones]
+    alike = max(Counter(zone.zone for _, zone in zones).values()) > 1
+    named_zones = tuple(replace(zone, zone=file.stem) if alike else zone for file, zone in zones)
+    name = Path(path).stem if len(parts) == 1 else path
+    return TraceSet(name, Series(series.tick_s, named_zones), alike)

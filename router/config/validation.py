@@ -14,9 +14,8 @@ from pydantic_core import ErrorDetails
 
 from pricing.problems import Problem
 from router.config.yamlfile import FieldPath, YamlDocument
-from router.jobs.fields import RefusedError, show_value
+from router.jobs.fields import RefusedError, show_value, suggest
 from router.jobs.skypilot import FILL_IN
-from router.jobs.spelling import suggest
 
 # Values below these fields may be secrets: they never appear in a message.
 _SECRET = frozenset({"env"})

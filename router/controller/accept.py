@@ -9,13 +9,12 @@ from datetime import datetime
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
-from router.controller.accepted_limits import has_limits, store_limits
-from router.controller.budgets import apply_hard_budgets
 from router.controller.context import ControllerContext
 from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.metering import planned_entries
 from router.controller.orders import Order
 from router.controller.placement_options import maximum_cost, placements_of
+from router.controller.plan_limits import apply_hard_budgets, has_limits, store_limits
 from router.controller.provision_order import ProvisionRequest
 from router.controller.run_policies import AssignedPolicy
 from router.jobs.limits import Limits

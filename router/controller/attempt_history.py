@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from router.controller.causes import FailureCause
 from router.controller.lifecycle import (
@@ -15,14 +16,20 @@ from router.controller.lifecycle import (
     confirmed_step,
     is_transient,
 )
-from router.controller.workspaces import ResumePoint
+from router.controller.workspaces import ResumePoint, parse_job
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 
 _LONGEST_PAUSE = timedelta(minutes=15)
+
+
 _FIRST_PAUSE = timedelta(seconds=15)
+
+
 # A shorter checkpoint interval would leave no time for training, however short the notices are.
 MIN_CHECKPOINT_INTERVAL_S = 10.0
+
+
 _REFUSED = frozenset({FailureCause.SHORT.value, FailureCause.QUOTA.value, FailureCause.PRICE.value})
 
 
@@ -192,3 +199,26 @@ def _is_resumable(chain: AttemptHistory, crashes: int) -> bool:
         return chain.transient and chain.crashed_in_vain < crashes
     # A gang that failed before all ranks met says nothing about the training.
     return last.reason in RESUMABLE_REASONS or last.reason == ReleaseReason.FAILED
+
+
+def plan_time(store: StateStore, attempt: Attempt) -> datetime:
+    """Return when the attempt's plan was made, which the relative times of its jobs count from.
+
+    Without that plan, return when the attempt was created.
+    """
+    plan = store.plans.plan(attempt.plan)
+    return attempt.created_at if plan is None else datetime.fromisoformat(json.loads(plan)["as_of"]).astimezone(UTC)
+
+
+def deadline_of(store: StateStore, attempt: Attempt) -> datetime | None:
+    """Return the deadline of the attempt's job, or None.
+
+    None where the job has none, or where its specification is not in the state or cannot be read any more.
+    """
+    text = store.plans.job(attempt.job_digest)
+    try:
+        deadline = None if text is None else parse_job(text).deadline
+        return None if deadline is None else deadline.at(plan_time(store, attempt))
+    except (ValueError, KeyError):
+        # Released machines are metered even without a readable specification.
+        return None

@@ -9,10 +9,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from router.agent.config import AgentConfig, parse_config
+from router.agent.protocol import LOOPBACK
 
 # fetch-agent.sh URL SHA256 FILE [CA]
 FETCH_AGENT = """\
@@ -29,6 +31,7 @@ echo "$2  $3.part" | sha256sum --check --status || { echo "stepfare: not the age
 chmod 0755 "$3.part"
 mv "$3.part" "$3"
 """
+
 
 # mount-nvme.sh FOLDER [DISKS]. The names are those that the clouds' images give to disks that belong to the machine. A
 # disk that holds data already is left alone.
@@ -63,6 +66,7 @@ mkfs.ext4 -q -E nodiscard -m 0 "$device"
 mount -o noatime,discard "$device" "$folder"
 """
 
+
 # KillMode=mixed: the agent is asked to stop and asks the training; whatever remains at the end is killed with the
 # cgroup. OOMPolicy=continue: the agent reports a training process that the kernel kills.
 UNIT = """\
@@ -85,8 +89,10 @@ LimitNOFILE=1048576
 TasksMax=infinity
 """
 
+
 # The smallest user data limit of any cloud, in bytes before encoding for transport.
 MAX_USER_DATA_BYTES = 16 * 1024
+
 
 ETC, OPT, VAR, LOGS = "/etc/stepfare", "/opt/stepfare", "/var/lib/stepfare", "/var/log/stepfare"
 
@@ -239,3 +245,97 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _BlockTextDumper.add_representer(str, _represent_text)
+
+
+# Files with secrets that the script writes beside itself; nobody needs them once the machine is gone.
+SECRET_FILES = ("token", "env.json")
+
+
+# Paths are relative here because only the script knows its own folder.
+_PATHS = ("workdir", "token_file", "env_file", "ca_file", "log_folder", "spool_folder")
+
+
+_SCRIPT = '''\
+#!/usr/bin/env python3
+"""stepfare: rank {rank} of {attempt}."""
+import hashlib, http.client, json, os, ssl, sys, time, urllib.request
+FOLDER = os.environ.get("STEPFARE_NODE_FOLDER") or os.path.dirname(os.path.abspath(__file__))
+FILES = {files}
+os.umask(0o077)
+config = json.loads(FILES["agent.json"])
+for name in {paths}:
+    if name in config:
+        config[name] = os.path.join(FOLDER, config[name])
+FILES["agent.json"] = json.dumps(config)
+for name, text in FILES.items():
+    with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as stream:
+        stream.write(text)
+agent = os.path.join(FOLDER, "agent.pyz")
+limit = time.monotonic() + {seconds}
+handlers = []
+if {url}.startswith("https"):
+    handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile={ca})))
+if {loopback}:
+    handlers.append(urllib.request.ProxyHandler({{}}))
+opener = urllib.request.build_opener(*handlers)
+while True:
+    try:
+        with opener.open({url}, timeout=10) as answer:
+            data = answer.read()
+        if hashlib.sha256(data).hexdigest() != {sha256}:
+            sys.exit("stepfare: the agent is not the one that was ordered")
+        break
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() > limit:
+            sys.exit("stepfare: no agent to be had: %s" % error)
+        time.sleep(0.5)
+with open(agent, "wb") as stream:
+    stream.write(data)
+os.execv(sys.executable, [sys.executable, "-I", agent, os.path.join(FOLDER, "agent.json")])
+'''
+
+
+def node_script(spec: Bootstrap, agent: AgentDownload) -> str:
+    """Return the script, which downloads and starts the agent; the same spec always gives the same text.
+
+    Raises :class:`UserDataTooLargeError`, and ``BadConfig`` for a configuration that the agent would refuse.
+    ``local_nvme`` is ignored: such machines keep their disks as they are.
+    """
+    config = _script_config(spec)
+    files = {
+        "agent.json": json.dumps(non_default_settings(config)) + "\n",
+        "token": f"{spec.token}\n",
+        "env.json": json.dumps({"plain": dict(spec.plain), "secret": dict(spec.secret)}) + "\n",
+    }
+    if spec.ca is not None:
+        files["ca.pem"] = spec.ca
+    text = _SCRIPT.format(
+        rank=config.rank,
+        attempt=config.attempt,
+        files=repr(files),
+        paths=repr(_PATHS),
+        seconds=repr(config.gang_seconds),
+        ca='os.path.join(FOLDER, "ca.pem")' if spec.ca is not None else "None",
+        url=repr(agent.url),
+        loopback=repr(urlsplit(agent.url).hostname in LOOPBACK),
+        sha256=repr(agent.sha256),
+    )
+    if len(text.encode()) > MAX_USER_DATA_BYTES:
+        raise UserDataTooLargeError(
+            f"{len(text.encode()):,} bytes for the node's script, at most {MAX_USER_DATA_BYTES:,} fit: "
+            "shorten the command and the environment of the job"
+        )
+    return text
+
+
+def _script_config(spec: Bootstrap) -> AgentConfig:
+    config = replace(
+        spec.config,
+        workdir="work",
+        token_file="token",
+        env_file="env.json",
+        ca_file="ca.pem" if spec.ca is not None else None,
+        log_folder="log.d",
+        spool_folder="spool",
+    )
+    return parse_config(json.loads(json.dumps(asdict(config))))

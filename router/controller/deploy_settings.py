@@ -14,9 +14,8 @@ from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
 from router.controller.notify_settings import NotifyEntry, Reference
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
 from router.jobs.quantities import Duration
-from router.jobs.spelling import suggest
 from router.spot.policies.interface import QUOTED_RULE, Rule
 from terraform.backend import Backend
 from terraform.hosts import Host

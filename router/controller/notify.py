@@ -2,33 +2,174 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
+from pricing.problems import InvalidInputError
 from router.controller.context import ControllerContext
-from router.controller.events import GangEvent, find_events, render_message
+from router.controller.events import EventLevel, GangEvent, find_events, render_message
 from router.controller.lifecycle import GAVE_UP
-from router.controller.notify_channels import Channel, open_channels
 from router.controller.notify_settings import EventKind
+from router.ledger.budget import BudgetStatus
+from router.ledger.month import Month
 from router.state.errors import StateError
 from router.state.records import NodeRecord
 from router.state.store import StateStore
 
+_SEPARATOR = "://"
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A way to reach people.
+
+    ``name`` can be shown; ``send`` (title, text, level) returns whether the message was taken, and raises nothing.
+    """
+
+    name: str
+    send: Callable[[str, str, EventLevel], bool] = field(repr=False)
+
+
+def open_channels(addresses: Sequence[str]) -> tuple[Channel, ...]:
+    """Return one channel per address. An address may hold a secret and is never shown.
+
+    InvalidInputError for an address that apprise does not know, and where apprise is missing.
+    """
+    if not addresses:
+        return ()
+    try:
+        import apprise
+    except ModuleNotFoundError:
+        raise InvalidInputError.single(
+            "messages need the library apprise", field="notify.urls", remedy="pip install 'stepfare[notify]'"
+        ) from None
+    # The library writes addresses into its log.
+    logging.getLogger("apprise").disabled = True
+    asset = apprise.AppriseAsset(
+        app_id="stepfare", app_desc="stepfare", app_url="", async_mode=False, storage_mode="memory", secure_logging=True
+    )
+    result = []
+    for number, address in enumerate(addresses):
+        scheme, separator, _ = address.partition(_SEPARATOR)
+        name = f"notify.urls[{number}]"
+        target = apprise.Apprise(asset=asset)
+        with warnings.catch_warnings():
+            # The first address makes the library load a deprecated module of Python.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            is_known = bool(separator) and target.add(address)
+        if not is_known:
+            raise InvalidInputError.single(
+                "is no address that apprise knows",
+                field=name,
+                remedy="write it as https://github.com/caronc/apprise/wiki has it",
+            )
+        result.append(Channel(f"{name} ({scheme})", _make_sender(target)))
+    return tuple(result)
+
+
+def _make_sender(target: Any) -> Callable[[str, str, EventLevel], bool]:
+    kinds = {EventLevel.INFO: "info", EventLevel.WARNING: "warning", EventLevel.ERROR: "failure"}
+
+    def send(title: str, text: str, level: EventLevel) -> bool:
+        try:
+            return bool(target.notify(title=title, body=text, notify_type=kinds[level], body_format="text"))
+        except Exception:
+            # Any failure means that the message was not taken; the error's text may quote the address.
+            return False
+
+    return send
+
+
+_MOST_NAMED = 20
+
+
+_FORECAST = "forecast"
+
+
+def report_budget_marks(
+    store: StateStore,
+    to: Sequence[Channel],
+    wanted: Collection[EventKind],
+    month: Month,
+    standings: Iterable[BudgetStatus],
+) -> tuple[str, ...]:
+    """Send each channel one message about all new budget marks, and return the names of channels that failed.
+
+    A mark counts as reported when one channel took the message; where none did, the next call tries again. Two
+    concurrent calls may report it twice.
+    """
+    if EventKind.BUDGET not in wanted or not to:
+        return ()
+    unreported = [
+        (keys, _event(month, standing)) for standing in standings if (keys := _unreported_keys(store, month, standing))
+    ]
+    if not unreported:
+        return ()
+    text = render_message([event for _, event in unreported], _MOST_NAMED)
+    failed = tuple(channel.name for channel in to if not channel.send(*text))
+    if len(failed) < len(to):
+        for keys, _ in unreported:
+            for key in keys:
+                store.values.set(key, "told")
+    return failed
+
+
+def _unreported_keys(store: StateStore, month: Month, standing: BudgetStatus) -> list[str]:
+    """Return the keys of current marks that were not reported yet."""
+    return [key for key in _keys(month, standing) if store.values.get(key) is None]
+
+
+def _keys(month: Month, standing: BudgetStatus) -> Iterator[str]:
+    marks = [*map(str, standing.passed), *([_FORECAST] if standing.will_be_over else [])]
+    # The key holds the amount, so a changed budget reports its marks anew.
+    return (f"told budget {month} {standing.budget.title} {standing.usd} {mark}" for mark in marks)
+
+
+def _event(month: Month, standing: BudgetStatus) -> GangEvent:
+    budget, spent = standing.budget, f"${standing.used.dollars():,.2f} of ${standing.usd.dollars():,.2f}"
+    used = "" if standing.percent is None else f" ({standing.percent} %)"
+    kind = "hard budget" if budget.hard else "budget"
+    text = f"{budget.title}: {spent}{used} of the {kind} of {month} is spent"
+    if standing.is_over and budget.hard:
+        text += "; plans and orders that go over it are refused"
+    if standing.will_be_over and standing.forecast is not None:
+        text += f"; at this pace the month comes to ${standing.forecast.dollars():,.2f}"
+    level = EventLevel.ERROR if standing.is_over and budget.hard else EventLevel.WARNING
+    return GangEvent(f"budget {month}", budget.title, EventKind.BUDGET, level, text)
+
+
 LOOK_SECONDS = 2.0
+
+
 # Attempts that ended longer ago are no news.
 NEWS_WINDOW = timedelta(hours=1)
+
+
 # The number of attempts to deliver what waits for a channel, and the pauses between them in seconds.
 TRIES = 5
+
+
 PAUSES = (1.0, 5.0, 15.0, 60.0)
+
+
 # The most events that wait for one channel, and the most that one message names.
 MOST_WAITING, MOST_NAMED = 500, 20
+
+
 CLOSE_SECONDS = 10.0
+
+
 TOLD = "told"
+
+
 # Reports to a person, at most twice per failing channel: when it begins to fail, and when events are dropped.
 ReportTrouble = Callable[[str], None]
 

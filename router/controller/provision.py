@@ -17,7 +17,7 @@ from router.agent.config import AgentConfig
 from router.controller.causes import FailureCause, cause_of
 from router.controller.context import ControllerContext
 from router.controller.inventory import MachineInventory, record_found_machines
-from router.controller.usage_entries import DISK_GIB, PROVISIONING
+from router.controller.metering import DISK_GIB, PROVISIONING
 from router.state.records import Attempt, NodeRecord, Phase
 from terraform.errors import StateLockedError, TerraformError
 from terraform.module_metadata import is_local, needs_hosts

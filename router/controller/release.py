@@ -15,15 +15,22 @@ from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.agent import protocol
 from router.agent.config import AgentConfig
+from router.controller.attempt_history import deadline_of
+from router.controller.bootstrap import SECRET_FILES
 from router.controller.context import ControllerContext
-from router.controller.deadlines import deadline_of
 from router.controller.errors import NotReleasedError
 from router.controller.inventory import MachineInventory, record_found_machines
 from router.controller.lifecycle import confirmed_step, last_step
-from router.controller.metering import metered_entries
-from router.controller.node_script import SECRET_FILES
+from router.controller.metering import (
+    COPIED,
+    NOT_COPIED,
+    PROVISIONING,
+    disk_entries,
+    disk_gib,
+    metered_entries,
+    transfer_entries,
+)
 from router.controller.time_use import training_record_of
-from router.controller.usage_entries import COPIED, NOT_COPIED, PROVISIONING, disk_entries, disk_gib, transfer_entries
 from router.controller.workspaces import GRACE_SECONDS, build_release_workspace
 from router.coordinator.saves import SAVED
 from router.ledger.entry import CostItem, LedgerEntryKind

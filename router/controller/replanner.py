@@ -11,16 +11,14 @@ from functools import lru_cache
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
-from router.controller.accepted_limits import limits_json
-from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory
-from router.controller.budgets import apply_hard_budgets
+from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
 from router.controller.context import ControllerContext
-from router.controller.deadlines import plan_time
 from router.controller.job_history import policy_history_of
 from router.controller.lifecycle import ReleaseReason
 from router.controller.metering import cost_so_far
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, placement_from
+from router.controller.plan_limits import apply_hard_budgets, limits_json
 from router.controller.provision_order import (
     NextAttempt,
     PlacedAttempt,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
-from router.controller.attempt_history import resumable_histories
-from router.controller.deadlines import deadline_of
+from router.controller.attempt_history import deadline_of, resumable_histories
 from router.controller.deploy_settings import Patience
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far

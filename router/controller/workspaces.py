@@ -14,9 +14,8 @@ from pathlib import Path
 from pricing.places import Market
 from router.agent.config import AgentConfig, AgentConfigError
 from router.agent.config import CodeSource as AgentCode
-from router.controller.bootstrap import AgentDownload, Bootstrap, render_cloud_init
+from router.controller.bootstrap import AgentDownload, Bootstrap, node_script, render_cloud_init
 from router.controller.deploy_settings import CloudDeploy, Deploy, ReservedEntry
-from router.controller.node_script import node_script
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, MachineSpec
 from router.jobs.spec import Job, Run

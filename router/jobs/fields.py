@@ -5,10 +5,32 @@ The error says what is wrong, and what to write.
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+
+def nearest_word(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant, None when none is near.
+
+    Case does not matter; words with the same letters in another order are the nearest.
+    """
+    by_lower = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
+    found = difflib.get_close_matches(word.lower(), sorted(by_lower), n=5)
+    swapped = [candidate for candidate in found if sorted(candidate) == sorted(word.lower())]
+    return by_lower[(swapped or found)[0]] if found else None
+
+
+def suggest(word: object, known: Iterable[str], *, most: int = 12) -> str:
+    """Return ``did you mean X?``; else the known words, when there are few; else nothing."""
+    names = sorted(known)
+    if near := nearest_word(str(word), names):
+        return f"did you mean {near}?"
+    return f"known: {', '.join(names)}" if 0 < len(names) <= most else ""
+
 
 Path = tuple[str | int, ...]
 
@@ -120,14 +142,32 @@ def as_many(value: object) -> object:
 
 
 Number = Annotated[float, BeforeValidator(as_number)]
+
+
 Positive = Annotated[float, BeforeValidator(as_number), Field(gt=0)]
+
+
 Share = Annotated[float, BeforeValidator(as_number), Field(ge=0, le=1)]
+
+
 NotNegative = Annotated[float, BeforeValidator(as_number), Field(ge=0)]
+
+
 Whole = Annotated[int, BeforeValidator(as_whole)]
+
+
 Count = Annotated[int, BeforeValidator(as_whole), Field(gt=0, le=10**15)]
+
+
 Tally = Annotated[int, BeforeValidator(as_whole), Field(ge=0, le=10**15)]
+
+
 Text = Annotated[str, BeforeValidator(as_text)]
+
+
 Flag = Annotated[bool, BeforeValidator(as_flag)]
+
+
 Pairs = Annotated[
     tuple[tuple[str, str], ...],
     BeforeValidator(as_pairs),

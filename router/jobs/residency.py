@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, WithJsonSchema, model_serializer, model_validator
 
 from pricing.places import Region
-from router.jobs.fields import RefusedError, Spec, as_many, show_value
-from router.jobs.spelling import nearest_word
+from router.jobs.fields import RefusedError, Spec, as_many, nearest_word, show_value
 
 # Groups are unions of Region.residency_group: the EEA is the EU and three other countries.
 _GROUPS = {"EU": {"EU"}, "EEA": {"EU", "EEA"}, "UK": {"UK"}}

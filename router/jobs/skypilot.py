@@ -22,7 +22,7 @@ FILL_IN = "FILL IN"
 _BUCKET = re.compile(r"(s3|gs|gcs|r2|cos|oci|azure)://|https://[^/]+\.blob\.")
 _SAVES = re.compile(r"checkpoint|ckpt|output", re.IGNORECASE)
 _SKYPILOT_VARIABLE = re.compile(r"SKYPILOT_\w+")
-# The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/environ.py).
+# The agent gives these to every training, beside MASTER_ADDR and the like (router/agent/starters.py).
 _GIVEN = {"SKYPILOT_NODE_RANK", "SKYPILOT_NODE_IPS", "SKYPILOT_NUM_NODES", "SKYPILOT_NUM_GPUS_PER_NODE"}
 _READ = {
     "name",

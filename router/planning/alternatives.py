@@ -13,10 +13,9 @@ from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.left_shift import Load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.problem import PlacementProblem, slots_within_dates
+from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.shared_limits import limit_amounts, use_of
-from router.planning.slots import Slot
 
 SHOWN = 5
 _TRIED = 16

@@ -20,9 +20,8 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.feasibility import ListingRefusal, covers, refusal
-from router.planning.listings import OfferListing, listings_by_accelerator
+from router.planning.listings import OfferListing, listings_by_accelerator, spreads
 from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
-from router.planning.zones import spreads
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
 LONGEST_RUN = timedelta(days=90)

@@ -16,9 +16,8 @@ from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import add_egress
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, Slot
 from router.planning.program import Program, ProgramBuilder
-from router.planning.slots import Slot
 from router.planning.transfers import checkpoint_home
 
 

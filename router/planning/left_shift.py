@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.problem import PlacementProblem, slots_within_dates
+from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import Holdings, SlotHold
-from router.planning.slots import Slot
 
 _SLACK = 1e-9
 

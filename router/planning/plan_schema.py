@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime
 from fractions import Fraction
@@ -17,25 +18,220 @@ from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
 from router.planning import plan
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
-from router.planning.plan_schema_words import FIELD_DESCRIPTIONS, PLAN_DESCRIPTIONS
+
+_RESERVATION_COST = (
+    "Of a reservation alone: amortised, its price counts in amortised_usd_per_hour; sunk, it is not counted any more; "
+    "unknown, nobody stated it."
+)
+
+
+_USD_PER_HOUR = "Marginal price of all machines of the line, dollars an hour; zero on a reservation."
+
+
+_PLACE = {
+    "cloud": "Cloud.",
+    "region": "Region, in the cloud's own name.",
+    "zone": "Zone; null where the price holds for the whole region.",
+    "instance_type": "Machine type, in the cloud's own name.",
+    "accelerator": "Accelerator model, such as H100.",
+}
+
+
+PLAN_DESCRIPTIONS: Mapping[str, str] = {
+    "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
+    "schema_version": "Rises when a reader of the older form would misread the newer one.",
+    "plan_id": "`plan-` and the first 12 digits of the digest.",
+    "digest": "SHA-256 of the document without digest and plan_id, as JSON of sorted keys, no spaces, \\u escapes.",
+    "as_of": "The moment for which the plan was made.",
+    "expires_at": "After this the prices are too old to order by.",
+    "book": "The price book that was planned with.",
+    "book_digest": "SHA-256 of the book's content.",
+    "book_as_of": "The date of the book.",
+    "horizon": "Orders are made for this stretch; what lies beyond it is an outlook.",
+    "horizon_start": "First instant of the orders.",
+    "horizon_end": "First instant of the outlook.",
+    "status": (
+        "optimal: the most jobs by priority are placed and the gap asked for is kept; feasible: placed, one of the two "
+        "not proven; infeasible: it is proven that nothing can be placed; time_limit: nothing was found in time."
+    ),
+    "stage_one_proven": "Whether it is proven that no more jobs (by priority) could be placed.",
+    "time_limit_hit": "Whether the time limit cut a phase short; only then may the same inputs give another plan.",
+    "cost_usd": "Lines and moves, dollars.",
+    "orders_usd": "Of it the orders and the moves into the regions that they use, dollars.",
+    "threshold_usd": "Worth of the jobs' min_saving counted against further starts, dollars; in the gap, never paid.",
+    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds, dollars.",
+    "gap": "(cost + thresholds - bound) / (cost + thresholds).",
+    "gap_asked": "The gap at which the search could stop.",
+    "solver": "Name of the solver.",
+    "lines": "By job, then in time order.",
+    "moves": "What is moved between regions, by job.",
+    "unplaced": "Jobs that are left out, by name.",
+    "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
+    "jobs": "Every job, by name.",
+    "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+}
+
+
+FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
+    plan.Line: {
+        "": "One stretch of a job on one offer. A gang with an on-demand core has two lines of the same gang and time.",
+        **_PLACE,
+        "job": "Job name.",
+        "gang": "Lines with the same gang run together.",
+        "kind": "order: inside the horizon, held whole; outlook: beyond it, a share of its time.",
+        "provisionable": "Whether stepfare can order it.",
+        "max_usd_per_hour": "Dollars an hour of all machines above which it must not be bought.",
+        "market": "How it is bought.",
+        "machines": "Number of machines.",
+        "accelerators": "Accelerators of all machines.",
+        "start": "From here on the machines are held.",
+        "end": "Until here the machines are held.",
+        "hours": "Hours expected to be billed, rounded to six decimals; exact in billed_microseconds.",
+        "billed_microseconds": "Time expected to be billed, in microseconds; cost_usd is usd_per_hour over it.",
+        "share": "Share of the time from start to end that is held; 1 for an order.",
+        "startup": "Whether a start-up is paid in it.",
+        "usd_per_hour": _USD_PER_HOUR,
+        "amortised_usd_per_hour": "The same with reservations at what they really cost; null where that is unknown.",
+        "steps": "Expected steps; on the gang's first line.",
+        "steps_per_hour": "Expected steps an hour, checkpoints and interruptions counted.",
+        "on_time_steps_per_hour": "Steps an hour reached with the job's confidence; by it time is reserved.",
+        "billed_share": "Share of running time that is billed (waiting for a new gang is not).",
+        "usd_per_step": "Amortised dollars a step of this line; null without steps, or where the price is unknown.",
+        "cost_usd": "Dollars of the line.",
+        "price_as_of": "Day of the price, `YYYY-MM-DD`, or undated.",
+        "price_source": "Where the price is from.",
+        "weak": "Why to doubt price or risk; empty when there is no doubt.",
+        "reservation_cost": _RESERVATION_COST,
+        "policy": "The policy that the accepted quote was made for, and that runs; absent where no quote was accepted.",
+        "capacity": (
+            "unknown: neither the offer nor the limits file says how many machines there are, and the plan takes them "
+            "as unlimited. Left out otherwise."
+        ),
+    },
+    plan.PlannedMove: {
+        "": "Bytes moved into a region for a job.",
+        "job": "Job name.",
+        "what": "Training data copied, training data streamed, or a checkpoint.",
+        "source": "`cloud/region` they come from.",
+        "to": "`cloud/region` they go to.",
+        "gib": "Volume in GiB (2^30 bytes).",
+        "month": "Calendar month (UTC) that is billed, `YYYY-MM`: volumes add up over it.",
+        "meter": "The tariff's key, by which volumes add up.",
+        "cost_usd": "Its share of the meter's bill, dollars.",
+    },
+    plan.Unplaced: {
+        "": "A job that is left out.",
+        "job": "Job name.",
+        "team": "Team of the job.",
+        "priority": "Priority; higher ones are placed first.",
+        "reason": "Why, in words.",
+        "relaxations": "Changes of one rule each that would be enough.",
+    },
+    plan.Relaxation: {
+        "": "The smallest change of one rule that would place a job, the others held in place.",
+        "change": "Short: `+3 h`, `+$210.00`, `allow aws/eu-west-1`.",
+        "detail": "Of what, and where the job would then run.",
+        "cost_usd": "What the job would then cost, dollars.",
+    },
+    plan.Cut: {
+        "": "A phase of planning that ended before it was done.",
+        "phase": (
+            "shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices or "
+            "explanations."
+        ),
+        "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
+    },
+    plan.ShadowPrice: {
+        "": "What more of a limit would bring over the whole plan: jobs placed first, then money.",
+        "limit": "Name of the limit, of an offer's capacity, or of a team's budget.",
+        "usd_per_unit": "Dollars that a unit saves; below zero where more jobs are placed and the bill rises.",
+        "unit": "accelerators, vcpus, machines or USD.",
+        "basis": "lp_estimate: the dual value of the relaxation; resolved: planned again with more of the limit.",
+        "raised_by": "Resolved: by how many units the limit was raised; 1 where left out.",
+        "machines": "Resolved: how many machines of the blocked gang take that much; left out of budgets.",
+        "instance_type": "Resolved: the type of those machines.",
+        "saves_usd": "Resolved: dollars that the whole raise saves, thresholds aside; below zero where the bill rises.",
+        "places": "Resolved: how many more jobs it places, of the highest priority that gains; left out where none.",
+    },
+    plan.JobSummary: {
+        "": "One job's result; start, finish and usd_per_step are null when it is left out.",
+        "job": "Job name.",
+        "job_digest": "SHA-256 of the job as it was read, values of environment variables left out.",
+        "team": "Team of the job.",
+        "project": "Project of the job.",
+        "cost_usd": "Its lines and moves, dollars.",
+        "usd_per_step": "Dollars a step, reservations at what they really cost, moves included.",
+        "steps": "Steps that are planned.",
+        "start": "When it starts.",
+        "finish": "Until when it holds machines.",
+        "deadline": "Its deadline.",
+        "confidence": "How sure it asks to be done by the deadline.",
+        "on_time_probability": "How sure it is to be done in the time reserved; null without a deadline.",
+        "runner_up": "The best other way; null where there is none.",
+        "alternatives": "Other ways to run the whole rest of the job, cheapest first: the order of fallbacks.",
+        "constraint_costs": "What rules of the job cost it.",
+        "dropped": "Offers that cannot serve it, by reason, most first.",
+        "notes": "What to doubt in these figures.",
+    },
+    plan.Alternative: {
+        "": "Another way to run the whole rest of a job, the others held in place.",
+        **_PLACE,
+        "market": "How it is bought; spot for a spot gang with an on-demand core.",
+        "machines": "Number of machines.",
+        "accelerators": "Accelerators of all machines.",
+        "usd_per_hour": "Marginal price of all machines, dollars an hour.",
+        "usd_per_step": "Amortised dollars a step, moves included; null where the price is unknown.",
+        "cost_usd": "What the job would then cost, dollars.",
+        "finish": "Until when it would hold machines; null where it does not fit.",
+        "provisionable": "Whether stepfare can order it.",
+        "dominated": "Whether another offer of its region is at least as good in everything.",
+        "lacks": "What it lacks; empty when it could be had, only dearer.",
+        "reservation_cost": _RESERVATION_COST,
+        "amortised_usd_per_hour": "Of a reservation alone: what all machines really cost an hour; null where unknown.",
+    },
+    plan.ConstraintCost: {
+        "": "What a rule costs the job, the others held in place.",
+        "rule": "residency, deadline or egress cap.",
+        "saving_usd": "Dollars that the job would save without it.",
+        "instead": "Where it would then run; empty where nothing is saved.",
+    },
+    plan.DroppedOffers: {
+        "": "Offers that cannot serve the job, for one reason.",
+        "reason": "Code of the reason.",
+        "offers": "Their number.",
+        "example": "The cheapest an accelerator-hour, with the reason in full.",
+    },
+}
+
 
 Schema = dict[str, Any]
 
+
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
 _MONEY: Schema = {
     "type": "string",
     "pattern": r"^-?(0|[1-9][0-9]*)\.[0-9]{2,9}$",
     "examples": ["912.60", "0.006182354"],
     "description": "US dollars as an exact decimal string, to the nano-dollar.",
 }
+
+
 _TIME: Schema = {
     "type": "string",
     "format": "date-time",
     "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{6})?Z$",
     "description": "An instant in UTC.",
 }
+
+
 _DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+
+
 _DEFINITIONS = {"usd": _MONEY, "time": _TIME}
+
+
 # The classes with their names under `$defs`, which are published and stay when a class is renamed.
 _PARTS: dict[type, str] = {
     plan.Line: "line",
@@ -49,10 +245,18 @@ _PARTS: dict[type, str] = {
     plan.DroppedOffers: "dropped_offers",
     plan.Cut: "cut",
 }
+
+
 # Fields are named as plan_json writes them: a move has `from`; book and horizon are objects.
 _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
+
+
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
+
+
 _OPTIONAL = frozenset({"cuts"})
+
+
 _BOUNDS: dict[str, Schema] = {
     "accelerators": {"minimum": 1},
     "billed_share": {"minimum": 0, "maximum": 1},

@@ -32,11 +32,10 @@ from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
-from router.planning.problem import PlacementProblem, last_use, window
+from router.planning.problem import PlacementProblem, last_use, make_slots, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import binding_limits, limit_amounts, use_of
-from router.planning.slots import make_slots
 from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stay_put import keep_places

@@ -16,9 +16,8 @@ from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps
 from router.planning.dominance import drop_dominated
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.problem import window
+from router.planning.problem import Slot, make_slots, window
 from router.planning.shared_limits import use_of
-from router.planning.slots import Slot, make_slots
 
 _FARTHEST = timedelta(days=60)
 

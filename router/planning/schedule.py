@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
-from router.planning.problem import PlacementProblem
-from router.planning.slots import Slot
+from router.planning.problem import PlacementProblem, Slot
 
 _NOTHING = 1e-6
 _IDLE = 1e-9  # hours

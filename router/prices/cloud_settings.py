@@ -11,9 +11,8 @@ from pydantic import BeforeValidator, Field, field_validator
 
 from providers.registry import CLOUDS
 from providers.session import Settings
-from router.jobs.fields import Flag, Positive, RefusedError, Spec, Text, as_many
+from router.jobs.fields import Flag, Positive, RefusedError, Spec, Text, as_many, suggest
 from router.jobs.quantities import Duration
-from router.jobs.spelling import suggest
 
 
 class CloudEntry(Spec):

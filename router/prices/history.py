@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.places import RegionId
-from router.prices.history_parts import list_parts
 from router.prices.history_sql import (
     CONTENT,
     EVERYTHING,
@@ -22,6 +21,7 @@ from router.prices.history_sql import (
     VALUES,
     Selection,
     from_microseconds,
+    list_parts,
     query_parts,
 )
 from router.prices.history_write import Appended, Compacted, append, compact

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from pricing.history import PricePoint
 from router.files import duckdb_session
-from router.prices.history_parts import HistoryPart, list_parts, lock_for_writing, month_of, publish_part, remove_parts
 from router.prices.history_sql import (
     CONTENT,
     IS_CURRENT_ROW,
@@ -20,9 +19,15 @@ from router.prices.history_sql import (
     SCHEMA_VERSION,
     VALUES,
     VERSION_KEY,
+    HistoryPart,
     connect,
     find_bad_parts,
+    list_parts,
+    lock_for_writing,
+    month_of,
     open_parts,
+    publish_part,
+    remove_parts,
 )
 
 if TYPE_CHECKING:

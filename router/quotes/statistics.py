@@ -12,7 +12,7 @@ import numpy as np
 
 from pricing.money import Usd
 from router.quotes.quote import LEVELS, Likely
-from router.spot.availability.recalibration import Recalibration
+from router.spot.availability.calibration import Recalibration
 from router.spot.simulator.traces import Floats
 
 _AS_THEY_ARE: Final = Recalibration()

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from router.backtest.catalogue import POLICIES
 from router.backtest.scores import PolicyScore, PooledWindows
-from router.backtest.windows import BacktestCell, WindowLayout
+from router.backtest.windows import POLICIES, BacktestCell, WindowLayout
 from router.jobs.quantities import format_duration
 from router.render.tables import PLAIN, Screen, format_table, wrap_text
 from router.spot.policies.registry import ALIASES, WindowOutcomes

@@ -22,7 +22,7 @@ from router.showback.reconcile.findings import ReconcileFinding
 from router.showback.reconcile.levels import MatchLevel
 from router.showback.reconcile.outcome import MatchOutcome, UnmatchedItem
 from router.showback.reconcile.variance import VarianceBridge, VarianceBucket
-from router.showback.report.text import escape_formula
+from router.showback.report.values import escape_formula
 
 SCHEMA_VERSION = 1
 _LEVELS = {

@@ -9,8 +9,7 @@ from typing import Any
 
 from router.render.tables import PLAIN, Screen, format_count, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
-from router.showback.focus.counts import FocusFinding
-from router.showback.focus.rules import RULES
+from router.showback.focus.rules import RULES, FocusFinding
 
 _WIDTHS = {"ISSUER": 14, "ACCOUNT": 12}
 _RIGHT = frozenset({"ROWS", "BILLED"})

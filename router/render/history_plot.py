@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,19 +15,61 @@ from pricing.money import UsdPerHour
 from pricing.problems import InvalidInputError
 from router.prices.history import Selection
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats, read_buckets, read_price_steps
-from router.render.history_page import page
-from router.render.history_text import HistoryView, format_place
+from router.render.history_text import HistoryView, cells, format_place
 from router.render.svg import COLOURS
+from router.render.tables import format_timestamp
+from router.render.web_page import html_document
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+
+_PAGE_STYLE = """
+body { max-width: 70em }
+svg { width: 100% }
+th, td { text-align: left; padding: 0.2em 0.8em 0.2em 0; border-bottom: 1px solid #ddd }
+"""
+
+
+def page(view: HistoryView, svg: str) -> str:
+    """Return a page with the chart and its figures as text, without external scripts, links or fonts."""
+    header = ("place", "machine", "market", "last", "lowest", "highest", "mean", "stock", "source")
+    rows = [(format_place(s), s.instance_type, s.market.value, *cells(s), s.source) for s in view.series]
+    head = "".join(f"<th>{name}</th>" for name in header)
+    body = "\n".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    title = f"Price history, {format_timestamp(view.since)} to {format_timestamp(view.until)}"
+    picture = svg[svg.index("<svg") :]
+    return html_document(
+        title,
+        _PAGE_STYLE,
+        f"""<h1>{title}</h1>
+{picture}
+<p>Dollars an hour of one machine; the mean is over time. Stock: share of observations that found machines.</p>
+<table>
+<thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody>
+</table>""",
+    )
+
+
 DASHES = ("-", "--", "-.", ":")
+
+
 MOST_SERIES = 8
+
+
 STRIP = 240
+
+
 _DOTS_PER_INCH = 140
+
+
 Step = tuple[datetime, UsdPerHour]
+
+
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from pricing.money import UsdPerHour
 from router.prices.history_stats import BucketedSeries, SeriesName, SeriesStats
-from router.render.offers_rows import format_price
+from router.render.offers_text import format_price
 from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp
 
 BLOCKS = "▁▂▃▄▅▆▇█"

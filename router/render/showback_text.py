@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 from router.render.tables import PLAIN, WIDTH, Screen, clip_text, format_count, format_table, wrap_text
-from router.showback.report.text import UNKNOWN, replace_unprintable, short_text
 from router.showback.report.values import (
     HIDDEN,
     NUMBERS,
+    UNKNOWN,
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
     ShowbackReport,
+    replace_unprintable,
+    short_text,
     sum_known,
 )
 

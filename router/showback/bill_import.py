@@ -12,18 +12,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from pricing.problems import InvalidInputError, Problem
-from router.showback.bill_parts import BillOwner, BillPart, BillPartWriter, period_text
-from router.showback.bill_store import BillStore, file_sha256
+from router.showback.bill_store import BillOwner, BillPart, BillPartWriter, BillStore, file_sha256, period_text
 from router.showback.bills import BillGap, BillSourceFile, BillStanding, Delivery, ImportedBill
 from router.showback.duplicates import DuplicateRows, RowHashes, duplicates_error, have_same_rows, row_hashes
-from router.showback.focus.arrow_types import arrow_schema
 from router.showback.focus.batches import LIMITS, Batch, FeedLimits
 from router.showback.focus.columns import COSTS
-from router.showback.focus.counts import FindingTally, FocusFinding
 from router.showback.focus.feed import open_feed
+from router.showback.focus.rules import FindingTally, FocusFinding
 from router.showback.focus.survey import FocusLayout, recognise_layout, survey_feed
 from router.showback.focus.texts import decimal_text, moment_text
-from router.showback.focus.typed_rows import TypedBatch, convert_batch
+from router.showback.focus.typed_rows import TypedBatch, arrow_schema, convert_batch
 from router.showback.focus.versions import NEWEST, written_columns
 
 _ID_DIGITS = 12

@@ -17,7 +17,7 @@ from pricing.money import divide_half_even
 from pricing.places import Market
 from router.ledger.entry import HOURS, CostItem, LedgerEntryKind
 from router.showback.facts import AMOUNT, COLUMNS, MOMENT, TEXT, FactSource, RecordState
-from router.state.ledger_columns import LedgerColumns
+from router.state.ledger_table import LedgerColumns
 
 # The type of the ledger's money: whole nano-dollars.
 NANOS: Final = pa.decimal128(38, 9)

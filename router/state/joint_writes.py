@@ -2,20 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
 from router.state.attempts import change_attempts_in_transaction, set_nodes_in_transaction
 from router.state.database import Database
 from router.state.errors import ConcurrentChangeError
-from router.state.journal import append_in_transaction, new_journal_entry
-from router.state.notices import add_notices_in_transaction
+from router.state.journal import add_notices_in_transaction, append_in_transaction, new_journal_entry
 from router.state.records import Attempt, JournalEntry, NoticeRecord
 from router.state.tables import JOURNAL
-from router.state.write_batching import WriteBatcher
+
+_Item = TypeVar("_Item")
+
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class _PendingWrite(Generic[_Item, _Result]):
+    item: _Item
+    done: bool = False
+    result: _Result | None = None
+    error: Exception | None = None
+
+
+class WriteBatcher(Generic[_Item, _Result]):
+    """Writes items of many threads together. May be shared by threads.
+
+    ``write`` writes several items in one transaction, all or none, and returns a result for each. Of the items about
+    the same thing, as ``about`` says, one is written at a time.
+    """
+
+    def __init__(
+        self, write: Callable[[Sequence[_Item]], Sequence[_Result]], about: Callable[[_Item], Hashable]
+    ) -> None:
+        self._write, self._about = write, about
+        self._waiting: list[_PendingWrite[_Item, _Result]] = []
+        self._waiting_lock = threading.Lock()
+        self._write_lock = threading.Lock()
+
+    def do(self, item: _Item) -> _Result:
+        """Write the item and return its result. Raises what ``write`` raises for this item alone.
+
+        An error of another item goes to the thread that submitted that one.
+        """
+        own_write = _PendingWrite[_Item, _Result](item)
+        with self._waiting_lock:
+            self._waiting.append(own_write)
+        while not own_write.done:
+            with self._write_lock:
+                if not own_write.done:
+                    self._write_for(self._take_batch())
+        if own_write.error is not None:
+            raise own_write.error
+        return cast("_Result", own_write.result)
+
+    def _take_batch(self) -> list[_PendingWrite[_Item, _Result]]:
+        """Return the first waiting item about each thing."""
+        with self._waiting_lock:
+            first: dict[Hashable, _PendingWrite[_Item, _Result]] = {}
+            for pending in self._waiting:
+                first.setdefault(self._about(pending.item), pending)
+            batch = list(first.values())
+            self._waiting = [pending for pending in self._waiting if all(pending is not one for one in batch)]
+        return batch
+
+    def _write_for(self, batch: Sequence[_PendingWrite[_Item, _Result]]) -> None:
+        try:
+            for pending, result in zip(batch, self._write([pending.item for pending in batch]), strict=True):
+                pending.result = result
+        except Exception as error:
+            if len(batch) > 1:
+                # Nothing is written, so each is written by itself, and a bad item affects no other.
+                for pending in batch:
+                    self._write_for([pending])
+            else:
+                batch[0].error = error
+        finally:
+            for pending in batch:
+                pending.done = True
+
 
 _Change = Callable[[Attempt], Attempt | None]
+
+
 # A rank, the changes of its machine, and the entry about its attempt.
 _NodeNote = tuple[int, Mapping[str, Any], JournalEntry]
 

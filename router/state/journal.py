@@ -1,4 +1,4 @@
-"""The journal: what was begun or done, in one order; and the pools that were short."""
+"""The journal: what was begun or done, in one order; pools that were short; notices to machines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Connection, Text, delete, insert, select, type_coerce
 
 from router.state.database import Database
-from router.state.records import JournalEntry, Shortage
-from router.state.rows import read_last_seq, read_records, record_values
-from router.state.tables import JOURNAL, SHORTAGES
+from router.state.records import JournalEntry, NoticeRecord, Shortage
+from router.state.rows import insert_or_update, read_last_seq, read_records, record_values
+from router.state.tables import JOURNAL, NOTICES, SHORTAGES
 
 
 class AttemptJournal:
@@ -90,3 +90,30 @@ class Shortages:
         query = select(SHORTAGES).where(SHORTAGES.c.at >= moment).order_by(SHORTAGES.c.number)
         with self._database.read() as connection:
             return tuple(read_records(connection, SHORTAGES, query, Shortage, without=("number",)))
+
+
+class NoticeRecords:
+    """The notices of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, notice: NoticeRecord) -> None:
+        """Store a notice; one with the same attempt, rank and id that exists is left unchanged."""
+        with self._database.write() as connection:
+            add_notices_in_transaction(connection, [notice])
+
+    def find(self, attempt_id: str | None = None, since: datetime | None = None) -> tuple[NoticeRecord, ...]:
+        """Return the notices of an attempt (None: of all), heard at ``since`` or later, in that order."""
+        query = select(NOTICES).order_by(*(NOTICES.c[key] for key in ("heard_at", "attempt", "rank", "id")))
+        if attempt_id is not None:
+            query = query.where(NOTICES.c.attempt == attempt_id)
+        if since is not None:
+            query = query.where(NOTICES.c.heard_at >= since)
+        with self._database.read() as connection:
+            return tuple(read_records(connection, NOTICES, query, NoticeRecord))
+
+
+def add_notices_in_transaction(connection: Connection, notices: Sequence[NoticeRecord]) -> None:
+    """Do :meth:`NoticeRecords.add` for many notices as a part of a transaction."""
+    insert_or_update(connection, NOTICES, [record_values(notice) for notice in notices])

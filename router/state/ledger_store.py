@@ -14,7 +14,6 @@ from router.state.canonical_form import storable_text
 from router.state.database import Database
 from router.state.errors import ConcurrentChangeError, ConflictError
 from router.state.ledger_checking import LedgerCheck, check_ledger
-from router.state.ledger_columns import LedgerColumns
 from router.state.ledger_rows import (
     Row,
     Value,
@@ -26,6 +25,7 @@ from router.state.ledger_rows import (
     row_period,
 )
 from router.state.ledger_table import (
+    LedgerColumns,
     fetch_rows,
     find_archived_keys,
     find_rows,

@@ -2,20 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from sqlalchemy import ColumnElement, Connection, Select, Text, func, insert, select, true, type_coerce
 from sqlalchemy import cast as as_type
 from sqlalchemy.types import NullType, String
 
-from router.state.ledger_columns import REPEATED, SINGLE, LedgerColumns, columns_from_json_rows
-from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row
+from router.state.ledger_rows import BEGINNING, MOMENTS, NAMES, Row, Value
 from router.state.rows import BATCH_SIZE
 from router.state.tables import LEDGER, LEDGER_ARCHIVED
 
+# The columns that differ from row to row. They include moments and fractions, so that the rest is plain JSON on every
+# database.
+SINGLE: Final = ("key", *sorted(MOMENTS), "rank", "resource", "quantity", "usd_nanos", "steps", "lost_steps")
+
+
+REPEATED: Final = tuple(name for name in NAMES if name not in SINGLE)
+
+
+_PLACES: Final = {name: place for place, name in enumerate(REPEATED)}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerColumns:
+    """Some rows of the ledger, at least one, in order.
+
+    ``single``: a value for each row. The columns of :data:`REPEATED` have in row i the values ``sayings[places[i]]``.
+    """
+
+    seqs: Sequence[int]
+    single: Mapping[str, Sequence[Any]]
+    places: Sequence[int]
+    sayings: Sequence[Sequence[Value]]
+
+    def said(self, name: str) -> list[Any]:
+        """Return the value that each of the ``sayings`` has for a name of :data:`REPEATED`."""
+        place = _PLACES[name]
+        return [saying[place] for saying in self.sayings]
+
+
+def columns_from_rows(rows: Sequence[Row]) -> LedgerColumns:
+    """Return whole rows (:mod:`router.state.ledger_rows`) as columns."""
+    seqs, *columns = zip(*rows, strict=True)
+    given = dict(zip(NAMES, columns[:-2], strict=True))
+    repeated = list(zip(*(given[name] for name in REPEATED), strict=True))
+    return _build_columns(seqs, {name: given[name] for name in SINGLE}, repeated, lambda saying: saying)
+
+
+def columns_from_json_rows(rows: Sequence[Row]) -> LedgerColumns:
+    """Return rows ``(seq, *SINGLE, REPEATED as a JSON array)`` as columns."""
+    seqs, *columns = zip(*rows, strict=True)
+    return _build_columns(seqs, dict(zip(SINGLE, columns[:-1], strict=True)), columns[-1], json.loads)
+
+
+def _build_columns(
+    seqs: Sequence[int], single: Mapping[str, Sequence[Any]], sayings: Iterable[Any], read: Any
+) -> LedgerColumns:
+    index_by_value: dict[Any, int] = {}
+    places = [index_by_value.setdefault(saying, len(index_by_value)) for saying in sayings]
+    return LedgerColumns(seqs, single, places, [read(saying) for saying in index_by_value])
+
+
 _AS_IT_IS = NullType()
+
+
 _ISO = 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'
+
+
 _COLUMNS = ("seq", *NAMES, "previous", "hash")
 
 

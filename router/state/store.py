@@ -37,11 +37,10 @@ class StateStore:
         from router.state.audit import AuditLog
         from router.state.budgets import Budgets
         from router.state.joint_writes import JointWrites
-        from router.state.journal import AttemptJournal, Shortages
+        from router.state.journal import AttemptJournal, NoticeRecords, Shortages
         from router.state.ledger_archive import LedgerArchives
         from router.state.ledger_backup import LedgerBackups
         from router.state.ledger_store import LedgerStore
-        from router.state.notices import NoticeRecords
         from router.state.periods import LedgerPeriods
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from router.cli.output_files import write_output_file
+from router.cli.console import write_output_file
 from router.quotes.forward_chaining import (
     DRAWS,
     EACH,
@@ -31,11 +31,10 @@ from router.quotes.forward_chaining import (
     learn_recalibration,
     play_starts,
 )
-from router.render.calibration_page import calibration_page
-from router.render.calibration_text import as_csv, as_table
+from router.render.calibration_text import as_csv, as_table, calibration_page
 from router.spot.availability.calibration import CalibrationReport, PitIntervals, assess_calibration
-from router.spot.availability.drift import learn_drift
 from router.spot.availability.evaluation_blocks import BLOCKS, EvaluationTraces
+from router.spot.availability.fit import learn_drift
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.policies.our_policy import quoted_policy_for
 from router.spot.simulator.inputs import HOUR_S, Task

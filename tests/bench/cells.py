@@ -37,9 +37,8 @@ from typing import Final
 import numpy as np
 
 from router.app.backtest import run_backtest
-from router.backtest.catalogue import AS_RUN
 from router.backtest.scores import PolicyScore, PooledWindows, pool_windows, score_policies
-from router.backtest.windows import BacktestCell, BacktestSite, CheckpointMove, WindowLayout
+from router.backtest.windows import AS_RUN, BacktestCell, BacktestSite, CheckpointMove, WindowLayout
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes, ListPrices
 from router.spot.policies.registry import OUR_POLICY, WindowOutcomes

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from router.agent.control import AgentControlFolder
 from router.agent.helper.stepfare_checkpoint import Agent, Checkpoints
-from router.agent.notice import MachineNotice
+from router.agent.imds import MachineNotice
 from tests.support.agents import agents
 from tests.support.coordinator import Coordinator
 

@@ -24,8 +24,7 @@ from pricing.history import PricePoint
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.prices import history
-from router.prices.history_parts import lock_for_writing
-from router.prices.history_sql import connect, to_microseconds
+from router.prices.history_sql import connect, lock_for_writing, to_microseconds
 from router.prices.history_write import write_part
 
 T = TypeVar("T")

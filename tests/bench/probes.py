@@ -21,9 +21,8 @@ import numpy as np
 
 from router.config.trace_files import read_traces
 from router.config.trace_values import Holes
-from router.spot.policies.baselines import UniformProgress
+from router.spot.policies.baselines import CheapestWithMoves, Lindy, UniformProgress
 from router.spot.policies.omniscient import compute_least_usd
-from router.spot.policies.payback import CheapestWithMoves, Lindy
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy

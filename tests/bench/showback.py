@@ -27,9 +27,8 @@ from pricing.money import UsdPerHour
 from router.files.duckdb_session import connect
 from router.ledger.entry import LedgerEntry, MachineUse
 from router.ledger.month import Month
-from router.showback.extract_parts import ExtractManifest, ExtractPart, write_manifest, write_part
 from router.showback.facts_from_ledger import SCHEMA
-from router.showback.ledger_extract import LedgerExtract
+from router.showback.ledger_extract import ExtractManifest, ExtractPart, LedgerExtract, write_manifest, write_part
 from router.state.ledger_rows import BEGINNING, Row, chain_rows, entry_values
 from router.state.ledger_table import insert_rows
 from router.state.store import StateStore

@@ -35,10 +35,10 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market
 from router.agent import protocol
-from router.controller.accepted_limits import store_limits
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
 from router.controller.orders import Order
+from router.controller.plan_limits import store_limits
 from router.controller.policy_runner import Adviser
 from router.controller.provision_order import PlacedAttempt, ProvisionResult, ProvisionStatus
 from router.controller.release import release

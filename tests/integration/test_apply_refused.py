@@ -17,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import Result
 
-from router.app.accept_quote import with_quoted_policy
+from router.app.quotes import with_quoted_policy
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import Rule

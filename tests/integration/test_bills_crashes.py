@@ -16,7 +16,7 @@ import pytest
 
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

@@ -16,9 +16,9 @@ from focus_data_toolkit.model import lint_focus_1_4_structure
 
 from router.showback.bill_import import BillImport, import_bills
 from router.showback.bill_store import BillStore
-from router.showback.focus.check import check_file
+from router.showback.focus.charge_files import write_csv
 from router.showback.focus.columns import COSTS
-from router.showback.focus.write import write_csv
+from router.showback.focus.survey import check_file
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import Result
 
 from router.cli.console import ExitCode
-from router.showback.focus.write import write_csv, write_parquet
+from router.showback.focus.charge_files import write_csv, write_parquet
 from tests.support.charge_files import cell, changed
 from tests.support.command import NOW, run
 from tests.support.golden_charges import golden_charges

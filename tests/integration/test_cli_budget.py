@@ -14,9 +14,9 @@ from typer.testing import Result
 
 from pricing.money import Usd, UsdPerHour
 from router.cli.console import ExitCode
-from router.controller import notify_channels
+from router.controller import notify
 from router.controller.events import EventLevel
-from router.controller.notify_channels import Channel
+from router.controller.notify import Channel
 from router.ledger.entry import LedgerEntry
 from router.state.audit import verify_chain
 from router.state.store import StateStore
@@ -165,9 +165,7 @@ def test_people_are_told_once_for_each_mark(home: Path, tmp_path: Path, monkeypa
         said.append((title, text, level))
         return works[0]
 
-    monkeypatch.setattr(
-        notify_channels, "open_channels", lambda addresses: (Channel("pager", send),) if addresses else ()
-    )
+    monkeypatch.setattr(notify, "open_channels", lambda addresses: (Channel("pager", send),) if addresses else ())
     monkeypatch.setenv("PAGER", "json://pager.invalid")
     deploy = tmp_path / "deploy.yaml"
     deploy.write_text("notify: {urls: [env:PAGER]}\n", encoding="utf-8")

@@ -19,8 +19,8 @@ from pricing.book_file import embedded_book, write_book
 from pricing.problems import InvalidInputError
 from providers.protocol import FetchResult
 from router.prices.bookstore import BookStore
-from router.prices.import_offers import import_book
 from router.prices.quality_gates import GateLimits
+from router.prices.refresh import import_book
 from tests.support import neocloud_service
 from tests.support.busy import in_time
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written

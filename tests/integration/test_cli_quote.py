@@ -17,7 +17,7 @@ from pricing.places import Market
 from router.cli.console import ExitCode
 from router.config.plan_files import read_plan
 from router.prices import history
-from router.quotes.quote_schema import quote_schema
+from router.quotes.quote_json import quote_schema
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import QUOTED_RULE
 from tests.support.command import NOW, run, write_job

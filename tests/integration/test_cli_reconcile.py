@@ -19,7 +19,7 @@ from router.cli.console import ExitCode
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback.focus.charge import Charge
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
 from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import WHAT

@@ -16,8 +16,8 @@ from pricing.money import Usd
 from router.cli.console import ExitCode
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
-from router.showback.focus.check import check_file
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
+from router.showback.focus.survey import check_file
 from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import golden_charges

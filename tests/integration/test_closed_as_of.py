@@ -17,7 +17,7 @@ from router.app.budgets import BooksFolders, spent_now
 from router.cli.console import ExitCode
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder
-from router.showback.focus.check import check_file
+from router.showback.focus.survey import check_file
 from router.state.store import StateStore
 from tests.support.month_figures import figures, focus_sums, say
 from tests.support.repository import ROOT

@@ -21,7 +21,7 @@ from pricing.money import Usd
 from router.ledger.entry import LedgerEntry, LedgerEntryKind, MachineUse
 from router.showback.accounts import Showback
 from router.showback.export import export_focus
-from router.showback.focus.check import check_file
+from router.showback.focus.survey import check_file
 from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.clouds import STEPFARE

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from router.showback.focus.write import write_parquet
+from router.showback.focus.charge_files import write_parquet
 from tests.support.focus_tools import official_verdict
 from tests.support.golden_charges import GOLDEN, golden_charges
 

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from router.showback.focus.write import write_parquet
+from router.showback.focus.charge_files import write_parquet
 from router.showback.focus_from_ledger import ClosedBooks, charges_of_entries
 from tests.support.focus_tools import use_cases
 from tests.support.golden_charges import END, START, golden_charges

@@ -20,9 +20,8 @@ from router.showback.accounts import Showback
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from router.showback.export import export_focus
-from router.showback.focus.check import check_file
-from router.showback.focus.read import read_charges
-from router.showback.focus.write import write_csv, write_parquet
+from router.showback.focus.charge_files import read_charges, write_csv, write_parquet
+from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, charges_of_entries
 from router.state.errors import StateError
 from router.state.ledger_rows import Row

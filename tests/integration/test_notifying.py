@@ -16,8 +16,16 @@ from pricing.problems import InvalidInputError
 from router.controller.deploy_settings import Deploy
 from router.controller.events import EventLevel, GangEvent
 from router.controller.lifecycle import GAVE_UP
-from router.controller.notify import MOST_WAITING, NEWS_WINDOW, TOLD, TRIES, Notifier, run_notifier
-from router.controller.notify_channels import Channel, open_channels
+from router.controller.notify import (
+    MOST_WAITING,
+    NEWS_WINDOW,
+    TOLD,
+    TRIES,
+    Channel,
+    Notifier,
+    open_channels,
+    run_notifier,
+)
 from router.controller.notify_settings import EventKind, NotifyEntry
 from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from router.showback.focus.check import check_file
+from router.showback.focus.survey import check_file
 from tests.support.command import run
 from tests.support.focus_tools import official_verdict
 from tests.support.month_figures import Sums, figures, focus_sums, say, summed

@@ -14,7 +14,7 @@ import pytest
 
 from pricing.money import Usd
 from router.app.outcomes import quote_ending
-from router.config.quote_files import QuoteAcceptance, store_acceptance, store_quotes
+from router.config.plan_files import QuoteAcceptance, store_acceptance, store_quotes
 from router.quotes.outcomes import JobEnding, assess_quotes
 from router.quotes.quote import Quote
 from router.state.records import Phase

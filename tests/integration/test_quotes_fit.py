@@ -16,7 +16,7 @@ from router.app import fit_availability
 from router.app.fit_availability import recorded_pools
 from router.config.plan_files import read_fit
 from router.prices import history
-from router.spot.availability.drift import GRID
+from router.spot.availability.fit import GRID
 from tests.support.command import NOW, run
 from tests.support.repository import ROOT
 

@@ -15,8 +15,8 @@ import pytest
 
 from providers.sandbox.machines import SandboxMachine, SandboxMachines, SandboxNotice
 from providers.sandbox.throttle import TrainingThrottle
+from router.agent.imds import MachineNotice
 from router.agent.imds_files import NoticeFolder
-from router.agent.notice import MachineNotice
 from tests.support import sandbox_nodes
 from tests.support.repository import ROOT
 from tests.support.sandbox_nodes import Node, eventually, pids_of

@@ -19,8 +19,8 @@ from router.showback.accounts import Showback
 from router.showback.apportion import ChargeShare, exact_sum, split_charge
 from router.showback.commitments import sum_closed_set, sum_commitments
 from router.showback.focus.charge import Charge
-from router.showback.focus.check import check_file
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
+from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
 from tests.support.made_up_ledger import OCTOBER, after_closing, ledgers
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from router.showback.focus.charge import Charge
+from router.showback.focus.charge_files import write_csv
 from router.showback.focus.versions import NEWEST
-from router.showback.focus.write import write_csv
 from tests.support.golden_charges import golden_charges
 
 Row = dict[str, str]

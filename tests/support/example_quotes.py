@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pricing.money import Usd
-from router.config.quote_files import QuoteAcceptance, store_acceptance, store_quotes
+from router.config.plan_files import QuoteAcceptance, store_acceptance, store_quotes
 from router.jobs.spec import Job
 from router.quotes.quote import Likely, Quote
 

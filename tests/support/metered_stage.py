@@ -19,11 +19,11 @@ from pricing.places import Market
 from router.agent import protocol
 from router.controller.accept import AcceptedOrders, record_acceptance
 from router.controller.context import ControllerContext
+from router.controller.metering import COPIED, DISK_GIB, PROVISIONING
 from router.controller.orders import Order, orders_of
 from router.controller.placement_options import GangPlacement, MachineSpec
 from router.controller.provision_order import ProvisionRequest
 from router.controller.release import release
-from router.controller.usage_entries import COPIED, DISK_GIB, PROVISIONING
 from router.controller.workspaces import ResumePoint, attempt_name, job_json, new_attempt
 from router.coordinator.saves import SAVED
 from router.jobs.limits import Limits

@@ -16,8 +16,8 @@ from router.ledger.entry import ClosedError, LedgerEntry
 from router.ledger.month import Month
 from router.ledger.totals import totals
 from router.state.errors import ConflictError, ExistsError, StateError
-from router.state.ledger_columns import LedgerColumns, columns_from_rows
 from router.state.ledger_rows import NAMES, parse_entry
+from router.state.ledger_table import LedgerColumns, columns_from_rows
 from router.state.store import StateStore
 from tests.support.books_steps import (
     ARCHIVE,

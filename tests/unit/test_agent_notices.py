@@ -17,7 +17,7 @@ import pytest
 from router.agent import notice_listener as module
 from router.agent.calls import CoordinatorClient as Calls
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
-from router.agent.notice import MachineNotice
+from router.agent.imds import MachineNotice
 from router.agent.notice_listener import NoticeListener, watches_of
 from router.agent.rendezvous import GangIncompleteError, RendezvousStoppedError, join_gang
 from router.agent.supervise import AgentEvent

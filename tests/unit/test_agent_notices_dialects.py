@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.agent import imds, imds_aws, imds_azure, imds_files, imds_gcp
-from router.agent.imds import MetadataClient, NoticeSourceError, parse_timestamp
-from router.agent.notice import MachineNotice, NoticeWatch
+from router.agent.imds import MachineNotice, MetadataClient, NoticeSourceError, NoticeWatch, parse_timestamp
 from tests.support.busy import in_time
 from tests.support.metadata_service import REBALANCE, SPOT, Machine, MetadataService
 

@@ -10,8 +10,7 @@ import pytest
 
 from router.agent import gpu_health
 from router.agent.gpu_health import KernelLogWatch, NvidiaSmiWatch, find_xids, parse_gpus, run_tool, watches
-from router.agent.imds import NoticeSourceError
-from router.agent.notice import MachineNotice
+from router.agent.imds import MachineNotice, NoticeSourceError
 from tests.support.gpu_readings import A100, ADA, K80, KERNEL_LOG, LOST, T4
 
 Run = Callable[[list[str], float], tuple[int, str]]

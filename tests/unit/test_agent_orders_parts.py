@@ -15,12 +15,12 @@ from router.agent import orders as module
 from router.agent.calls import CoordinatorAwayError, CoordinatorClient, CoordinatorRefusalError
 from router.agent.config import AgentConfig, AgentConfigError, parse_config
 from router.agent.control import AgentControlFolder
-from router.agent.environ import gang_environment
+from router.agent.imds import MachineNotice
 from router.agent.messenger import UrgentSender
-from router.agent.notice import MachineNotice
 from router.agent.notice_listener import NoticeListener
 from router.agent.orders import OrderPoller
 from router.agent.protocol import LONGEST_ID
+from router.agent.starters import gang_environment
 
 WHO = {"protocol": 1, "incarnation": "life-1"}
 CHECKPOINT = {"order": "checkpoint", "id": "c-1", "seconds": 20.0, "reason": "interruption"}

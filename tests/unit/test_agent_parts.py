@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, parse_config, read_config
-from router.agent.environ import gang_environment, read_job_environment
-from router.agent.masking import SecretMask
-from router.agent.outbox import Outbox
-from router.agent.rotation import OutputTail, RotatingLog
-from router.agent.starters import command_line
+from router.agent.messenger import Outbox
+from router.agent.output import OutputTail, RotatingLog, SecretMask
+from router.agent.starters import command_line, gang_environment, read_job_environment
 from router.agent.supervise import ProcessExit
 from tests.support.repository import ROOT
 

@@ -15,8 +15,7 @@ from pricing.places import Market
 from router.cli.commands import TABLE
 from router.controller.deploy_settings import Deploy
 from router.controller.notify_settings import EventKind
-from router.coordinator.counters import DelayHistogram
-from router.coordinator.metrics import MetricsSnapshot, render_metrics
+from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, render_metrics
 from router.ledger.entry import MachineUse
 from router.state.records import Phase
 from tests.support.repository import ROOT

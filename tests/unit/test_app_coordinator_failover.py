@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from router.app import coordinator_failover as module
-from router.app.coordinator_failover import claim_shared_port, serve_as_standby
+from router.app import controller as module
+from router.app.controller import claim_shared_port, serve_as_standby
 from router.state.store import StateStore
 from tests.support.state_values import NOW
 

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from router.backtest.catalogue import AS_RUN, POLICIES, find_backtest_policy
 from router.backtest.timeline import ShownWindow, follow_window
-from router.backtest.windows import BacktestCell, BacktestSite, WindowLayout
+from router.backtest.windows import AS_RUN, POLICIES, BacktestCell, BacktestSite, WindowLayout, find_backtest_policy
 from router.backtest.windows import CheckpointMove as Moved
 from router.jobs.run_policy import RunPolicy
 from router.spot.live.as_run import _pool_lookup, play_as_run

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from providers.aws.parse.queue_messages import REBALANCE, STATE_CHANGE, WARNING, read_messages
 from providers.notices import CloudNotice, QueueBatch, QueueMessage
 from providers.protocol import NoticeKind
+from router.agent.imds import MachineNotice
 from router.agent.imds_aws import Ec2InstanceWatch
-from router.agent.notice import MachineNotice
 
 AT = datetime(2026, 11, 21, 18, tzinfo=UTC)
 

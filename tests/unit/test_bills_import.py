@@ -17,14 +17,13 @@ import pytest
 
 from pricing.problems import InvalidInputError
 from router.showback.bill_import import BillImport, import_bills
-from router.showback.bill_parts import BillPartWriter
-from router.showback.bill_store import BillStore, current_bill_files
+from router.showback.bill_store import BillPartWriter, BillStore, current_bill_files
 from router.showback.bills import BillGap, Delivery, manifest_json, read_delivery
 from router.showback.focus.batches import LIMITS
 from router.showback.focus.charge import Charge
+from router.showback.focus.charge_files import write_csv, write_parquet
 from router.showback.focus.columns import COSTS
 from router.showback.focus.versions import NEWEST, written_columns
-from router.showback.focus.write import write_csv, write_parquet
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from router.cli.prices_diff import as_json, as_text
-from router.prices.book_diff import diff_books
+from router.cli.prices import as_json, diff_as_text
+from router.prices.books import diff_books
 from tests.support.made_up_book import book, offer
 
 PLACE = "aws/north-1"
@@ -46,7 +46,7 @@ def test_one_cloud_alone() -> None:
 
 
 def test_the_table_says_what_it_leaves_out() -> None:
-    text = as_text(diff_books(BEFORE, AFTER), 1)
+    text = diff_as_text(diff_books(BEFORE, AFTER), 1)
     assert "+100.0%" in text
     assert "-5.0%" not in text
     assert "1 not shown" in text

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
-from router.agent.environ import read_job_environment
+from router.agent.starters import read_job_environment
 from router.controller.bootstrap import (
     FETCH_AGENT,
     MAX_USER_DATA_BYTES,

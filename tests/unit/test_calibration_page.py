@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from router.render.calibration_page import calibration_page, picture
-from router.render.calibration_text import as_csv, as_table
+from router.render.calibration_text import as_csv, as_table, calibration_page, picture
 from router.spot.availability.calibration import LEVELS, CalibrationReport, assess_calibration
 
 SVG = "{http://www.w3.org/2000/svg}"

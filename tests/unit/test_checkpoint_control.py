@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from router.agent.control import UNPRESSED_SECONDS, AgentControlFolder
-from router.agent.notice import MachineNotice
+from router.agent.imds import MachineNotice
 from router.agent.protocol import HELPER, REPORTING_SECONDS, SHORTEST_SECONDS, STOP
 from tests.support.repository import ROOT
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.cli import clock
+from router.cli import options
 
 SINCE = datetime(2026, 11, 21, 18, tzinfo=UTC)
 
@@ -16,22 +16,22 @@ SINCE = datetime(2026, 11, 21, 18, tzinfo=UTC)
 def wall(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     """The time of day, to be moved."""
     now = [SINCE + timedelta(seconds=30)]
-    monkeypatch.setattr(clock, "wall_clock", lambda: now[0])
+    monkeypatch.setattr(options, "wall_clock", lambda: now[0])
     return now
 
 
 def test_the_time_of_day_is_in_utc_and_goes_on() -> None:
-    first = clock.wall_clock()
+    first = options.wall_clock()
     assert first.tzinfo is UTC
-    assert first <= clock.wall_clock() < first + timedelta(minutes=1)
+    assert first <= options.wall_clock() < first + timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_without_the_variable_it_is_the_time_of_day(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(clock.VARIABLE, raising=False)
+    monkeypatch.delenv(options.VARIABLE, raising=False)
     if value is not None:
-        monkeypatch.setenv(clock.VARIABLE, value)
-    assert clock.chosen_clock() is clock.wall_clock
+        monkeypatch.setenv(options.VARIABLE, value)
+    assert options.chosen_clock() is options.wall_clock
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_without_the_variable_it_is_the_time_of_day(value: str | None, monkeypat
 def test_it_runs_that_much_faster_since_the_moment(
     text: str, seconds: int, wall: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(clock.VARIABLE, text)
-    played = clock.chosen_clock()
+    monkeypatch.setenv(options.VARIABLE, text)
+    played = options.chosen_clock()
     assert played() == SINCE + timedelta(seconds=seconds)
     assert played().tzinfo is UTC
     wall[0] += timedelta(seconds=1)
@@ -55,8 +55,8 @@ def test_it_runs_that_much_faster_since_the_moment(
 
 
 def test_it_never_goes_back(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(clock.VARIABLE, "3600@2026-11-21T18:00:00Z")
-    played = clock.chosen_clock()
+    monkeypatch.setenv(options.VARIABLE, "3600@2026-11-21T18:00:00Z")
+    played = options.chosen_clock()
     moments = []
     for _ in range(100):
         wall[0] += timedelta(microseconds=1)
@@ -66,8 +66,8 @@ def test_it_never_goes_back(wall: list[datetime], monkeypatch: pytest.MonkeyPatc
 
 def test_two_processes_agree(wall: list[datetime], monkeypatch: pytest.MonkeyPatch) -> None:
     """It hangs on nothing but the variable and the time of day."""
-    monkeypatch.setenv(clock.VARIABLE, "60@2026-11-21T18:00:00Z")
-    assert clock.chosen_clock()() == clock.chosen_clock()()
+    monkeypatch.setenv(options.VARIABLE, "60@2026-11-21T18:00:00Z")
+    assert options.chosen_clock()() == options.chosen_clock()()
 
 
 @pytest.mark.parametrize(
@@ -92,11 +92,11 @@ def test_two_processes_agree(wall: list[datetime], monkeypatch: pytest.MonkeyPat
 def test_what_is_no_clock_is_refused_with_an_example(
     text: str, wall: list[datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(clock.VARIABLE, text)
+    monkeypatch.setenv(options.VARIABLE, text)
     with pytest.raises(InvalidInputError) as caught:
-        clock.chosen_clock()
+        options.chosen_clock()
     (problem,) = caught.value.problems
     assert problem.field == "STEPFARE_CLOCK"
     assert problem.what == f"{text!r} is no clock"
-    monkeypatch.setenv(clock.VARIABLE, problem.remedy.removeprefix("write "))
-    assert clock.chosen_clock()() == SINCE + timedelta(seconds=1800)
+    monkeypatch.setenv(options.VARIABLE, problem.remedy.removeprefix("write "))
+    assert options.chosen_clock()() == SINCE + timedelta(seconds=1800)

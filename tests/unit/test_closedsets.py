@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from router.showback.commitments import CommitmentSums, sum_closed_set, sum_commitments
-from router.showback.focus.read import read_charges
+from router.showback.focus.charge_files import read_charges
 from tests.support.golden_charges import golden_charges
 from tests.support.repository import ROOT
 

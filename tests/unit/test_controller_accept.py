@@ -14,11 +14,11 @@ import pytest
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.controller.accept import budget_refusals, record_acceptance, requests_of
-from router.controller.accepted_limits import limits_json
 from router.controller.context import ControllerContext
 from router.controller.guardrails import Refusal, RefusalReason
 from router.controller.orders import Order, orders_of
 from router.controller.placement_options import maximum_cost
+from router.controller.plan_limits import limits_json
 from router.controller.workspaces import job_json, parse_job
 from router.jobs.limits import Limits
 from router.jobs.spec import Job

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.controller.accepted_limits import store_limits
 from router.controller.attempt_history import history_of
+from router.controller.plan_limits import store_limits
 from router.controller.replanner import (
     PendingGang,
     PlacementAccepted,

@@ -27,9 +27,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from router.agent.config import AgentConfig, AgentConfigError, CodeSource, read_config
-from router.agent.environ import read_job_environment
-from router.controller.bootstrap import MAX_USER_DATA_BYTES, AgentDownload, Bootstrap, UserDataTooLargeError
-from router.controller.node_script import SECRET_FILES, node_script
+from router.agent.starters import read_job_environment
+from router.controller.bootstrap import (
+    MAX_USER_DATA_BYTES,
+    SECRET_FILES,
+    AgentDownload,
+    Bootstrap,
+    UserDataTooLargeError,
+    node_script,
+)
 from router.controller.zipapp import pack_agent
 from tests.support.coordinator import Coordinator
 

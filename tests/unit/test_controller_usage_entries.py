@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from pricing.money import Usd
-from router.controller.usage_entries import disk_entries, disk_gib, transfer_entries
+from router.controller.metering import disk_entries, disk_gib, transfer_entries
 from router.ledger.entry import GB, GIB_HOURS, CostItem
 from router.ledger.totals import totals
 from router.state.records import JournalEntry

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pricing.money import UsdPerHour
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.agent.config import AgentConfig, parse_config
-from router.agent.environ import read_job_environment
+from router.agent.starters import read_job_environment
 from router.config.job_files import load_jobs
 from router.controller.bootstrap import MAX_USER_DATA_BYTES
 from router.controller.deploy_settings import Deploy

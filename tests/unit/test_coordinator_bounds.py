@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from router.controller.attempt_history import history_of
 from router.controller.deploy_settings import Deploy
 from router.coordinator.bounds import MAX_SPEEDUP, MIN_ELAPSED_SECONDS, ReportBounds
-from router.coordinator.counters import StateCounters
+from router.coordinator.metrics import StateCounters
 from router.coordinator.saves import save_answers
 from tests.support.coordinations import ATTEMPT, NOW, Clock, Scene, scene
 

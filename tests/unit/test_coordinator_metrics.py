@@ -13,8 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pricing.places import Market
-from router.coordinator.counters import MAX_NAMED_JOBS, OTHER_JOBS, StateCounters
-from router.coordinator.metrics import FRESH_SECONDS, SILENT_SECONDS, Metrics
+from router.coordinator.metrics import FRESH_SECONDS, MAX_NAMED_JOBS, OTHER_JOBS, SILENT_SECONDS, Metrics, StateCounters
 from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse
 from router.state.records import NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.check import FocusCheck, check_file
+from router.showback.focus.charge_files import WRITERS
 from router.showback.focus.rules import RULES
-from router.showback.focus.write import WRITERS
+from router.showback.focus.survey import FocusCheck, check_file
 from tests.support.charge_files import Change, cell, changed, nine, renamed, without
 from tests.support.golden_charges import golden_charges
 

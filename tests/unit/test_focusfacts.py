@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from router.showback.facts_from_focus import facts_of_charges, read_focus
-from router.showback.focus.arrow_types import arrow_schema
+from router.showback.focus.typed_rows import arrow_schema
 from router.showback.focus.versions import NEWEST, written_columns
 from tests.support.repository import ROOT
 

@@ -15,7 +15,7 @@ from pricing.offers import OfferKey
 from pricing.places import Market
 from pricing.risk import band_rate
 from router.prices import history
-from router.prices.history_risk import estimate_interruption_rates, read_exposures
+from router.prices.pool_availability import estimate_interruption_rates, read_exposures
 from tests.support.books import a_book, spot
 from tests.support.price_points import START, a_point
 from tests.support.repository import ROOT

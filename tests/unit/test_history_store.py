@@ -13,7 +13,7 @@ import pytest
 from filelock import FileLock
 
 from pricing.problems import InvalidInputError
-from router.prices import history, history_parts, history_sql, history_write
+from router.prices import history, history_sql, history_write
 from tests.support.price_points import a_point, parts_of, read_back, rows_on_disk
 
 
@@ -140,7 +140,7 @@ def test_a_merge_that_finds_no_room_does_not_fail_the_append(tmp_path: Path, mon
 
 
 def test_a_writer_waits_for_another_and_then_gives_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_parts, "LOCK_WAIT_S", 0.2)
+    monkeypatch.setattr(history_sql, "LOCK_WAIT_S", 0.2)
     history.append(tmp_path, [a_point(0)])
     with FileLock(tmp_path / ".lock"):
         with pytest.raises(TimeoutError, match="another process has been writing price history"):
@@ -155,7 +155,7 @@ def test_a_part_that_is_merged_away_while_it_is_read_is_looked_for_again(
     opened = history_sql.open_parts
     times = []
 
-    def merged_meanwhile(connection: duckdb.DuckDBPyConnection, parts: tuple[history_parts.HistoryPart, ...]) -> None:
+    def merged_meanwhile(connection: duckdb.DuckDBPyConnection, parts: tuple[history_sql.HistoryPart, ...]) -> None:
         times.append(len(parts))
         if len(times) == 1:
             monkeypatch.setattr(history_sql, "open_parts", opened)

@@ -10,8 +10,7 @@ import pytest
 
 from pricing.book_file import embedded_book, read_book
 from pricing.problems import InvalidInputError
-from router.render.offers_rows import OfferFilters, OfferSortKey, select_offers
-from router.render.offers_text import RECORD_FIELDS, as_csv
+from router.render.offers_text import RECORD_FIELDS, OfferFilters, OfferSortKey, as_csv, select_offers
 
 BOOK = embedded_book()
 HEADER = "cloud,region,instance_type,market,accelerator,accelerator_count,usd_per_hour,source,as_of"

@@ -14,7 +14,7 @@ from pricing.book_file import embedded_book
 from pricing.money import UsdPerHour
 from pricing.places import Market
 from router.render import offers_text
-from router.render.offers_rows import (
+from router.render.offers_text import (
     OfferFilters,
     OfferRow,
     OfferSortKey,

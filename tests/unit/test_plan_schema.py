@@ -12,8 +12,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from router.planning import plan as values
 from router.planning.plan_json import plan_content
-from router.planning.plan_schema import plan_schema, plan_schema_text
-from router.planning.plan_schema_words import FIELD_DESCRIPTIONS
+from router.planning.plan_schema import FIELD_DESCRIPTIONS, plan_schema, plan_schema_text
 from tests.support.night import nightly_plan
 from tests.support.repository import ROOT
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of

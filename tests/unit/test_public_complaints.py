@@ -18,16 +18,15 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from router.controller.accept import budget_refusals
 from router.controller.guardrails import CostLimits, RefusalReason, current_prices, find_refusals
-from router.controller.metering import metered_entries
+from router.controller.metering import disk_entries, metered_entries
 from router.controller.orders import orders_of
 from router.controller.placement_options import placements_of
-from router.controller.usage_entries import disk_entries
 from router.jobs.limits import Limits
 from router.ledger.entry import CostItem, LedgerEntry
 from router.planning.listings import listings_by_accelerator
 from router.render.showback_page import page
-from router.showback.focus.check import check_file
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
+from router.showback.focus.survey import check_file
 from router.showback.focus_from_ledger import ClosedBooks, UnpricedEntries, charges_of_entries
 from router.showback.shared_costs import Group, SharingMethod, share_costs
 from router.state.store import StateStore

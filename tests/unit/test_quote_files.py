@@ -10,7 +10,7 @@ import pytest
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.app.quotes import HourlyWatchedPools
-from router.config.quote_files import (
+from router.config.plan_files import (
     QuoteAcceptance,
     find_quote,
     read_acceptance,

@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from pricing.money import Usd
 from router.quotes.curve import loosest_h, windows_h
 from router.quotes.quote import BudgetQuote, Quote, Refused
-from router.quotes.quote_json import answers_to_json
-from router.quotes.quote_schema import quote_schema, quote_schema_text
+from router.quotes.quote_json import answers_to_json, quote_schema, quote_schema_text
 from router.quotes.runner import DeadlineCase, QuoteClock, choose_clock, list_stretches
 from router.quotes.statistics import find_knee, summarise_usd, to_usd, usd_quantiles, wilson_interval
 from router.spot.availability.observed import (

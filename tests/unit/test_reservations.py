@@ -34,8 +34,8 @@ from router.prices.account_limits import build_limits_file
 from router.render.plan_text import table
 from router.showback.facts_from_ledger import facts_of_rows
 from router.spot.venues import build_quote_options, unquotable_reason
-from router.state.ledger_columns import columns_from_rows
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
+from router.state.ledger_table import columns_from_rows
 from router.state.store import StateStore
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from pricing.book_file import embedded_book
 from pricing.places import Region
+from router.jobs.fields import nearest_word
 from router.jobs.residency import Residency, residency_refusal, unknown_tokens
-from router.jobs.spelling import nearest_word
 from tests.support.books import a_region
 
 VIRGINIA = a_region("aws/us-east-1")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from router.app.accept_quote import with_quoted_policy
+from router.app.quotes import with_quoted_policy
 from router.controller.accept import AcceptedOrders, record_acceptance, requests_of
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy

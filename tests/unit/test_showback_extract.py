@@ -24,12 +24,11 @@ from router.files.duckdb_session import connect
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.extract_parts import ExtractManifest, read_manifest
 from router.showback.facts_from_ledger import CATEGORIES, SCHEMA, facts_of_rows
 from router.showback.focus_from_ledger import category_of
-from router.showback.ledger_extract import LedgerExtract
-from router.state.ledger_columns import columns_from_rows
+from router.showback.ledger_extract import ExtractManifest, LedgerExtract, read_manifest
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
+from router.state.ledger_table import columns_from_rows
 from router.state.store import StateStore
 from tests.support.state_values import HOUR, NOW, entries, entry
 

@@ -19,10 +19,9 @@ from providers.protocol import FetchResult
 from router.config.catalogue_files import read_catalogue
 from router.prices.books import load_book
 from router.prices.bookstore import BookStore
-from router.prices.import_offers import import_book
 from router.prices.merge import drop_unsold
 from router.prices.quality_gates import GateLimits
-from router.prices.refresh import load_base_book
+from router.prices.refresh import import_book, load_base_book
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 # As Google's, AWS's and Azure's own price lists name them, and nobody can start them so.

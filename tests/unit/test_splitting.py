@@ -11,8 +11,8 @@ import pytest
 
 from router.showback.apportion import ChargeShare, exact_sum, split_amount, split_charge, weight_ratios
 from router.showback.focus.charge import Charge
-from router.showback.focus.check import check_file
-from router.showback.focus.write import write_csv
+from router.showback.focus.charge_files import write_csv
+from router.showback.focus.survey import check_file
 from tests.support.golden_charges import golden_charges, of_job
 
 

@@ -7,14 +7,15 @@ import pytest
 
 from router.spot.availability.calibration import (
     CURVE,
+    KNOTS,
     LEVELS,
     PitIntervals,
+    Recalibration,
     assess_calibration,
     interval_widths,
     measure_coverage,
     sharpness_loss,
 )
-from router.spot.availability.recalibration import KNOTS, Recalibration
 
 RNG = np.random.default_rng(1)
 N = 4000

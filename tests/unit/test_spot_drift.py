@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.spot.availability.drift import GRID, DriftingHazardModel, _state_log_likelihood, learn_drift
+from router.spot.availability.fit import GRID, DriftingHazardModel, _state_log_likelihood, learn_drift
 from router.spot.availability.hazard_model import CLASSES, HazardModel, ages_h
 from router.spot.simulator.traces import Bools, Floats
 

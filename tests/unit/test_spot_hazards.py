@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from router.spot.availability.hazards import AvailabilitySignals, LogisticHazards, iterate_signals
-from router.spot.availability.markov_chain import AvailabilityChain, ChainShape
+from router.spot.availability.hazards import (
+    AvailabilityChain,
+    AvailabilitySignals,
+    ChainShape,
+    LogisticHazards,
+    iterate_signals,
+)
 from router.spot.simulator.traces import Bools
 
 TICK_S = 600

@@ -11,12 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from router.spot.availability.hazards import LogisticHazards
-from router.spot.availability.markov_chain import AvailabilityChain, ChainShape
+from router.spot.availability.hazards import AvailabilityChain, ChainShape, LogisticHazards
 from router.spot.policies import price_fits
 from router.spot.policies.baselines import GreedySpot, UniformProgress
-from router.spot.policies.chain_induction import CHAIN_INFEASIBLE_USD, SlackGrid, solve_chain
-from router.spot.policies.learned import ChainPolicy
+from router.spot.policies.learned import CHAIN_INFEASIBLE_USD, ChainPolicy, SlackGrid, solve_chain
 from router.spot.policies.our_policy import policy_from
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from router.spot.availability.hazard_model import HazardModel
 from router.spot.live.policy_adapter import PolicyAdapter
+from router.spot.policies.baselines import CheapestWithMoves, Lindy, TimeSliced, UniformProgress
 from router.spot.policies.baselines import GreedySpot as SpotOrWait
-from router.spot.policies.baselines import TimeSliced, UniformProgress
 from router.spot.policies.foresight_policies import BlindForesightPolicy
 from router.spot.policies.optimistic import OptimisticAdapter
-from router.spot.policies.payback import CheapestWithMoves, Lindy
 from router.spot.policies.skynomad import HourValue, SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, SimulationSpec

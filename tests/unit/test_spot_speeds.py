@@ -15,8 +15,7 @@ from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgre
 from router.spot.policies.omniscient import compute_least_usd
 from router.spot.simulator.blind_policy import BlindView, LaunchRequest, SimulationSpec
 from router.spot.simulator.blind_simulator import simulate_blind
-from router.spot.simulator.finish_time import ZoneSpeeds
-from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
+from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts, ZoneSpeeds
 from router.spot.simulator.simulation import (
     IDLE,
     ON_DEMAND,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from router.state.database import GroupCommit, GroupCommitError
 from router.state.errors import StateError
-from router.state.group_commit import GroupCommit, GroupCommitError
 from router.state.store import StateStore
 from tests.support.state_values import NOW
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from router.app.settings import AppSettings
-from router.app.state_identity import check_not_lost, identity_of, open_state, restore_state
+from router.app.settings import AppSettings, check_not_lost, identity_of, open_state, restore_state
 from router.controller.deploy_settings import Deploy
 from router.controller.run_folders import files_to_back_up, restore_files, run_directories
 from router.prices.cloud_settings import Clouds, LoadedClouds

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from router.state.write_batching import WriteBatcher
+from router.state.joint_writes import WriteBatcher
 from tests.support.deployed import eventually
 
 

@@ -1,4 +1,4 @@
 """Model FOCUS, the FinOps Open Cost and Usage Specification: charges, columns by version, and files of charges.
 
-Only ``feed``, ``read`` and ``write`` open files.
+Only ``feed`` and ``charge_files`` open files.
 """

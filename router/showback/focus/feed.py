@@ -1,4 +1,4 @@
-"""Open a bill's file, whatever its form. Nothing in it is trusted.
+"""Open a bill's file as batches of text, whatever its form. Nothing in it is trusted.
 
 Bills come as CSV, CSV in gzip, and Parquet. All become text here, so that one set of rules reads them. A file that
 could fill the memory or never end is refused with its place.
@@ -6,18 +6,214 @@ could fill the memory or never end is refused with its place.
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 import stat
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from pricing.problems import InvalidInputError
-from router.showback.focus.batches import LIMITS, Feed, FeedLimits
-from router.showback.focus.csv_feed import csv_feed
-from router.showback.focus.parquet_feed import parquet_feed
+from router.showback.focus.batches import LIMITS, Batch, Feed, FeedLimits, check_header
+from router.showback.focus.texts import json_text
+
+
+@contextmanager
+def csv_feed(path: Path, stream: IO[bytes], limits: FeedLimits, *, packed: bool) -> Iterator[Feed]:
+    """Yield the feed of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
+    unpacked: Any = gzip.GzipFile(fileobj=stream) if packed else stream
+    with io.TextIOWrapper(unpacked, encoding="utf-8-sig", newline="") as text:
+        lines = _Lines(path, text, stream, limits, packed=packed)
+        rows = _rows(lines)
+        first = next(rows, None)
+        if first is None:
+            raise InvalidInputError.single("is empty", where=str(path))
+        header = check_header(first, path, limits)
+        yield Feed(path.name, "csv.gz" if packed else "csv", header, _csv_batches(header, rows, lines, limits))
+
+
+class _Lines:
+    """Iterate the lines of a text, refusing a line, or a whole, that is beyond the limits."""
+
+    def __init__(self, path: Path, text: io.TextIOWrapper, raw: IO[bytes], limits: FeedLimits, *, packed: bool) -> None:
+        self.path, self.number, self.read = path, 0, 0
+        self._text, self._raw, self._limits, self._packed = text, raw, limits, packed
+
+    def __iter__(self) -> Iterator[str]:
+        limits = self._limits
+        while line := self._next():
+            self.number += 1
+            self.read += len(line)
+            if len(line) == limits.line and not line.endswith(("\n", "\r")):
+                raise self.refused(f"is a line of more than {limits.line:,} characters")
+            if self.read > limits.bytes:
+                raise self.refused(f"goes beyond {limits.bytes:,} bytes, the most that is read of a file")
+            if self._packed and self.read > max(limits.ratio_from, limits.ratio * self._raw.tell()):
+                raise self.refused(f"unpacks to more than {limits.ratio} times its size: no bill does")
+            yield line
+
+    def _next(self) -> str:
+        try:
+            return self._text.readline(self._limits.line)
+        except UnicodeDecodeError as error:
+            remedy = "save it as UTF-8; iconv -f latin1 -t utf-8 does for most"
+            raise self.refused(f"is not UTF-8 after here: {error.reason}", remedy=remedy) from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise self.refused(f"is damaged gzip, or cut off, after here: {error}", remedy="fetch it again") from None
+
+    def refused(self, what: str, *, remedy: str = "") -> InvalidInputError:
+        """Return an error about the line that was read last."""
+        return InvalidInputError.single(what, where=f"{self.path}:{max(self.number, 1)}", remedy=remedy)
+
+
+def _rows(lines: _Lines) -> Iterator[list[str]]:
+    reader = csv.reader(iter(lines), strict=True)
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise lines.refused(f"is not CSV: {error}", remedy="a quote may stand open in a row before") from None
+        if row:
+            yield row
+
+
+def _csv_batches(
+    header: tuple[str, ...], rows: Iterator[list[str]], lines: _Lines, limits: FeedLimits
+) -> Iterator[Batch]:
+    first, waiting, ends, start = 1, [], [], lines.read
+    for row in rows:
+        if len(row) != len(header):
+            raise lines.refused(f"has {len(row)} cells where the header has {len(header)}")
+        waiting.append(row)
+        ends.append(lines.number)
+        if len(waiting) == limits.batch_rows or lines.read - start > limits.batch_bytes:
+            yield _csv_batch(first, ends, header, waiting)
+            first, waiting, ends, start = first + len(waiting), [], [], lines.read
+            if first > limits.rows:
+                raise lines.refused(f"has more than {limits.rows:,} rows, the most that is read of a file")
+    if waiting:
+        yield _csv_batch(first, ends, header, waiting)
+
+
+def _csv_batch(first: int, ends: list[int], header: tuple[str, ...], rows: list[list[str]]) -> Batch:
+    columns = {}
+    for name, cells in zip(header, zip(*rows, strict=True), strict=True):
+        array = pa.array(cells, pa.string())
+        columns[name] = pc.if_else(pc.equal(array, ""), None, array)
+    return Batch(first, ends, columns)
+
+
+# Limits of the footer, which is read before anything is known of the file.
+_FOOTER_TEXT = 1 << 26
+
+
+_FOOTER_LIST = 1 << 22
+
+
+def parquet_feed(path: Path, stream: IO[bytes], limits: FeedLimits) -> Feed:
+    """Return the feed of a stream at its start; errors as :func:`~router.showback.focus.feed.open_feed` says."""
+    options: dict[str, Any] = {
+        "thrift_string_size_limit": _FOOTER_TEXT,
+        "thrift_container_size_limit": _FOOTER_LIST,
+        "buffer_size": limits.batch_bytes,
+    }
+    try:
+        plain = pq.ParquetFile(stream, **options)
+        schema, footer = plain.schema_arrow, plain.metadata
+        header = check_header(schema.names, path, limits)
+        unpacked = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
+        if footer.num_rows > limits.rows or unpacked > limits.bytes:
+            raise _refused(path, f"says it has {footer.num_rows:,} rows and {unpacked:,} bytes: more than is read")
+        # A value that stands there a million times is stored once, until it is known how much it unpacks to.
+        texts = [
+            entry.name for entry in schema if pa.types.is_string(entry.type) or pa.types.is_large_string(entry.type)
+        ]
+        file = pq.ParquetFile(stream, read_dictionary=texts, **options)
+    except (pa.ArrowException, OSError) as error:
+        raise _refused(path, f"is no Parquet that can be read: {error}") from None
+    floats = frozenset(entry.name for entry in schema if pa.types.is_floating(entry.type))
+    return Feed(path.name, "parquet", header, _parquet_batches(path, file, limits), floats)
+
+
+def _parquet_batches(path: Path, file: pq.ParquetFile, limits: FeedLimits) -> Iterator[Batch]:
+    first = 1
+    try:
+        for record in file.iter_batches(batch_size=limits.batch_rows):
+            room = limits.batch_bytes * 8
+            for part in _split_batch(path, record, room):
+                columns = {name: _texts(column) for name, column in zip(record.schema.names, part.columns, strict=True)}
+                yield Batch(first, None, columns)
+                first += part.num_rows
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _refused(path, f"is damaged after row {first - 1}: {str(error)[:200]}") from None
+
+
+def _split_batch(path: Path, record: pa.RecordBatch, room: int) -> Iterator[pa.RecordBatch]:
+    """Yield the batch, or its halves, so that none unpacks to more than ``room`` bytes of text."""
+    size = 0
+    for column in record.columns:
+        if pa.types.is_dictionary(column.type):
+            lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+            size += pc.sum(lengths).as_py() or 0
+    if size <= room:
+        yield record
+    elif record.num_rows == 1:
+        raise _refused(path, "has a row of more text than is read at once")
+    else:
+        half = record.num_rows // 2
+        yield from _split_batch(path, record.slice(0, half), room)
+        yield from _split_batch(path, record.slice(half), room)
+
+
+def _texts(column: pa.Array) -> pa.StringArray:
+    """Return each value as FOCUS would write it; an empty text is null."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.dictionary_decode()
+    elif pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        utc = column if kind.tz is None else column.cast(pa.timestamp(kind.unit, tz="UTC"))
+        text = pc.strftime(utc, format="%Y-%m-%dT%H:%M:%S")
+        if kind.unit != "s":  # Then the seconds come with all their decimals.
+            text = pc.replace_substring_regex(text, r"\.?0*$", "")
+        column = pc.binary_join_element_wise(text, zone, "")
+    elif pa.types.is_date(kind):
+        column = pc.strftime(column, format="%Y-%m-%dT00:00:00")
+    elif pa.types.is_floating(kind):
+        column = pc.replace_substring(pc.utf8_upper(column.cast(pa.string())), "+", "")
+    elif pa.types.is_nested(kind):
+        values = column.to_pylist(maps_as_pydicts="lossy")  # Of a key that is there twice, the last value counts.
+        column = pa.array([None if each is None else json_text(_json_value(each)) for each in values], pa.string())
+    text = column.cast(pa.string())
+    return pc.if_else(pc.equal(text, ""), None, text)
+
+
+def _json_value(value: Any) -> Any:
+    """Return the value as JSON takes it; a struct's null is a missing key."""
+    if isinstance(value, dict):
+        return {str(key): _json_value(entry) for key, entry in value.items() if entry is not None}
+    if isinstance(value, list):
+        return [_json_value(entry) for entry in value]
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _refused(path: Path, what: str) -> InvalidInputError:
+    return InvalidInputError.single(what, where=str(path), remedy="fetch it again, or give it as CSV")
+
 
 _GZIP, _PARQUET, _ZIP = b"\x1f\x8b", b"PAR1", b"PK\x03\x04"
+
+
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from router.showback.focus.batches import Batch
-from router.showback.focus.counts import FocusFinding, quote_cell
+from router.showback.focus.rules import FocusFinding, quote_cell
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed_rows import TypedBatch, true_indices
 

@@ -7,7 +7,7 @@ A cell that cannot be read is marked and null.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -19,20 +19,63 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from router.showback.focus import words
-from router.showback.focus.arrow_types import MOMENT, arrow_type
 from router.showback.focus.batches import Batch
 from router.showback.focus.columns import BY_NAME, FocusColumn, FocusColumnKind
 from router.showback.focus.rules import RuleViolation
 from router.showback.focus.texts import MOMENT as MOMENT_PATTERN
 from router.showback.focus.texts import NUMBER, read_json
 
+# Places out of 38 digits. Costs and prices: bills print a double's 17 digits of a thousandth of a cent; 14 digits stay
+# before the point. Quantities: bytes and their sums need more room before it.
+MONEY_PLACES = 24
+
+
+QUANTITY_PLACES = 18
+
+
+_DIGITS = 38
+
+
+MONEY = pa.decimal128(_DIGITS, MONEY_PLACES)
+
+
+QUANTITY = pa.decimal128(_DIGITS, QUANTITY_PLACES)
+
+
+MOMENT = pa.timestamp("us", tz="UTC")
+
+
+def arrow_type(column: FocusColumn) -> pa.DataType:
+    """Return the type of one column."""
+    if column.kind is FocusColumnKind.DECIMAL:
+        return MONEY if column.name.endswith(("Cost", "Price")) else QUANTITY
+    return MOMENT if column.kind is FocusColumnKind.MOMENT else pa.string()
+
+
+def arrow_schema(columns: Iterable[FocusColumn]) -> pa.Schema:
+    """Return the schema of a file with those columns; each may be null, for bills leave out what they must not."""
+    return pa.schema([pa.field(column.name, arrow_type(column)) for column in columns])
+
+
 NULL_WORDS = ("NULL", "null")
+
+
 # Azure writes these where it knows nothing.
 MISSING_WORDS = ("Unassigned", "-2")
+
+
 _FREE_TEXT = frozenset({"ChargeDescription"})
+
+
 _LENIENT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(E[+-]?\d{1,3})?\s*", re.ASCII | re.IGNORECASE)
+
+
 _WIDE = Context(prec=200)
+
+
 _CACHED = 1 << 16
+
+
 TypedColumn = tuple[pa.Array, list[RuleViolation]]
 
 

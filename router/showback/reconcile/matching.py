@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from router.showback.reconcile import actual, exact, levels, match_inputs, spread
+from router.showback.reconcile import actual, exact, levels, spread
 
 if TYPE_CHECKING:
     import duckdb
@@ -28,7 +28,7 @@ def reconcile(connection: duckdb.DuckDBPyConnection, facts: str, into: str = "ac
     """
     connection.execute("SET TimeZone = 'UTC'")
     exact.define_macros(connection)
-    match_inputs.load_match_inputs(connection, facts)
+    spread.load_match_inputs(connection, facts)
     levels.match_rows(connection)
     spread.spread_rows(connection, facts)
     actual.assemble_actual(connection, facts, into)

@@ -1,4 +1,8 @@
-"""Spread a bill's row over the stretches that it lies on, in proportion to their metered money, exactly."""
+"""Number the inputs of matching, and spread a bill's row over the stretches that it lies on.
+
+Stretches of metered time and rows of bills are numbered in an order independent of theirs. A row is spread in
+proportion to the metered money of its stretches, exactly.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,49 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import duckdb
+
+
+# Time that nobody used: a row of it lies beside metered time, and covers none of it.
+_UNUSED: Final = "('commitment_unused', 'reservation_unused')"
+
+
+_STRETCHES: Final = """
+CREATE OR REPLACE TEMP TABLE rc_stretch AS
+SELECT row_number() OVER (ORDER BY origin, "row") AS m, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
+       what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
+       team, job, attempt, currency, coalesce(rc_money_units(billed), 0::HUGEINT) AS units
+FROM {facts} WHERE source = 'metered' AND "end" > "start"
+"""
+
+
+_ROWS: Final = f"""
+CREATE OR REPLACE TEMP TABLE rc_row AS
+SELECT row_number() OVER (ORDER BY origin, "row") AS b, origin, "row", epoch_us("start") AS s, epoch_us("end") AS e,
+       what, cloud, account, region, instance_type, market, lower(resource) AS resource, lower(sku) AS sku,
+       team, job, attempt, month,
+       category = 'Usage' AND corrects IS NULL AND coalesce("use", '') NOT IN {_UNUSED} AS is_usage
+FROM {{facts}} WHERE source = 'billed'
+"""
+
+
+_DUPLICATE: Final = """
+SELECT source, origin, "row" FROM {facts} WHERE source IN ('metered', 'billed')
+GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL LIMIT 1
+"""
+
+
+def load_match_inputs(connection: duckdb.DuckDBPyConnection, facts: str) -> None:
+    """Create the tables ``rc_stretch`` (m) and ``rc_row`` (b) from the relation ``facts``.
+
+    Times are whole microseconds. ValueError where two facts of a source have one origin and row: money would be there
+    twice.
+    """
+    duplicate = connection.execute(_DUPLICATE.format(facts=facts)).fetchone()
+    if duplicate is not None:
+        raise ValueError(f"two {duplicate[0]} facts are row {duplicate[2]} of {duplicate[1]}")
+    connection.execute(_STRETCHES.format(facts=facts))
+    connection.execute(_ROWS.format(facts=facts))
+
 
 # Amounts by name: how each becomes whole numbers, and back.
 AMOUNTS: Final = {
@@ -15,6 +62,7 @@ AMOUNTS: Final = {
     "on_demand": "money",
     "quantity": "amount",
 }
+
 
 # The weight is the metered money of the overlap, in nano-dollars; the overlap itself where no stretch has any.
 _WEIGHTS: Final = f"""
@@ -28,6 +76,7 @@ weighed AS (
     FROM priced)
 SELECT *, sum(w) OVER (PARTITION BY b) AS of_all FROM weighed
 """
+
 
 # The largest remainder, in trillionths where the amount has no more digits, else in its last.
 _PARTS: Final = f"""

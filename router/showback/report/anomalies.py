@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from statistics import median
 
-from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import RollupRow, date_of_day, day_number
 from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section, divide_known
 

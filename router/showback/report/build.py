@@ -6,9 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from router.showback.report import anomalies, change, daily, groups, jobs, outcomes, spending, totals
-from router.showback.report.context import ReportContext
-from router.showback.report.query import ReportInputs, ReportQuery
+from router.showback.report import anomalies, change, groups, jobs, outcomes, spending, totals
+from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import CellValue, ReportSection, ShowbackReport, strip_zeros
 
@@ -35,7 +34,7 @@ def build_report(cubes: RollupTables, query: ReportQuery, inputs: ReportInputs) 
         outcomes.build_plans(context),
         outcomes.build_quotes(context),
         spending.build_corrections(context),
-        daily.build_days(context),
+        totals.build_days(context),
     )
     return ShowbackReport(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.showback.report import anomalies, change, daily, groups, jobs, outcomes, spending, totals
+from router.showback.report import anomalies, change, groups, jobs, outcomes, spending, totals
 from router.showback.report.query import GROUPS
 from router.showback.report.values import ReportColumn
 
@@ -28,7 +28,7 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     "plans": outcomes.PLANS,
     "quotes": outcomes.QUOTES,
     "corrections": spending.CORRECTIONS,
-    "days": daily.COLUMNS,
+    "days": totals.COLUMNS,
 }
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 
-from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportContext
 from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section, sum_known
 
 BUCKETS = ("volume", "price", "mix", "other")

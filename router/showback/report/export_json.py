@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 from router.showback.report.catalogue import SECTIONS
-from router.showback.report.text import exact_text
 from router.showback.report.values import (
     SCHEMA_VERSION,
     CellKind,
@@ -14,6 +13,7 @@ from router.showback.report.values import (
     ReportColumn,
     ReportSection,
     ShowbackReport,
+    exact_text,
 )
 
 _JSON_KINDS = frozenset({CellKind.COUNT, CellKind.FLAG})

@@ -15,8 +15,16 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from router.showback.report.catalogue import collect_columns
-from router.showback.report.text import escape_formula, exact_text
-from router.showback.report.values import NUMBERS, CellKind, CellValue, ReportColumn, ReportSection, ShowbackReport
+from router.showback.report.values import (
+    NUMBERS,
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    ShowbackReport,
+    escape_formula,
+    exact_text,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal
 
 from router.ledger.month import Month
-from router.showback.report.context import ReportContext
+from router.showback.report.query import ReportContext
 from router.showback.report.rollup_tables import day_number
 
 # The most and the fewest days that are used. Four of five scenarios lie in the range, if days vary as they did.

@@ -8,8 +8,7 @@ from decimal import Decimal
 
 from router.ledger.entry import MachineUse
 from router.showback.facts import UNALLOCATED
-from router.showback.report.context import WASTE, ReportContext, sql_list
-from router.showback.report.query import OWNERS
+from router.showback.report.query import OWNERS, WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import RollupRow, zero_if_unknown
 from router.showback.report.values import (
     HIDDEN,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from router.showback.facts import UNALLOCATED
-from router.showback.report.context import RESTART, STARTUP, WASTE, ReportContext, sql_list
+from router.showback.report.query import RESTART, STARTUP, WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import RollupRow
 from router.showback.report.values import (
     CellKind,

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
 
-from router.showback.report.context import ReportContext, sql_list
-from router.showback.report.query import JobVariance
-from router.showback.report.text import short_text
+from router.showback.report.query import JobVariance, ReportContext, sql_list
 from router.showback.report.values import (
     CellKind,
     CellValue,
     ReportColumn,
     ReportSection,
     build_section,
+    short_text,
     subtract_known,
 )
 

@@ -1,4 +1,4 @@
-"""Define the query that a report answers, and the inputs beside facts. Pure."""
+"""Define the query that a report answers, the inputs beside facts, and the context of its sections."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import Final
 
+from router.ledger.entry import MachineUse
 from router.ledger.month import Month
+from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import divide_known, sum_known
 from router.showback.shared_costs import Group, SharingMethod
 
@@ -31,6 +34,8 @@ GROUPS = (
     "category",
     "state",
 )
+
+
 # The owners among them: where nobody is named the cost is unallocated, not unknown.
 OWNERS = frozenset({"team", "project", "cost_center", "job"})
 
@@ -175,3 +180,52 @@ class ReportInputs:
     quotes: tuple[QuoteResult, ...] | None = None
     variance: tuple[JobVariance, ...] | None = None
     warnings: tuple[str, ...] = ()
+
+
+WASTE: Final = tuple(use.value for use in MachineUse if use.is_waste)
+
+
+# Uses of an interrupted run that an uninterrupted one would not have had.
+RESTART: Final = (MachineUse.RESTART_LOST_WORK.value, MachineUse.FAILED_LAUNCH.value)
+
+
+STARTUP: Final = MachineUse.STARTUP.value
+
+
+@dataclass(frozen=True, slots=True)
+class ReportContext:
+    """The rollups, and the query that the report answers."""
+
+    cubes: RollupTables
+    asked: ReportQuery
+    beside: ReportInputs
+
+    @property
+    def cost(self) -> str:
+        """The column of costs that the query asks for."""
+        return self.asked.basis.value
+
+    @property
+    def month(self) -> str:
+        """The month, as rollups write it."""
+        return str(self.asked.month)
+
+    @property
+    def before(self) -> str:
+        """The month before it."""
+        return str(self.asked.before)
+
+    @property
+    def spent(self) -> str:
+        """The SQL condition for money of the month that was spent."""
+        return f"month = '{self.month}' AND source <> 'planned'"
+
+    @property
+    def planned(self) -> str:
+        """The SQL condition for what was planned for the month."""
+        return f"month = '{self.month}' AND source = 'planned'"
+
+
+def sql_list(values: tuple[str, ...]) -> str:
+    """Return the SQL list of the values, for IN."""
+    return "(" + ", ".join("'" + value.replace("'", "''") + "'" for value in values) + ")"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from router.files.duckdb_session import parquet_relation, rows_of
 from router.ledger.month import Month
 from router.showback import rollups
-from router.showback.extract_parts import ExtractManifest
+from router.showback.ledger_extract import ExtractManifest
 from router.showback.reconcile import exact
 
 if TYPE_CHECKING:

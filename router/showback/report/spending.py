@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from router.showback.report.context import WASTE, ReportContext, sql_list
+from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import zero_if_unknown
 from router.showback.report.values import (
     CellKind,

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from router.spot.policies.baselines import GreedySpot, TimeSliced, UniformProgress, rank_by_price_elsewhere
+from router.spot.policies.baselines import (
+    CheapestWithMoves,
+    GreedySpot,
+    Lindy,
+    TimeSliced,
+    UniformProgress,
+    rank_by_price_elsewhere,
+)
 from router.spot.policies.our_policy import blind_policy_from, policy_from
-from router.spot.policies.payback import CheapestWithMoves, Lindy
 from router.spot.policies.skynomad import SkyNomad
 from router.spot.policies.uniform_probing import CheapestSpot, FailoverProgress, RatePerUsdProgress, RateProgress
 from router.spot.simulator.blind_policy import BlindPolicy, BlindView

@@ -20,8 +20,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from router.spot.simulator.finish_time import get_zone_speeds, pick_on_demand_zone
-from router.spot.simulator.inputs import HOUR_S, SimulationInputs
+from router.spot.simulator.inputs import HOUR_S, SimulationInputs, get_zone_speeds, pick_on_demand_zone
 from router.spot.simulator.traces import Bools, Floats, Ints
 
 IDLE: Final = 0

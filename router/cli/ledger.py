@@ -1,0 +1,273 @@
+"""Commands ``stepfare ledger list``, ``add``, ``verify`` and ``check``: the entries, and whether they are intact."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.bills import BillFormat
+from router.cli.console import CommandError, ExitCode
+from router.cli.ledger_options import LedgerFormat, format_exact_usd, parse_month, print_rows, translate_closed_books
+from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
+from router.render.tables import format_count, format_usd
+
+if TYPE_CHECKING:
+    from router.app.close_month import SealCheck
+    from router.ledger.entry import LedgerEntry
+    from router.showback.focus.survey import FocusCheck
+    from router.state.store import StateStore
+
+
+def add(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML with `entries`, or CSV; see docs/ledger.md.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check the file; write nothing.")] = False,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Time of the addition (ISO, with zone).")] = None,
+) -> ExitCode:
+    """Add entries by hand: support or reservation fees, credits, taxes, adjustments, corrections.
+
+    Adding the same file again adds nothing. Each entry, and the audit log, records who added it and why.
+
+    \b
+    stepfare ledger add november.yaml
+    stepfare ledger add fees.csv --dry-run
+    """
+    from pricing.money import Usd
+    from router.cli.options import parse_now
+    from router.config.added_file import read_added_entries
+
+    moment = parse_now(now)
+    entries = read_added_entries(file, acting_user(), moment)
+    total = Usd.total(entry.usd for entry in entries)
+    if dry_run:
+        console.note(
+            f"dry run: {format_count(len(entries), 'entry', 'entries')}, {format_usd(total)}; nothing was written"
+        )
+        return ExitCode.OK
+    with open_state_store(deploy, clouds) as (_, store), translate_closed_books():
+        before = store.ledger.head()
+        head = store.ledger.add(entries)
+        new = head - before
+        if new:
+            store.audit.add(acting_user(), "ledger add", "", total, moment, file=file.name, entries=new, head=head)
+    console.note(f"{new} of {len(entries)} entries are new; the ledger has {head}")
+    return ExitCode.OK
+
+
+_TABLE = ("start", "kind", "use", "team", "job", "cloud", "hours", "usd")
+
+
+def list_entries(
+    month: Annotated[
+        str | None, typer.Option(metavar="2026-11", help="Only entries in the books of this month.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only this kind: planned, metered, fee, credit, tax or adjustment.")
+    ] = None,
+    team: Annotated[str | None, typer.Option(help="Only entries of this team.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only entries of this job.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Number of entries to show, the latest ones; 0: all.")] = 50,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+    output: Annotated[LedgerFormat, typer.Option("--output", "-o", help="Format.")] = LedgerFormat.TABLE,
+) -> ExitCode:
+    """List the entries of the ledger: planned, metered and added by hand.
+
+    \b
+    stepfare ledger list --month 2026-11 --team research
+    stepfare ledger list --kind metered --limit 0 -o csv
+    """
+    from router.cli.options import option_error
+    from router.ledger.entry import LedgerEntryKind
+
+    period = None if month is None else parse_month("--month", month)
+    try:
+        wanted = None if kind is None else LedgerEntryKind(kind)
+    except ValueError:
+        raise option_error("--kind", ValueError(f"{kind!r} is none of {', '.join(LedgerEntryKind)}")) from None
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        entries = store.ledger.entries(period=period, kind=wanted, team=team, job=job)
+    shown = entries[-limit:] if limit else entries
+    rows = [_row(entry) for entry in shown]
+    if output is LedgerFormat.TABLE:
+        rows = [{**row, **_short(entry)} for row, entry in zip(rows, shown, strict=True)]
+    print_rows(output, "entries", rows, _TABLE, frozenset({"HOURS", "USD"}), "no entries")
+    if len(shown) < len(entries):
+        console.note(f"the last {len(shown)} of {len(entries)} entries; --limit 0 shows all")
+    return ExitCode.OK
+
+
+def _row(entry: LedgerEntry) -> dict[str, object]:
+    from router.state.ledger_rows import NAMES, entry_values
+
+    row: dict[str, object] = dict(zip(NAMES, entry_values(entry), strict=True))
+    rate = entry.usd_per_hour
+    row["usd"], row["usd_per_hour"] = format_exact_usd(entry.usd), None if rate is None else str(rate)
+    row["unpriced"] = entry.unpriced
+    return {name: value for name, value in row.items() if not name.endswith("_nanos")}
+
+
+def _short(entry: LedgerEntry) -> dict[str, object]:
+    amount = "not known" if entry.unpriced else format_usd(entry.usd)
+    return {
+        "start": f"{entry.start:%Y-%m-%d %H:%M}",
+        "use": entry.use or entry.what,
+        "usd": amount,
+        "hours": f"{float(entry.hours):.2f}" if entry.hours else "",
+    }
+
+
+SCHEMA_VERSION = 1
+
+
+_DECEMBER = 12
+
+
+def check(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="CSV, CSV in gzip, or Parquet; FOCUS 1.0 to 1.4.")],
+    closed_through: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MONTH", help="Last closed month, such as 2026-10: corrections of later months are errors."
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, metavar="N", help="Findings to show per rule and column.")] = 20,
+    output: Annotated[BillFormat, typer.Option("--output", "-o", help="Format.")] = BillFormat.TABLE,
+) -> ExitCode:
+    """Validate a FOCUS Cost and Usage file against the rules of FOCUS and of the ledger.
+
+    The file may be an export of this ledger or of a cloud.
+
+    \b
+    stepfare ledger check export.parquet
+    stepfare ledger check bill.csv.gz --closed-through 2026-10 -o json
+
+    Exit codes: 1 a rule is broken; 2 the file cannot be read.
+    """
+    from router.showback.focus.survey import check_file
+
+    closed_until = None if closed_through is None else _after(closed_through)
+    with console.progress("reading"):
+        checked = check_file(file, closed_until, keep=most)
+    console.out(_as_json(checked) if output is BillFormat.JSON else _as_text(checked, str(file)))
+    return ExitCode.FAILURE if checked.total else ExitCode.OK
+
+
+def _after(month: str) -> datetime:
+    try:
+        start = datetime.strptime(month, "%Y-%m").replace(tzinfo=UTC)
+    except ValueError:
+        what = f"{month!r} is not a month"
+        raise InvalidInputError.single(what, field="--closed-through", remedy="write 2026-10") from None
+    if start.month == _DECEMBER:
+        return start.replace(year=start.year + 1, month=1)
+    return start.replace(month=start.month + 1)
+
+
+def _as_text(checked: FocusCheck, path: str) -> str:
+    from router.render.bills_text import escape_unprintable
+
+    lines = []
+    for each in checked.findings:
+        row = f" (row {each.row:,})" if each.line is not None else ""
+        lines.append(f"{each.place(path)}{row}: {escape_unprintable(each.column)} {each.what}")
+        lines.append(f"    {each.rule}: {each.why}")
+    hidden = checked.total - len(checked.findings)
+    if hidden:
+        lines.append(f"... and {hidden:,} more of the same kinds; --most shows more of each")
+    result = format_count(checked.total, "finding") if checked.total else "every rule is kept"
+    lines.append(f"{path}: FOCUS {checked.version}, {format_count(checked.rows, 'row')}: {result}")
+    return "\n".join(lines)
+
+
+def _as_json(checked: FocusCheck) -> str:
+    findings = [
+        {
+            "rule": f.rule,
+            "row": f.row,
+            "line": f.line,
+            "column": f.column,
+            "value": f.value,
+            "what": f.what,
+            "why": f.why,
+        }
+        for f in checked.findings
+    ]
+    counts = [{"rule": rule, "column": column, "count": count} for (rule, column), count in checked.counts.items()]
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "file": checked.name,
+        "focus_version": checked.version,
+        "rows": checked.rows,
+        "total": checked.total,
+        "counts": counts,
+        "findings": findings,
+    }
+    return json.dumps(document, indent=2)
+
+
+def verify(
+    archive: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Verify this archive of the ledger, entry by entry.")
+    ] = None,
+    deploy: Annotated[Path | None, typer.Option(metavar="FILE", help=DEPLOY_HELP)] = None,
+    clouds: Annotated[Path | None, typer.Option(metavar="FILE", help=CLOUDS_HELP)] = None,
+) -> ExitCode:
+    """Verify the hash chain of the ledger, and the bills, budgets and report that each closed month was sealed with.
+
+    The exit code is 1 if anything was changed. Entries missing at the end show only in the printed hash: compare it
+    with one that was noted elsewhere. The second hash is that of the last seal.
+
+    \b
+    stepfare ledger verify
+    stepfare ledger verify --archive books-2024.gz
+    """
+    with open_state_store(deploy, clouds, makes=False) as (_, store):
+        if archive is not None:
+            copy = store.archives.check(archive)
+            entries = format_count(copy.entries, "entry", "entries")
+            console.note(f"{archive}: {entries} of months before {copy.before}, as they were archived")
+            return ExitCode.OK
+        checked = store.ledger.verify()
+        if checked.problems:
+            raise CommandError("\n".join(checked.problems), remedy="compare with a backup: `stepfare ledger restore`")
+        seals = _check_seals(store)
+    archived = f", {checked.archived} of them archived" if checked.archived else ""
+    entries = format_count(checked.entries + checked.archived, "entry", "entries")
+    console.note(f"{entries}{archived}, each as it was written; the last one's hash:")
+    for each in seals:
+        for note in each.notes:
+            console.note(note, "warning")
+        contents = each.closing.sealed
+        if not each.notes:
+            bills, budgets = (
+                format_count(len(contents["bills"]), "bill"),
+                format_count(len(contents["spent"]), "budget"),
+            )
+            console.note(f"{each.closing.period}: {bills}, {budgets} and the report are those that it was closed with")
+    console.out(checked.hash)
+    if seals:
+        console.out(seals[-1].closing.seal_hash)
+    return ExitCode.OK
+
+
+def _check_seals(store: StateStore) -> tuple[SealCheck, ...]:
+    from router.app.close_month import check_seals
+    from router.prices.data_folders import bills_folder, extract_folder
+
+    if not any(closing.seal for closing in store.periods.closings()):
+        return ()
+    with console.progress("looking at seals"):
+        checks = check_seals(store, extract_folder(), bills_folder())
+    problems = [problem for each in checks for problem in each.problems]
+    if problems:
+        remedy = "bring the folders of the bills and the state back from a backup"
+        raise CommandError("\n".join(problems), remedy=remedy)
+    return checks

@@ -1,0 +1,275 @@
+"""Commands ``stepfare prices list``, ``use``, ``diff`` and ``import``: the stored price books."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from pricing.offers import Offer
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.options import parse_now
+from router.prices.books import LATEST, SANDBOX, BookDiff, PriceChange, diff_books, load_book
+from router.prices.bookstore import BookStore
+from router.prices.data_folders import books_folder
+from router.prices.refresh import OfferImport
+from router.render.offers_text import format_price
+from router.render.tables import MARKETS, PLAIN, Screen, format_count, format_table, format_timestamp, wrap_text
+
+SCHEMA_VERSION = 1
+
+
+class BookListFormat(StrEnum):
+    """Output format of the list of price books."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def list_books(
+    output: Annotated[BookListFormat, typer.Option("--output", "-o", help="Format.")] = BookListFormat.TABLE,
+) -> None:
+    """List the stored price books, newest first; `*` marks the one that commands use.
+
+    Books of the sandbox, a simulated cloud, are used only as `--book sandbox`.
+
+    \b
+    stepfare prices list
+    stepfare prices list -o json
+    """
+    store = BookStore(books_folder())
+    sandbox_store = store.sandbox
+    latest = {LATEST: store.latest(), SANDBOX: sandbox_store.latest()}
+    named_books = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox_store.all()]
+    stored = sorted(named_books, key=lambda named: named[1].file, reverse=True)
+    if output is BookListFormat.JSON:
+        books = [{**asdict(book), "latest": book == latest[name], "name": name} for name, book in stored]
+        console.out(
+            json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "books": books}, indent=2)
+        )
+        return
+    if not stored:
+        console.note(
+            "no price book is stored yet: `stepfare prices refresh` fetches one; commands use the embedded one"
+        )
+        return
+    rows: list[tuple[str, ...]] = [
+        (
+            "*" if book == latest[name] else "",
+            name if name == SANDBOX else "",
+            book.as_of.replace("+00:00", "Z"),
+            book.digest[:12],
+            str(book.offers),
+        )
+        for name, book in stored
+    ]
+    header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
+    if not any(name == SANDBOX for name, _ in stored):
+        rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
+    console.out(format_table(header, rows, frozenset({"OFFERS"}), {}, console.screen()))
+    console.note(f"in {store.folder}")
+
+
+def use_book(
+    digest: Annotated[
+        str, typer.Argument(metavar="DIGEST", help="Digest as `prices list` shows it; eight digits or more.")
+    ],
+) -> None:
+    """Make a stored price book the latest again, for example after a refresh that you do not trust.
+
+    \b
+    stepfare prices list
+    stepfare prices use 3f2a90c1d7e8
+    """
+    store = BookStore(books_folder())
+    sandbox_store = store.sandbox
+    of_sandbox = any(one.digest.startswith(digest.lower()) for one in sandbox_store.all()) if digest else False
+    chosen_store = sandbox_store if of_sandbox else store
+    stored = chosen_store.find(digest, "DIGEST")
+    chosen_store.load(stored)  # loading fails unless the book is complete
+    with chosen_store.lock():
+        chosen_store.point_to(stored)
+    name = "price book of the sandbox" if of_sandbox else "latest price book"
+    console.note(f"the {name} is now {stored.digest[:12]} of {stored.as_of}, {format_count(stored.offers, 'offer')}")
+
+
+T = TypeVar("T")
+
+
+DEFAULT_ROWS = 20
+
+
+class BookDiffFormat(StrEnum):
+    """Output format of a price diff."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def diff(
+    before: Annotated[str, typer.Argument(metavar="A", help="The older book.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="The newer book.")] = "latest",
+    cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
+    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Rows to show of each kind; 0 is all.")] = DEFAULT_ROWS,
+    output: Annotated[BookDiffFormat, typer.Option("--output", "-o", help="Format.")] = BookDiffFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
+) -> None:
+    """Compare two price books: the largest price changes first, then added and removed offers.
+
+    A and B are latest, sandbox, embedded, a digest of `stepfare prices list`, or a .parquet or .csv file.
+
+    \b
+    stepfare prices diff embedded latest
+    stepfare prices diff 3f2a90c1 latest --cloud aws -o json
+    """
+    found = diff_books(load_book(before), load_book(after), cloud or ())
+    console.write(
+        as_json(found) if output is BookDiffFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
+    )
+
+
+def diff_as_text(found: BookDiff, limit: int, screen: Screen = PLAIN) -> str:
+    """Return changed offers with both prices and the change in percent; ``+`` marks added, ``-`` removed offers."""
+    rows: list[tuple[str, ...]] = []
+    rows += [
+        ("~", *_place(c.after), format_price(c.before.usd_per_hour), format_price(c.after.usd_per_hour), _percent(c))
+        for c in _first(found.changed, limit)
+    ]
+    rows += [("+", *_place(o), "", format_price(o.usd_per_hour), "") for o in _first(found.added, limit)]
+    rows += [("-", *_place(o), format_price(o.usd_per_hour), "", "") for o in _first(found.removed, limit)]
+    header = ("", "PLACE", "MACHINE", "MARKET", "BEFORE $/H", "AFTER $/H", "CHANGE")
+    widths = {"PLACE": 24, "MACHINE": 18}
+    table = format_table(header, rows, frozenset(header[4:]), widths, screen) + "\n\n" if rows else ""
+    lists: tuple[tuple[object, ...], ...] = (found.changed, found.added, found.removed)
+    hidden = sum(len(rows) - limit for rows in lists if limit and len(rows) > limit)
+    more = f"; {hidden} not shown, --limit 0 shows all" if hidden else ""
+    return (
+        f"{table}{len(found.changed)} changed, {len(found.added)} came, {len(found.removed)} went, "
+        f"{found.same} as before{more}\n"
+        f"from {found.before.digest[:12]} of {format_timestamp(found.before.as_of)} "
+        f"to {found.after.digest[:12]} of {format_timestamp(found.after.as_of)}\n"
+    )
+
+
+def _first(rows: tuple[T, ...], limit: int) -> tuple[T, ...]:
+    return rows[:limit] if limit else rows
+
+
+def _place(offer: Offer) -> tuple[str, str, str]:
+    place = f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id)
+    return place, offer.instance_type, MARKETS[offer.market.value]
+
+
+def _percent(change: PriceChange) -> str:
+    return f"{(float(change.ratio) - 1) * 100:+.1f}%"
+
+
+def as_json(found: BookDiff) -> str:
+    """Return the whole diff as JSON, prices as exact decimal strings."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "before": _book(found.before.digest, found.before.as_of.isoformat()),
+        "after": _book(found.after.digest, found.after.as_of.isoformat()),
+        "changed": [
+            {**_offer(c.after), "usd_per_hour_before": str(c.before.usd_per_hour), "ratio": round(float(c.ratio), 6)}
+            for c in found.changed
+        ],
+        "added": [_offer(offer) for offer in found.added],
+        "removed": [_offer(offer) for offer in found.removed],
+        "same": found.same,
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _book(digest: str, as_of: str) -> dict[str, str]:
+    return {"digest": digest, "as_of": as_of}
+
+
+def _offer(offer: Offer) -> dict[str, Any]:
+    return {
+        "cloud": offer.cloud,
+        "region": offer.region,
+        "zone": offer.zone,
+        "instance_type": offer.instance_type,
+        "market": offer.market.value,
+        "usd_per_hour": str(offer.usd_per_hour),
+    }
+
+
+_SHOWN = 5
+
+
+def import_file(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="CSV file of `offers -o csv`, SkyPilot (vms.csv) or gpuhunt.")
+    ],
+    cloud: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Cloud of the prices, if neither file nor folder names it.")
+    ] = None,
+    as_of: Annotated[
+        str | None, typer.Option(metavar="DAY", help="Day of the prices: 2026-11-20. Default: undated, hence weak.")
+    ] = None,
+    replacing: Annotated[
+        bool, typer.Option("--replace", help="Remove other offers in the regions that the file covers.")
+    ] = False,
+    accept_jumps: Annotated[
+        bool, typer.Option("--accept-jumps", help="Accept prices that differ much from recent ones.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the new book (ISO, with zone).")] = None,
+) -> None:
+    """Import the offers of a file into the price book, which becomes `--book latest`; `prices use` reverts it.
+
+    The format is recognised by its header: SkyPilot's catalogue (vms.csv), gpuhunt's, the output of `stepfare offers
+    -o csv`, or your own table with the columns of docs/prices.md. A file with an error is rejected as a whole.
+
+    \b
+    stepfare prices import aws/vms.csv --as-of 2026-11-18
+    stepfare prices import prices.csv --cloud lambda --replace
+    """
+    from router.config.catalogue_files import read_catalogue
+    from router.prices.bookstore import BookStore
+    from router.prices.data_folders import books_folder
+    from router.prices.quality_gates import GateLimits
+    from router.prices.refresh import import_book, load_all_tables
+
+    moment = parse_now(now)
+    store = BookStore(books_folder())
+    found = read_catalogue(file, load_all_tables(store), moment.date(), cloud=cloud, as_of=_day(as_of))
+    done = import_book(found, store, moment, GateLimits(accept=accept_jumps), replacing=replacing)
+    console.out(_import_as_text(done))
+
+
+def _day(text: str | None) -> date | None:
+    if text is None:
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError.single(f"{text!r} is not a date", field="--as-of", remedy="write 2026-11-20") from None
+
+
+def _import_as_text(done: OfferImport) -> str:
+    """Return a row per cloud, followed by the offers that were left out or held back."""
+    rows = [
+        (cloud, str(c.fresh), str(c.added), str(c.changed), str(c.removed))
+        for cloud, c in sorted(done.counts.items())
+        if c.fresh or c.removed
+    ]
+    header = ("CLOUD", "OFFERS", "NEW", "MOVED", "GONE")
+    lines = [format_table(header, rows, frozenset(header) - {"CLOUD"}, {}, console.screen()), ""]
+    lines += [wrap_text(f"left out: {d.count} x {d.why}, e.g. {d.example}") for d in done.dropped[:_SHOWN]]
+    if len(done.dropped) > _SHOWN:
+        lines.append(f"... and rows for {len(done.dropped) - _SHOWN} more reasons")
+    lines += [wrap_text(f"held back: {held}") for held in done.held[:_SHOWN]]
+    if len(done.held) > _SHOWN:
+        lines.append(f"... and {len(done.held) - _SHOWN} more held back; --accept-jumps takes them")
+    if done.passed_over:
+        lines.append(f"passed over: {done.passed_over} that the book knows with a later date or from a better source")
+    lines.append(f"stored {done.stored.digest[:12]}, {format_count(done.stored.offers, 'offer')}")
+    return "\n".join(lines) + "\n"
