@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pricing.atomic_file import publish_file, write_atomic
 from pricing.money import Usd
-from router.config.settings_files import deploy_path, load_clouds, load_deploy
+from router.config.clouds_file import load_clouds
+from router.config.deploy_file import deploy_path, load_deploy
 from router.controller.deploy_settings import Deploy
 from router.controller.run_folders import restore_files, run_directories, state_id_of
 from router.prices.cloud_settings import LoadedClouds

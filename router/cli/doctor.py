@@ -45,7 +45,7 @@ def doctor(
     stepfare doctor
     stepfare doctor --cloud aws -o json
     """
-    from router.cli.options import select_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import diagnose_clouds
     from router.prices.data_folders import books_folder, clouds_file, history_folder

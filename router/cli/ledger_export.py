@@ -102,7 +102,7 @@ def unpriced_lines(left: UnpricedEntries) -> list[str]:
 
 
 def _read_accounts(accounts: Path | None) -> Showback:
-    from router.config.settings_files import read_showback
+    from router.config.document_file import read_showback
     from router.showback.accounts import Showback
 
     return Showback() if accounts is None else read_showback(accounts)

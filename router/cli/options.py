@@ -8,15 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pricing.problems import InvalidInputError
-from providers.registry import CLOUDS
-from router.config.settings_files import load_clouds
-from router.jobs.fields import suggest
-from router.prices.cloud_settings import LoadedClouds
-from router.prices.data_folders import clouds_file
 
 if TYPE_CHECKING:
     from pricing.money import Usd
@@ -107,23 +101,3 @@ def parse_usd_option(option: str, text: str | None) -> Usd | None:
 def option_error(option: str, error: ValueError) -> InvalidInputError:
     """Return a parser's error as an InvalidInputError of the option."""
     return InvalidInputError.single(str(error), field=option, remedy=getattr(error, "remedy", ""))
-
-
-def select_clouds(names: list[str], file: Path | None) -> tuple[LoadedClouds, dict[str, bool]]:
-    """Return the clouds file, and for each cloud to query whether it must answer.
-
-    Raises InvalidInputError for errors in the file and for unknown cloud names.
-    """
-    _refuse_unknown(names)
-    loaded = load_clouds(file or clouds_file(), named=file is not None)
-    return loaded, loaded.asked(tuple(dict.fromkeys(names)))
-
-
-def _refuse_unknown(names: list[str]) -> None:
-    unknown = [name for name in names if name not in CLOUDS]
-    if unknown:
-        raise InvalidInputError.single(
-            f"{unknown[0]!r} is no cloud that this program knows",
-            field="--cloud",
-            remedy=suggest(unknown[0], CLOUDS),
-        )

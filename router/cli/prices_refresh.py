@@ -12,8 +12,9 @@ import typer
 
 from providers.collector import FetchProgress
 from router.cli import console
+from router.cli.cloud_options import select_clouds
 from router.cli.console import ExitCode
-from router.cli.options import parse_duration_option, parse_now, select_clouds
+from router.cli.options import parse_duration_option, parse_now
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder, history_folder
 from router.prices.quality_gates import GateLimits

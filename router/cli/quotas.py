@@ -45,7 +45,7 @@ def quotas(
     stepfare quotas --cloud aws
     stepfare quotas -o limits --out limits.yaml
     """
-    from router.cli.options import select_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import query_allowances
     from router.prices.data_folders import books_folder

@@ -48,7 +48,7 @@ def stock(
     stepfare stock p5.48xlarge --machines 4
     stepfare stock a3-highgpu-8g -n 2 --region us-central1 -o json
     """
-    from router.cli.options import select_clouds
+    from router.cli.cloud_options import select_clouds
     from router.prices import history
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import query_stock

@@ -18,7 +18,7 @@ from pydantic import Field, PlainValidator, ValidationError, model_validator
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError, Problem
-from router.config.settings_files import read_single_document
+from router.config.document_file import read_single_document
 from router.jobs.fields import RefusedError, Spec, Text, show_value
 from router.jobs.quantities import UtcTime
 from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineUse, utc

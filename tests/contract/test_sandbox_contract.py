@@ -10,7 +10,7 @@ import pytest
 from providers.protocol import Provider
 from providers.registry import open_provider
 from providers.session import Settings
-from router.config.settings_files import read_sandbox
+from router.config.document_file import read_sandbox
 from tests.contract.provider_contract import ProviderContract
 from tests.support.repository import ROOT
 

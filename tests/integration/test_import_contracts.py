@@ -60,7 +60,7 @@ def test_the_tree_keeps_its_contracts(tree: Path) -> None:
         ("terraform/planted.py", "import providers", ARROWS),
         ("router/jobs/planted.py", "import router.planning", INSIDE),
         ("router/unplaced/__init__.py", "", INSIDE),
-        ("router/spot/planted.py", "import router.config.settings_files", INSIDE),
+        ("router/spot/planted.py", "import router.config.deploy_file", INSIDE),
         ("router/controller/planted.py", "import router.config", INSIDE),
         ("router/planning/plan.py", "import router.planning.planner", CIRCLES),
         ("router/coordinator/handlers.py", "import starlette", ONE_EACH),

@@ -11,7 +11,7 @@ import yaml
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
-from router.config.settings_files import deploy_path, load_deploy
+from router.config.deploy_file import deploy_path, load_deploy
 from router.controller.deploy_settings import CloudDeploy, Deploy, SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT

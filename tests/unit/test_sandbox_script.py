@@ -22,7 +22,7 @@ from providers.sandbox.provider import SandboxProvider, make
 from providers.sandbox.script import CALLS, Script
 from providers.session import Session, Settings
 from providers.user_files import parse_duration, parse_moment
-from router.config.settings_files import read_sandbox
+from router.config.document_file import read_sandbox
 from tests.support.repository import ROOT
 
 START = datetime(2026, 11, 21, tzinfo=UTC)

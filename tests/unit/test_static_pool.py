@@ -24,7 +24,7 @@ from providers.sandbox.script import Script
 from providers.session import Session, Settings
 from providers.static.pool import Amortised, Pool
 from providers.static.provider import StaticProvider, make
-from router.config.settings_files import read_pool
+from router.config.document_file import read_pool
 from router.config.yamlfile import read_documents
 from tests.support.repository import ROOT
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +18,9 @@ from router.showback.focus.batches import Batch
 from router.showback.focus.rules import FocusFinding, quote_cell
 from router.showback.focus.texts import read_json
 from router.showback.focus.typed_rows import TypedBatch, true_indices
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # One resource may be billed for one moment by several meters, at several prices, and partly by a commitment.
 _METER = (
@@ -77,6 +79,9 @@ class OverlapCheck:
         parts = [rows.column(name).take(where) for name in _METER]
         keys = pc.binary_join_element_wise(*parts, "\x1f", null_handling="replace", null_replacement="\x00")
         lines = np.zeros(len(at), np.int64) if batch.lines is None else np.asarray(batch.lines, np.int64)[at]
+        # pandas takes a second to import: commands that check no file do not wait for it.
+        import pandas as pd
+
         self._seen.append(
             pd.DataFrame(
                 {
@@ -91,6 +96,8 @@ class OverlapCheck:
 
     def findings(self) -> Iterator[FocusFinding]:
         """Yield a finding for each row that begins before an earlier one of its meter has ended."""
+        import pandas as pd
+
         if not self._seen:
             return
         usage = pd.concat(self._seen).sort_values(["key", "start", "row"], ignore_index=True)
