@@ -16,18 +16,24 @@ import pytest
 from router.cli.commands import TABLE
 from router.cli.console import ExitCode
 from router.cli.groups import load_command
+from tests.support.forked import run_forked
 from tests.support.repository import ROOT
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
 
 
 def run(*arguments: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", **environment}
-    return subprocess.run([*COMMAND, *arguments], cwd=cwd, env=known, capture_output=True, text=True, check=False)
+    return run_forked(arguments, environment={**os.environ, "COLUMNS": "80", **environment}, folder=cwd)
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """By an interpreter that has imported nothing yet."""
+    known = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    return subprocess.run([*COMMAND, *arguments], cwd=ROOT, env=known, capture_output=True, text=True, check=False)
 
 
 def test_help_lists_every_command_in_80_columns_and_the_exit_codes() -> None:
-    done = run("--help")
+    done = started("--help")
     assert done.returncode == 0
     assert done.stderr == ""
     assert {name.partition(" ")[0] for name in TABLE.commands} == {
@@ -87,7 +93,7 @@ def test_every_command_has_help_with_an_example(name: str) -> None:
 
 
 def test_version_is_that_of_the_distribution() -> None:
-    done = run("--version")
+    done = started("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("stepfare 0.")
 

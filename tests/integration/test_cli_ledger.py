@@ -8,7 +8,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from router.state.audit import verify_chain
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.books_steps import FIRST, of
-from tests.support.repository import ROOT
+from tests.support.forked import run_forked
 from tests.support.state_values import NOW, attempt, node
 
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()", "ledger"]
 CLOCK = "1@2026-11-21T18:00:00Z"
 FEES = """\
 entries:
@@ -44,16 +42,8 @@ def opened(home: Path) -> StateStore:
 
 
 def run(home: Path, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-    known = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "COLUMNS": "80",
-        "STEPFARE_HOME": str(home),
-        "STEPFARE_CLOCK": CLOCK,
-    }
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=ROOT, env=known, capture_output=True, text=True, check=False
-    )
+    known = {**os.environ, "COLUMNS": "80", "STEPFARE_HOME": str(home), "STEPFARE_CLOCK": CLOCK}
+    done = run_forked(("ledger", *arguments), environment=known)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     return done

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from router.cli.commands import TABLE
+from tests.support.forked import run_forked
 from tests.support.repository import ROOT
 
 COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
@@ -19,15 +20,8 @@ COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()"]
 def complete(line: str, cwd: Path = ROOT, **environment: str) -> list[str]:
     """Return the words that bash is offered to complete ``line``, which ends where the cursor is."""
     asked = {"_STEPFARE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    done = subprocess.run(
-        COMMAND,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **asked, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    done = run_forked((), environment={**os.environ, **asked, **environment}, folder=cwd)
+    assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -30,11 +29,11 @@ from router.state.ledger_table import read_rows_after
 from router.state.store import StateStore
 from tests.support.books_steps import SEPTEMBER, of
 from tests.support.focus_tools import official_verdict
+from tests.support.forked import run_forked
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW
 
-COMMAND = [sys.executable, "-c", "from router.cli.main import main; main()", "ledger", "export"]
 ALLOWED = ROOT / "tests" / "golden" / "focus" / "validator_allowed.csv"
 SHOWBACK = """\
 # yaml-language-server: $schema=docs/schema/showback.json
@@ -54,10 +53,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(home: Path, *arguments: object, code: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    known = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80", "STEPFARE_HOME": str(home)}
-    done = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=cwd, env=known, capture_output=True, text=True, check=False
-    )
+    known = {**os.environ, "COLUMNS": "80", "STEPFARE_HOME": str(home)}
+    done = run_forked(("ledger", "export", *arguments), environment=known, folder=cwd)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from tests.support.azure_service import SUBSCRIPTION
+from tests.support.forked import run_forked
 
 STEPFARE = Path(sys.executable).with_name("stepfare")
 NOW = "2026-11-21T18:00:00+00:00"
@@ -56,12 +57,11 @@ def environment(home: Path, *, account: bool = True) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended; ``peak_mib`` is the most memory that it had."""
+    """A command that has ended."""
 
     code: int
     out: str
     err: str
-    peak_mib: float
 
     @property
     def json(self) -> Any:
@@ -71,17 +71,27 @@ class Ran:
 def command(home: Path, *arguments: object, account: bool = True) -> Ran:
     """``stepfare`` in a process of its own. No output may hold the canary."""
     home.mkdir(parents=True, exist_ok=True)
+    done = run_forked(arguments, environment=environment(home, account=account))
+    return _without_secrets(Ran(done.returncode, done.stdout, done.stderr))
+
+
+def command_with_memory(home: Path, *arguments: object) -> tuple[Ran, float]:
+    """The installed script, and the most memory that it had, in MiB."""
+    home.mkdir(parents=True, exist_ok=True)
     out, err = home / ".stdout", home / ".stderr"
     words = [str(STEPFARE), *map(str, arguments)]
     with out.open("w") as stdout, err.open("w") as stderr:
-        process = subprocess.Popen(words, env=environment(home, account=account), stdout=stdout, stderr=stderr)
+        process = subprocess.Popen(words, env=environment(home), stdout=stdout, stderr=stderr)
         try:
             _, status, used = os.wait4(process.pid, 0)
         except BaseException:
             process.kill()
             raise
     process.returncode = os.waitstatus_to_exitcode(status)  # Popen has not seen it end
-    ran = Ran(process.returncode, out.read_text(), err.read_text(), used.ru_maxrss / 1024)
+    return _without_secrets(Ran(process.returncode, out.read_text(), err.read_text())), used.ru_maxrss / 1024
+
+
+def _without_secrets(ran: Ran) -> Ran:
     assert CANARY not in ran.out + ran.err
     assert "Traceback" not in ran.err, ran.err
     return ran

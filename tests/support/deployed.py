@@ -27,8 +27,8 @@ from router.controller.workspaces import job_json
 from router.planning.plan_json import plan_content, plan_from_json
 from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
-from tests.support.clouds import STEPFARE
 from tests.support.deployed_engine import Holds, write_engine
+from tests.support.forked import ForkedCommand
 from tests.support.repository import ROOT
 
 LONGEST_S = 90.0
@@ -99,28 +99,19 @@ class Ran:
         return " ".join((self.out + self.err).split())
 
 
-def _hears_ctrl_c() -> None:
-    """Whoever runs the tests in the background may have made everybody deaf to it."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 class Running:
     """A command that runs; its output goes to files, so that it never waits for a reader."""
 
-    def __init__(self, words: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[object], environment: Mapping[str, str], folder: Path, module: str | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._out, self._err = folder / "stdout", folder / "stderr"
-        with self._out.open("w") as out, self._err.open("w") as err:
-            self.process = subprocess.Popen(
-                words,
-                env=dict(environment),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                preexec_fn=_hears_ctrl_c,
-            )
+        self._out.touch()
+        self._err.touch()
+        self.process = ForkedCommand(
+            arguments, environment=environment, folder=folder, stdout=self._out, stderr=self._err, module=module
+        )
 
     def signal(self, number: signal.Signals) -> None:
         """To stepfare alone."""
@@ -134,12 +125,12 @@ class Running:
     def wait(self, seconds: float = LONGEST_S) -> Ran:
         """What it said, once it has ended. It never shows a traceback."""
         try:
-            self.process.wait(on_a_busy_machine(seconds))
+            code = self.process.wait(on_a_busy_machine(seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"still running after {seconds:g} s: {self._err.read_text()}") from None
-        ran = Ran(self.process.returncode, self._out.read_text(), self._err.read_text())
+        ran = Ran(code, self._out.read_text(), self._err.read_text())
         assert "Traceback" not in ran.err, ran.err
         return ran
 
@@ -179,9 +170,11 @@ class Site:
         self._commands += 1
         if at_prices(arguments) and "--book" not in arguments and (self.home / "books" / "sandbox").exists():
             arguments = (*arguments, "--book", "sandbox")
-        command = [sys.executable, "-m", "tests.support.held_command", str(self.holds.folder)]
-        words = [*(command if held else [str(STEPFARE)]), *map(str, arguments)]
-        running = Running(words, environment or self.environment, self.folder / "said" / str(self._commands))
+        said, known = self.folder / "said" / str(self._commands), environment or self.environment
+        if held:
+            running = Running((self.holds.folder, *arguments), known, said, "tests.support.held_command")
+        else:
+            running = Running(arguments, known, said)
         self._running.append(running)
         return running
 
