@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from router.agent.helper.stepfare_checkpoint import Checkpoints
 from router.coordinator.saves import save_answers
 from router.state.records import Phase
@@ -163,6 +165,7 @@ def test_a_coordinator_that_is_over_ends_the_training(tmp_path: Path) -> None:
         assert rank.end() == 143
 
 
+@pytest.mark.slow
 def test_while_nobody_answers_a_notice_is_saved_and_told_later(tmp_path: Path) -> None:
     """A heartbeat of 50 ms is missed 80 times and more: ten minutes are 60 of them at the usual pace."""
     command, root = _training(tmp_path)

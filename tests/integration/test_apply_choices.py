@@ -33,6 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[S
     site.end()
 
 
+@pytest.mark.slow
 def test_a_pool_that_is_short_is_released_whole_and_remembered(site: Site) -> None:
     site.stock(ONE_LEFT_IN_A)
     with SeenMachines() as seen_machines:

@@ -53,6 +53,7 @@ def _gangs(text: str) -> Mapping[str, Mapping[str, Any]]:
     return {gang["job"]: gang for gang in json.loads(text)["gangs"]}
 
 
+@pytest.mark.slow
 def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
     with SeenMachines() as seen_machines:
         first = site.apply("-o", "json", "--approve-above", "0.01", "--approved-by", "Ann")
@@ -159,6 +160,7 @@ def _phases(site: Site) -> Mapping[str, str]:
         return {attempt.job: attempt.phase.value for attempt in store.attempts.find()}
 
 
+@pytest.mark.slow
 def test_whoever_follows_may_leave_and_the_next_takes_over(site: Site) -> None:
     follow = site.start("apply", site.plan, "--yes", "--follow")
     eventually(lambda: phase(site.home) == "running", 60)

@@ -50,6 +50,7 @@ def _of(found: dict[str, Any], attempt: str) -> list[dict[str, Any]]:
     return [orphan for orphan in found["orphans"] if orphan["attempt"] == attempt]
 
 
+@pytest.mark.slow
 def test_machines_that_nobody_knows_are_found_by_their_tag(
     site: Site, nodes: list[sandbox_nodes.Node], tmp_path: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_backup_of_the_state_releases_what_ran_when_it_was_made(site: Site) ->
     assert disagreements(site) == []
 
 
+@pytest.mark.slow
 def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:

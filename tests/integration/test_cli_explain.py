@@ -24,6 +24,7 @@ def job(night: Plan, name: str) -> JobSummary:
     return next(j for j in night.jobs if j.job == name)
 
 
+@pytest.mark.slow
 def test_the_whole_plan_has_a_sentence_a_job(night: Path) -> None:
     made = nightly_plan()
     result = run("explain", night)

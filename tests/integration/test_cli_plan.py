@@ -123,6 +123,7 @@ def test_diff_of_a_plan_with_itself_is_nothing(folder: Path) -> None:
     assert "(+$0.00)" in result.stdout
 
 
+@pytest.mark.slow
 def test_the_night_fits_in_80_columns(tmp_path: Path) -> None:
     file = tmp_path / "night.json"
     file.write_text(plan_to_json(nightly_plan()), encoding="utf-8")
@@ -132,6 +133,7 @@ def test_the_night_fits_in_80_columns(tmp_path: Path) -> None:
         assert longest(result.stdout) <= 80, command
 
 
+@pytest.mark.slow
 def test_nothing_is_said_on_stderr_unless_it_is_a_terminal(folder: Path) -> None:
     command = [*COMMAND, "plan", str(folder / "good"), "--now", NOW]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -139,6 +141,7 @@ def test_nothing_is_said_on_stderr_unless_it_is_a_terminal(folder: Path) -> None
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_on_a_terminal_progress_goes_to_stderr_and_no_color_is_kept(folder: Path, no_color: str) -> None:
     reading, writing = pty.openpty()

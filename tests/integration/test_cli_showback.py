@@ -254,6 +254,7 @@ def test_month_is_that_of_now_and_an_empty_ledger_is_said(home: Path) -> None:
     assert not (home / "state.db").exists()
 
 
+@pytest.mark.slow
 def test_the_parts_of_any_grouping_are_the_whole(store: StateStore) -> None:
     store.ledger.append(a_month(), after=0)
     for by in ("team", "job", "cloud,team", "market,use", "accelerator,what,category", "team,project,cost_center,job"):

@@ -93,6 +93,7 @@ def test_after_a_closing_every_format_and_command_has_the_sealed_figure(home: Pa
     assert len(said) == 12
 
 
+@pytest.mark.slow
 def test_a_closed_month_keeps_its_files_and_its_sums_by_team(
     home: Path, closed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_budgets_of_a_closed_month_are_those_of_its_seal(home: Path, basis: str)
         assert {row["scope"]: row["spent"] for row in closing.sealed["spent"]} == spent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "came_to", "team"), [("2026-12-02T12:00Z", ADDED, "12000.00"), (BETWEEN, CAME_TO, "12000.00")]
 )

@@ -119,6 +119,7 @@ def test_a_restated_bill_is_a_dated_correction_in_the_open_month(
     assert total(report("2026-11")) == total(november) + corrected(december)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "markdown", "html", "csv"])
 def test_each_format_gives_the_sealed_figures_and_the_note(form: str, home: Path, tmp_path: Path) -> None:
     ask = ("showback", "--month", "2026-11", "--now", LATER, "-o", form)
@@ -131,6 +132,7 @@ def test_each_format_gives_the_sealed_figures_and_the_note(form: str, home: Path
     assert len(new) == 1
 
 
+@pytest.mark.slow
 def test_files_for_programs_give_the_sealed_figures(home: Path, tmp_path: Path) -> None:
     def written(number: int) -> tuple[list[Any], bytes]:
         ask = ("showback", "--month", "2026-11", "--now", LATER)
@@ -144,6 +146,7 @@ def test_files_for_programs_give_the_sealed_figures(home: Path, tmp_path: Path) 
     assert written(2) == before
 
 
+@pytest.mark.slow
 def test_a_bill_taken_away_and_brought_back_comes_to_nothing(home: Path) -> None:
     listed = json.loads(run("bills", "list", "-o", "json").stdout)["bills"]
     aws = next(each for each in listed if each["account"] == "111122223333")

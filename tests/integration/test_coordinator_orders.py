@@ -139,6 +139,7 @@ def test_where_no_more_can_be_held_the_answer_comes_at_once(gang: Scene, monkeyp
         assert _ask(gang, 1, wait=0.1)[1] == CONTINUE
 
 
+@pytest.mark.slow
 def test_heartbeats_are_answered_while_hundreds_wait(tmp_path: Path) -> None:
     with scene(tmp_path, 300) as gang, gang.serving():
         for rank in range(gang.nodes):

@@ -101,6 +101,7 @@ def test_a_command_is_shown_with_what_it_says(tmp_path: Path, capsys: pytest.Cap
     assert json.loads(commands.ask("stepfare schema job"))
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_is_shown_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     commands = DemoCommands(tmp_path, environment(tmp_path))
     for call in (commands.show, commands.ask):

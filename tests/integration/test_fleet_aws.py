@@ -47,6 +47,7 @@ def others(found: Sequence[CloudResource]) -> dict[str, CloudResource]:
     return {one.what.partition(",")[0]: one for one in found if one.kind is ResourceKind.OTHER}
 
 
+@pytest.mark.slow
 def test_sixty_machines_come_over_several_pages(app: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estate_calls, "_PAGE", 25)
     ours, theirs = app.machines("llama-1", OURS, range(60)), app.machines("llama-1", THEIRS, range(2))

@@ -48,6 +48,7 @@ def report(*words: object, at: str = AT) -> dict[str, Any]:
     return sections
 
 
+@pytest.mark.slow
 def test_every_format_and_command_adds_up_to_one_figure(home: Path, tmp_path: Path) -> None:
     when = ("--month", "2026-11", "--now", AT)
     said = figures("2026-11", AT, tmp_path)
@@ -72,6 +73,7 @@ def test_every_format_and_command_adds_up_to_one_figure(home: Path, tmp_path: Pa
     assert "effective (accrual)" in say("showback", *when)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["effective", "billed"])
 def test_a_budget_is_used_by_what_the_report_says(home: Path, basis: str) -> None:
     when = ("--month", "2026-11", "--now", AT, "--basis", basis)

@@ -59,6 +59,7 @@ def test_the_make_targets_shown_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_transcript_is_what_make_plan_prints(folder: Path) -> None:
     """Every cell. When this fails and the plan is right: STEPFARE_WRITE_GOLDEN=1 with this test writes it anew."""
     recipe = re.search(r"^\t@\$\(BIN\)/stepfare (plan .*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)

@@ -131,6 +131,7 @@ def test_the_agent_hears_what_is_announced_and_not_what_was_for_the_machine_befo
     assert not (node.folder / "notice.json").exists()
 
 
+@pytest.mark.slow
 def test_a_training_that_is_held_up_takes_about_three_times_as_long_and_its_agent_goes_on(start: Start) -> None:
     node, hand = start(STEPS), SandboxMachines(OURS)
     (node.folder / "control").mkdir()

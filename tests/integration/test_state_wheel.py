@@ -9,6 +9,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests.support.repository import PACKAGES, ROOT
 
 _OPENS = """
@@ -21,6 +23,7 @@ with StateStore.open(sys.argv[1], now=datetime.now(UTC)) as store:
 """
 
 
+@pytest.mark.slow
 def test_the_tables_are_made_by_an_installed_one(tmp_path: Path) -> None:
     source, here = tmp_path / "source", tmp_path / "100% installed"
     source.mkdir()

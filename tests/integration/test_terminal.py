@@ -49,6 +49,7 @@ def test_a_terminal_without_colours_shows_what_a_pipe_gets(environment: dict[str
     assert "\x1b" not in shown
 
 
+@pytest.mark.slow
 def test_a_warning_is_yellow_in_a_terminal(tmp_path: Path) -> None:
     report = ("bills", "reconcile", "--month", "2026-11", "--now", "2026-12-03T09:00Z")
     _, shown = run_in_terminal(*report, STEPFARE_HOME=str(tmp_path))

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def table(rows: list[Row]) -> pa.Table:
     return pa.table([pa.array([row[n] for row in rows], field.type) for n, field in enumerate(SCHEMA)], schema=SCHEMA)
 
 
+@pytest.mark.slow
 @given(ROWS, st.integers(1, 5))
 def test_rows_that_stand_twice(rows: list[Row], size: int) -> None:
     parts = [rows[n : n + size] for n in range(0, len(rows), size)]

@@ -10,6 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,6 +68,7 @@ def test_it_answers_as_a_dictionary_would(taken: list[list[PricePoint] | str]) -
         assert history.append(folder, expected.values()).written == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(st.lists(points, max_size=12, unique_by=key), st.randoms(use_true_random=False))
 def test_the_order_of_points_with_different_keys_does_not_matter(given_points: list[PricePoint], random: Any) -> None:

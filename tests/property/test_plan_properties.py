@@ -136,6 +136,7 @@ def shuffled(instance: Instance, rng: Random) -> Instance:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.005])
 def test_order_of_inputs_changes_nothing(gap: float) -> None:
     """Byte for byte, as long as the time limit does not cut in."""
@@ -198,6 +199,7 @@ def _moved(going_on: Sequence[str], jobs: Sequence[Job], again: Plan) -> list[st
     return moved
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [0.0, 0.005])
 def test_a_second_look_finds_nothing_better(gap: float) -> None:
     """No started job moves, and what is spent and still to come stays within the old total and the gap."""

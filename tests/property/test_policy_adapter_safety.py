@@ -48,6 +48,7 @@ def in_time(world: World, net: DeadlineGuard) -> None:
     assert game.play() <= world.deadline, game.decisions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [rule for rule in BLIND_POLICIES if rule is not Rule.FORESIGHT])
 @settings(max_examples=12, deadline=None)
 @given(world=many)

@@ -10,6 +10,7 @@ from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def total(values: list[Decimal | None]) -> Decimal | None:
     return reduce(_WIDE.add, known) if known else None
 
 
+@pytest.mark.slow
 @quick
 @given(months)
 def test_the_pieces_of_each_row_are_the_row(rows: list[dict[str, Any]]) -> None:
@@ -112,6 +114,7 @@ def test_each_metered_second_is_covered_once_or_stays(rows: list[dict[str, Any]]
             assert in_left or any(a <= begin and end <= b for a, b in covered)
 
 
+@pytest.mark.slow
 @quick
 @given(months, st.randoms(use_true_random=False))
 def test_order_does_not_matter(rows: list[dict[str, Any]], random: Any) -> None:
@@ -119,6 +122,7 @@ def test_order_does_not_matter(rows: list[dict[str, Any]], random: Any) -> None:
     assert Counter(map(repr, actual(shuffled))) == Counter(map(repr, actual(rows)))
 
 
+@pytest.mark.slow
 @quick
 @given(
     st.integers(-(10**40), 10**40).map(lambda n: Decimal(n % (10**37)).scaleb(-24, _WIDE)),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def by_currency(report: Any, section: str, column: str) -> dict[str, Decimal | N
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(rows(), min_size=1, max_size=12),
@@ -69,6 +71,7 @@ def test_the_parts_of_a_grouping_are_the_whole(
         assert sum_known((row["allocated"], row["unallocated"])) == after[str(row["currency"])]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(rows(), min_size=1, max_size=12))
 def test_what_changed_is_explained_without_remainder(facts: list[dict[str, Any]]) -> None:

@@ -92,6 +92,7 @@ def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -
     assert one == other
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_in_time_in_any_availability(data: st.DataObject) -> None:

@@ -266,6 +266,7 @@ def test_names_in_a_bill_are_no_paths(store: BillStore, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"f.csv", "home"}
 
 
+@pytest.mark.slow
 def test_batches_are_many_and_the_sums_exact(store: BillStore, tmp_path: Path) -> None:
     charge = nine()[0]
     amounts = [Decimal(i) / 10**9 for i in range(1, 2_001)]

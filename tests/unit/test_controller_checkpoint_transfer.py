@@ -197,7 +197,8 @@ def test_a_newer_one_that_nobody_confirmed_is_better_still_and_an_older_one_will
         assert one.said[-1].startswith(f"llama: step 40 is read from file://{one.north}, not copied: step 40: ")
 
 
-def test_a_store_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_store_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("router.checkpoints.transfer._PAUSES", (0.0, 0.0, 0.0))
     with scene(tmp_path) as one:
         one.south.parent.write_text("no folder")
         found = one.go()

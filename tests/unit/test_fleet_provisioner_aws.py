@@ -95,6 +95,7 @@ def lint(document: dict[str, Any]) -> list[str]:
     return [match.message for match in cfnlint.api.lint_all(json.dumps(template)) if match.rule.id != "I4010"]
 
 
+@pytest.mark.slow
 def test_cfn_lint_finds_nothing_wrong_with_it() -> None:
     assert lint(MACHINES) == lint(IDENTITY) == []
     assert lint(json.loads((FOLDER / "boundary.json").read_text(encoding="utf-8"))) == []

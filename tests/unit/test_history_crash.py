@@ -49,6 +49,7 @@ def points_by_append(folder: Path) -> dict[str, int]:
     return {source: sources.count(source) for source in sorted(set(sources))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("killed_at", "kept"),
     [
@@ -70,6 +71,7 @@ def test_a_writer_killed_at_any_step_leaves_a_month_whole_or_not_at_all(
     assert list(tmp_path.glob("month=*/.*.part")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_at", ["os.fsync = die", "history_write.remove_parts = die"])
 def test_a_merge_that_is_killed_changes_no_answer(killed_at: str, tmp_path: Path) -> None:
     done = writer("for n in range(3): history.append(folder, points(n))", tmp_path)
@@ -99,6 +101,7 @@ def test_a_writer_killed_at_a_random_moment_keeps_what_it_had_acknowledged(tmp_p
     assert list(found) in ([], [str(acknowledged)])
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_leaves_what_was_there(tmp_path: Path) -> None:
     writer("history.append(folder, points(0))", tmp_path).communicate()
     full = writer(

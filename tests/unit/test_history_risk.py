@@ -111,6 +111,7 @@ def _public_probes() -> Iterator[PricePoint]:
                 yield replace(a_point(0, None, zone=zone, region=zone[:-1], available=float(found)), at=at)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PROBES.parent.is_dir(), reason="the shared data are not here")
 def test_public_probes_through_the_store_fall_as_often_as_the_design_note_says(tmp_path: Path) -> None:
     history.append(tmp_path, _public_probes())

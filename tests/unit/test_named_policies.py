@@ -65,6 +65,7 @@ def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st
         assert not POLICIES[name].play(None, scene, GB, paid=paid, exact=exact).late.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARN)
 @pytest.mark.parametrize("zones", [1, 2])
 @settings(max_examples=6, deadline=None)

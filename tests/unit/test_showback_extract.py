@@ -153,6 +153,7 @@ def test_it_grows_by_what_is_new(store: StateStore, tmp_path: Path) -> None:
         assert third == second
 
 
+@pytest.mark.slow
 def test_many_small_parts_become_few_and_say_the_same(store: StateStore, tmp_path: Path) -> None:
     extract = LedgerExtract(tmp_path / "extract", store.id)
     for number in range(40):

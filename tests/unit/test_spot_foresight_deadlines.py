@@ -59,6 +59,7 @@ def uneven(scene: SimulationInputs, seed: int) -> SimulationInputs:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zones", [1, 3])
 @settings(max_examples=20, deadline=None)
 @given(data=st.data(), seed=st.integers(0, 10**6))

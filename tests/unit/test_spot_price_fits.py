@@ -103,6 +103,7 @@ def shift_costs(series: Series, task: Task, every_s: int) -> float:
     return float(np.mean([value for name, value in over.items() if name])) - over[""]
 
 
+@pytest.mark.slow
 def test_a_tenth_more_or_less_in_any_zone_costs_little_in_made_up_availability() -> None:
     series = read_traces(ROOT / "examples" / "traces")
     assert shift_costs(series, Task(24 * HOUR_S, 36 * HOUR_S, 720), 12 * HOUR_S) <= 0.02
