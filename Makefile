@@ -13,6 +13,9 @@ PYTEST = $(BIN)/pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NOW := 2026-11-21T18:00:00Z
 SOURCES := pricing providers router terraform tests docs
 
+# Hundreds of processes import the same modules: without bytecode each of them compiles all anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: plan demo drill test check slow walk bench calibrate docs format clean help
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -19,6 +20,7 @@ PACKAGES = ("pricing", "providers", "router", "terraform")
 BY_NAME = {"httptools", "psycopg"}
 
 
+@cache
 def imported() -> set[str]:
     """Dotted names of all modules that the four packages import, anywhere in their code."""
     found: set[str] = set()
@@ -31,11 +33,15 @@ def imported() -> set[str]:
     return found
 
 
-IMPORTED = imported()
-MODULES: dict[str, set[str]] = {}
-for module, distributions in packages_distributions().items():
-    for distribution in distributions:
-        MODULES.setdefault(re.sub(r"[-_.]+", "-", distribution).lower(), set()).add(module)
+@cache
+def modules() -> dict[str, set[str]]:
+    """The names under which each distribution is imported."""
+    found: dict[str, set[str]] = {}
+    for module, distributions in packages_distributions().items():
+        for distribution in distributions:
+            found.setdefault(re.sub(r"[-_.]+", "-", distribution).lower(), set()).add(module)
+    return found
+
 
 NAMESPACES = {
     "azure-identity": "azure.identity",
@@ -54,13 +60,13 @@ def requirements() -> list[str]:
 def test_a_requirement_is_imported(name: str) -> None:
     if name in BY_NAME:
         return
-    wanted = {NAMESPACES[name]} if name in NAMESPACES else MODULES.get(name, {name.replace("-", "_")})
-    assert any(found == module or found.startswith(f"{module}.") for module in wanted for found in IMPORTED), wanted
+    wanted = {NAMESPACES[name]} if name in NAMESPACES else modules().get(name, {name.replace("-", "_")})
+    assert any(found == module or found.startswith(f"{module}.") for module in wanted for found in imported()), wanted
 
 
 def test_large_packages_that_only_tests_use_are_no_requirement() -> None:
     assert not {"scipy", "google-cloud-billing", "sympy"} & set(requirements())
-    assert "boto3" in IMPORTED
+    assert "boto3" in imported()
 
 
 def test_the_page_on_installing_names_what_is_large() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import cfnlint  # type: ignore[import-untyped]
-import cfnlint.api  # type: ignore[import-untyped]
 import pytest
-from cfnlint.data import AdditionalSpecs  # type: ignore[import-untyped]
 from cloudsplaining.scan.policy_document import PolicyDocument
 
 from providers.aws import fleet, inventory
@@ -28,7 +26,9 @@ POLICY: dict[str, Any] = {**MACHINES, "Statement": [*MACHINES["Statement"], *IDE
 STATEMENTS: list[dict[str, Any]] = POLICY["Statement"]
 BOUNDARY = {"iam_PermissionsBoundary": "arn:aws:iam::123456789012:policy/stepfare-boundary"}
 GRANTED = {action for statement in STATEMENTS for action in statement["Action"]}
-KNOWN: dict[str, Any] = json.loads((Path(AdditionalSpecs.__path__[0]) / "Policies.json").read_text(encoding="utf-8"))
+# Files of cfn-lint. To import it takes seconds, in every process that collects tests.
+CFN_LINT = Path(find_spec("cfnlint").origin or "").parent / "data"  # type: ignore[union-attr]
+KNOWN: dict[str, Any] = json.loads((CFN_LINT / "AdditionalSpecs" / "Policies.json").read_text(encoding="utf-8"))
 LARGEST_MANAGED_POLICY = 6144
 OURS = {"stepfare_attempt": "llama-1", "stepfare_state": "s0123456789"}
 THEIRS = {"team": "databases"}
@@ -63,7 +63,7 @@ def test_exactly_what_is_needed_is_granted() -> None:
 def cloudformation() -> dict[str, dict[str, Any]]:
     """CloudFormation's own schemas, by type, as cfn-lint brings them."""
     found = {}
-    for path in (Path(cfnlint.__file__).parent / "data" / "schemas" / "resources").glob("*.json"):
+    for path in (CFN_LINT / "schemas" / "resources").glob("*.json"):
         schema = json.loads(path.read_text(encoding="utf-8"))
         if schema.get("typeName") in {resource.like for resource in AWS.values()} and "handlers" in schema:
             found[schema["typeName"]] = schema["handlers"]
@@ -88,11 +88,13 @@ def test_cloudformation_makes_and_ends_things_with_the_same_calls() -> None:
 
 def lint(document: dict[str, Any]) -> list[str]:
     """What cfn-lint says of it as a managed policy; not that a template should tell its purpose (I4010)."""
+    from cfnlint import api  # type: ignore[import-untyped]
+
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Resources": {"Policy": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": document}}},
     }
-    return [match.message for match in cfnlint.api.lint_all(json.dumps(template)) if match.rule.id != "I4010"]
+    return [match.message for match in api.lint_all(json.dumps(template)) if match.rule.id != "I4010"]
 
 
 @pytest.mark.slow
