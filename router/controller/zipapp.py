@@ -6,6 +6,7 @@ import ast
 import io
 import tokenize
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import router.agent
@@ -40,6 +41,7 @@ def pack_agent() -> bytes:
     return packed.getvalue()
 
 
+@cache
 def _strip_docstrings(source: str) -> str:
     """Return the source without docstrings and comments, line for line: some clouds take only 16 KiB of user data."""
     lines = source.splitlines()

@@ -62,6 +62,7 @@ class Steer:
     lives: list[PastAttempt] = field(default_factory=list)
     answers: list[AvailabilityAnswer] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
+    spot: dict[int, list[UsdPerHour]] = field(default_factory=dict)
 
     def play(self) -> float:
         """Until all is done, or the deadline is there."""
@@ -118,7 +119,10 @@ class Steer:
             usd, seconds = float(scene.ways.egress_usd[self.home, z]), float(scene.ways.transfer_s[self.home, z])
         g = timedelta(seconds=scene.tick_s)
         size = scene.task.size
-        spot = [UsdPerHour.parse(f"{size * usd:.4f}") for usd in scene.series.zones[z].spot_usd_per_hour.tolist()]
+        if z not in self.spot:
+            prices = scene.series.zones[z].spot_usd_per_hour.tolist()
+            self.spot[z] = [UsdPerHour.parse(f"{size * usd:.4f}") for usd in prices]
+        spot = self.spot[z]
         price = spot[self.tick] if market == "spot" else UsdPerHour.parse(f"{float(scene.on_demand_usd[z]):.4f}")
         earlier = tuple((BEGIN + t * g, spot[t]) for t in range(self.tick)) if market == "spot" else ()
         hours = self.left / HOUR_S

@@ -92,7 +92,9 @@ def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
-@pytest.mark.parametrize("kind", ["alternates", "fades", "at first", "never"])
+@pytest.mark.parametrize(
+    "kind", ["alternates", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("fades", "at first", "never"))]
+)
 def test_in_time_in_availability_bad_for_all(name: str, paid: bool, kind: str) -> None:
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
