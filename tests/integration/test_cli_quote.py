@@ -124,6 +124,7 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     assert all("nan" not in p and "inf" not in p for p in pictures)
 
 
+@pytest.mark.slow
 def test_a_budget_is_answered_in_steps(tmp_path: Path) -> None:
     path = write_job(tmp_path, "llama-7b", steps=90_000)
     result = quote(path, "--by", "+2d", "--budget", "200")

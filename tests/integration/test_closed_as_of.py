@@ -121,6 +121,7 @@ def test_a_closed_month_keeps_its_files_and_its_sums_by_team(
     assert written("before.csv") == after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("basis", ["effective", "billed"])
 def test_budgets_of_a_closed_month_are_those_of_its_seal(home: Path, basis: str) -> None:
     text = say("showback", "--month", "2026-11", "--now", LATER, "--basis", basis, "-o", "json")

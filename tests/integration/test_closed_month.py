@@ -162,6 +162,7 @@ def test_a_bill_taken_away_and_brought_back_comes_to_nothing(home: Path) -> None
     fine(run("ledger", "verify"))
 
 
+@pytest.mark.slow
 def test_a_correction_is_sealed_with_the_month_it_stands_in(home: Path, tmp_path: Path) -> None:
     take(restated(tmp_path, "500"))
     fine(run("ledger", "close", "2026-12", "--now", "2027-01-04T09:00Z"))

@@ -73,6 +73,7 @@ def test_a_machine_says_what_it_is(app: Estate) -> None:
     assert one.billed
 
 
+@pytest.mark.slow
 def test_all_regions_of_the_account_are_asked(app: Estate) -> None:
     made = {region: app.machines("llama-1", OURS, [0], region=region) for region in ("eu-west-1", "us-west-2")}
     app.calls.clear()

@@ -39,6 +39,7 @@ def harvests(service: tuple[str, GcpService]) -> dict[str, FetchResult]:
         }
 
 
+@pytest.mark.slow
 def test_every_region_is_seen_whole(harvests: dict[str, FetchResult]) -> None:
     assert len(harvests) == 40
     for region, harvest in harvests.items():

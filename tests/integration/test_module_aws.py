@@ -73,6 +73,7 @@ def _types_with_efa() -> dict[str, list[dict[str, Any]]]:
         }
 
 
+@pytest.mark.slow
 def test_the_table_of_network_cards_is_what_ec2_says() -> None:
     text = (MODULES / "aws" / "fabric.tf").read_text()
     table = {name: int(cards) for name, cards in re.findall(r'"([\w.-]+)"\s*= (\d+)', text)}

@@ -157,6 +157,7 @@ def test_the_official_validator_finds_nothing_new(home: Path, tmp_path: Path) ->
     assert set(official_verdict(path).failed) <= allowed | of_bills
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "usd", "bills"),
     [

@@ -57,6 +57,7 @@ def test_rows_that_stand_twice(rows: list[Row], size: int) -> None:
         assert int(before[2:]) < int(place[2:])
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(ROWS, ROWS, st.randoms(use_true_random=False))
 def test_bills_with_the_same_rows(one: list[Row], other: list[Row], random: object) -> None:

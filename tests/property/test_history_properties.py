@@ -49,6 +49,7 @@ def key(point: PricePoint) -> Any:
     return (point.at, point.cloud, point.region, point.zone, point.instance_type, point.market, point.source)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(steps)
 def test_it_answers_as_a_dictionary_would(taken: list[list[PricePoint] | str]) -> None:

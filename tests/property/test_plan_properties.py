@@ -95,6 +95,7 @@ def broken_monotony(seed: int) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_more_choice_never_hurts() -> None:
     """An offer more or a looser limit never makes it worse, a higher price never better (gap 0)."""
     assert [words for seed in FEW for words in broken_monotony(seed)] == []

@@ -98,6 +98,7 @@ def test_buckets_add_up(before: list[ThingCost], now: list[ThingCost]) -> None:
     assert sum_known(found.values()) == subtract_known(sum_known(thing.cost for thing in now) or Decimal(0), first)
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None)
 @given(st.lists(rows(), min_size=1, max_size=8))
 def test_every_format_has_the_same_sums(facts: list[dict[str, Any]]) -> None:

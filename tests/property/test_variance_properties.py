@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -82,6 +83,7 @@ def test_groups_add_up_to_the_whole_in_every_bucket(month: list[FactAggregate], 
             assert _sum(parts, bucket) == _sum(whole, bucket), bucket
 
 
+@pytest.mark.slow
 @quick
 @given(months, st.randoms(use_true_random=False))
 def test_order_does_not_matter(month: list[FactAggregate], random: Random) -> None:

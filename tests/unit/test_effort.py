@@ -150,6 +150,7 @@ def test_a_search_ends_at_its_count_of_nodes_and_is_the_same_each_time() -> None
     assert [(s.outcome, s.nodes, s.hit_time_limit) for s in found] == [("feasible", 60, False)] * 2
 
 
+@pytest.mark.slow
 def test_what_one_search_spends_the_next_one_lacks() -> None:
     clock = Clock()
     solver = Slow(clock, 0.0)

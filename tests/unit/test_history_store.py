@@ -118,6 +118,7 @@ def test_old_parts_that_outlive_their_merging_change_nothing(tmp_path: Path) -> 
     assert read_back(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_parts_are_merged_by_the_way_and_a_large_one_seldom(tmp_path: Path) -> None:
     history.append(tmp_path, [a_point(i / 60, available=math.sin(i) ** 2) for i in range(20_000)])
     large = max(parts_of(tmp_path), key=lambda part: part.stat().st_size)

@@ -98,6 +98,7 @@ def test_three_published_windows_of_h100() -> None:
     assert 2.5 < found.probe_usd.mean() < 3  # as published: about one success a zone
 
 
+@pytest.mark.slow
 @HERE
 def test_nine_published_windows_of_v100() -> None:
     """Ratio 1.5, three zones: over the exact optimum by 59, 0, 0, 14, 16, 20, 237, 0 and 9 %."""
