@@ -17,7 +17,7 @@ SOURCES := pricing providers router terraform tests docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo drill test check slow walk bench calibrate docs format clean help
+.PHONY: plan demo drill test check style types slow walk bench calibrate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -36,10 +36,15 @@ drill: $(READY) ## the fault campaign: 100 random worlds in which everything fai
 	@$(BIN)/python -m tests.bench.campaign --seeds $(SEEDS)
 
 check: $(READY) ## format, lint, types, import contracts
+	@$(MAKE) --no-print-directory -j 2 -Otarget style types
+
+style: $(READY)
 	$(BIN)/ruff format --check --quiet $(SOURCES)
 	$(BIN)/ruff check --quiet $(SOURCES)
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(READY)
+	$(BIN)/mypy
 
 test: check ## check, then every test but the slow ones
 	$(PYTEST) -m "not slow"

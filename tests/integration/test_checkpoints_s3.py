@@ -197,6 +197,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_an_order_is_answered_with_what_lies_in_the_bucket(store: ObjectStore, tmp_path: Path) -> None:
     """The packed agent, its training with an uploader beside it, a coordinator."""
     (tmp_path / "train.py").write_text(PROGRAM)

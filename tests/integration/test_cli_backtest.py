@@ -129,6 +129,7 @@ def test_any_number_of_processes_finds_the_same(traces: Path) -> None:
     assert alone.stdout == three.stdout
 
 
+@pytest.mark.slow
 def test_a_page_that_needs_nothing_else(traces: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     asked = (

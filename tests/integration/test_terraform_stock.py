@@ -182,6 +182,7 @@ def script(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "stock.sh")
 
 
+@pytest.mark.slow
 def test_many_at_once_for_seven(cloud: Path, script: str) -> None:
     (cloud / "stock").write_text("r z m spot 7\n")
     # Many more on one that does not start a program for each.

@@ -61,6 +61,7 @@ def dated(seed: int) -> bool:
     return any(item.start or item.until for item in make_instance(seed).limits.reservations)
 
 
+@pytest.mark.slow
 def test_reservations_are_used_within_their_dates_and_no_plan_is_better() -> None:
     seeds = [seed for seed in range(INSTANCES) if dated(seed)][:12]
     assert len(seeds) == 12

@@ -90,6 +90,7 @@ def test_every_choice_is_linked_and_the_first_is_the_best_of_all_linked_sets(
     assert in_time(menus[0]) == pytest.approx(best)
 
 
+@pytest.mark.slow
 @settings(max_examples=5, deadline=None)
 @given(
     sure=st.lists(st.integers(20, 70), min_size=5, max_size=5),

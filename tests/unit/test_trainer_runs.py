@@ -89,6 +89,7 @@ def test_killed_at_any_moment_it_goes_on_as_if_nothing_had_been(
     assert list(tmp_path.glob(".step-*")) == list(tmp_path.glob("*.bad")) == []
 
 
+@pytest.mark.slow
 def test_ranks_killed_in_a_gang_cost_what_was_not_saved_and_no_more(plain: dict[int, float], tmp_path: Path) -> None:
     options = ("--steps", STEPS, "--checkpoint-dir", tmp_path, "--step-seconds", 0.003)
     with gang(2, *options) as (head, worker):
