@@ -14,7 +14,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
+from multiprocessing import connection
 from pathlib import Path
 
 from router.cli.main import main
@@ -22,6 +24,8 @@ from tests.support.repository import ROOT
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.forked_libraries"])
+# An exit code can be read once, and a start reads those of all processes that have ended: one thread at a time.
+_EXIT_CODES = threading.Lock()
 
 
 class ForkedCommand:
@@ -45,29 +49,31 @@ class ForkedCommand:
         self._process = _CONTEXT.Process(
             target=_run, args=(module, words, dict(environment), str(folder), str(stdout), str(stderr)), daemon=False
         )
-        self._process.start()
+        with _EXIT_CODES:
+            self._process.start()
         self.pid = self._process.pid or 0
 
     @property
     def returncode(self) -> int | None:
         """The exit code, or the signal that ended it below zero; None while it runs."""
-        return self._process.exitcode
+        with _EXIT_CODES:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code when the process ends. Raises subprocess.TimeoutExpired after ``timeout`` seconds."""
-        self._process.join(timeout)
-        code = self._process.exitcode
+        connection.wait([self._process.sentinel], timeout)
+        code = self.returncode
         if code is None:
             raise subprocess.TimeoutExpired(self.args, timeout or 0)
         return code
 
     def send_signal(self, number: int) -> None:
         """Send a signal to the process, if it still runs."""
-        if self._process.exitcode is None:
+        if self.returncode is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
