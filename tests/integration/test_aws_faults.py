@@ -138,7 +138,7 @@ def test_a_token_that_expires_midway_leaves_what_was_there(whole: FetchResult) -
 def test_where_nothing_can_be_had_the_error_is_raised(kind: str, error: type[ProviderError]) -> None:
     faults = [{"match": word, "kind": kind} for word in (f" {REGION}", "GetProducts")]
     with _service(*faults) as url, pytest.raises(error):
-        provider(url, attempts=1, limit_s=1.5).fetch(SCOPE, SINCE)
+        provider(url, attempts=1).fetch(SCOPE, SINCE)
 
 
 def test_without_the_permission_for_spot_prices_they_are_estimated(whole: FetchResult) -> None:
