@@ -64,12 +64,12 @@ def follow_window(
 ) -> tuple[PolicyTimeline, ...]:
     """Return the window as each policy plays it, the same as among other windows."""
     site = shown.cell.sites[shown.site]
-    scene = build_window_inputs(shown.cell, site, np.array([shown.start], dtype=np.int64))
+    inputs = build_window_inputs(shown.cell, site, np.array([shown.start], dtype=np.int64))
     past = select_past(site, windows, shown.block)
     timelines = []
     for name in policies:
         record = _Record()
-        played = find_backtest_policy(name).play(past, scene, shown.cell.move.checkpoint_gb, paid=paid, watch=record)
+        played = find_backtest_policy(name).play(past, inputs, shown.cell.move.checkpoint_gb, paid=paid, watch=record)
         # The guard of a blind policy removes a window once it is on demand to its end.
         rest = int(played.finish_tick[0]) - len(record.seen)
         seen = [*record.seen, *([(ON_DEMAND, NOWHERE)] * rest)]

@@ -157,18 +157,18 @@ def play_part(
     """
     cell = cells[part.cell]
     site = cell.sites[part.site]
-    scene = build_window_inputs(cell, site, windows.starts(site, cell.task, part.block))
+    inputs = build_window_inputs(cell, site, windows.starts(site, cell.task, part.block))
     if part.policy == OPTIMUM:
-        return compute_least_usd(scene)
+        return compute_least_usd(inputs)
     past = select_past(site, windows, part.block)
-    return find_backtest_policy(part.policy).play(past, scene, cell.move.checkpoint_gb, paid=paid)
+    return find_backtest_policy(part.policy).play(past, inputs, cell.move.checkpoint_gb, paid=paid)
 
 
-def compute_on_demand_usd(scene: SimulationInputs) -> float:
+def compute_on_demand_usd(inputs: SimulationInputs) -> float:
     """Return the cost of a window on demand from its first tick on, where that is cheapest.
 
     Whole ticks are billed.
     """
-    task = scene.task
-    ticks = -(-(task.work_s + task.changeover_s) // scene.tick_s)
-    return float(ticks * scene.tick_s / HOUR_S * scene.on_demand_usd.min())
+    task = inputs.task
+    ticks = -(-(task.work_s + task.changeover_s) // inputs.tick_s)
+    return float(ticks * inputs.tick_s / HOUR_S * inputs.on_demand_usd.min())

@@ -29,7 +29,7 @@ class JobContext:
     ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
     """
 
-    scene: PlacementProblem
+    problem: PlacementProblem
     job: Job
     load: Load
     team_left: Usd | None = None
@@ -37,24 +37,24 @@ class JobContext:
     def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
         known = tuple(candidates)
-        scene, limits = self.scene, self.scene.limits
-        fresh = [c for c in known if (self.job.name, c.key) not in scene.use]
+        problem, limits = self.problem, self.problem.limits
+        fresh = [c for c in known if (self.job.name, c.key) not in problem.use]
         return replace(
             self,
-            scene=replace(
-                scene,
-                all_candidates={**scene.all_candidates, self.job.name: known},
-                use={**scene.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
-                shared={**scene.shared, **limit_amounts(fresh, limits)},
+            problem=replace(
+                problem,
+                all_candidates={**problem.all_candidates, self.job.name: known},
+                use={**problem.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
+                shared={**problem.shared, **limit_amounts(fresh, limits)},
             ),
         )
 
 
 def job_context(
-    scene: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
+    problem: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
 ) -> JobContext:
     """Return the job's context under the holdings of a plan."""
-    return JobContext(scene, job, load_without(scene, holdings, job.name), team_left)
+    return JobContext(problem, job, load_without(problem, holdings, job.name), team_left)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
 
     Money is exact; moves are priced as if nothing else moved.
     """
-    scene, job = here.scene, here.job
-    holds = earliest_run(scene, job, candidate, here.load, slots)
-    moves, dearest = move_cost(scene, candidate), dearest_moves(candidate)
+    problem, job = here.problem, here.job
+    holds = earliest_run(problem, job, candidate, here.load, slots)
+    moves, dearest = move_cost(problem, candidate), dearest_moves(candidate)
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
-        lacks = _no_room(scene, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
+        lacks = _no_room(problem, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
         return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
-    runs = runs_of(scene, job, holds)
+    runs = runs_of(problem, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
     run_costs = [amortised_usd(run) for run in runs]
@@ -100,13 +100,13 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
 
 
-def _no_room(scene: PlacementProblem, job: Job, candidate: Candidate) -> str:
+def _no_room(problem: PlacementProblem, job: Job, candidate: Candidate) -> str:
     """Explain why the run of an orderable candidate does not fit."""
     start, until = candidate.dates
-    hours = sum(slot.hours for slot in slots_within_dates(candidate, scene.window(job)))
+    hours = sum(slot.hours for slot in slots_within_dates(candidate, problem.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
         return "no room in its limits, or not on time"
-    begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > scene.now else ""
+    begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > problem.now else ""
     ends = f"until {until:%Y-%m-%d %H:%MZ}" if until is not None else ""
     return f"reserved {begins}{ends}".rstrip() + ": too short for the whole of it"
 
@@ -128,14 +128,14 @@ def dearest_moves(candidate: Candidate) -> Usd:
     return Usd.total(t.dearest for t in candidate.transfers)
 
 
-def move_cost(scene: PlacementProblem, candidate: Candidate) -> Usd:
+def move_cost(problem: PlacementProblem, candidate: Candidate) -> Usd:
     """Return the cost of moving to the candidate's region this month if nothing else of the plan moved."""
-    month = scene.now.strftime("%Y-%m")
+    month = problem.now.strftime("%Y-%m")
     total = Usd(0)
     for transfer in candidate.transfers:
         tariff = transfer.tariff
-        already = already_moved(scene, tariff, month)
-        free = min(allowance_left(scene, tariff.cloud, month), tariff.allowance_bytes)
+        already = already_moved(problem, tariff, month)
+        free = min(allowance_left(problem, tariff.cloud, month), tariff.allowance_bytes)
         total += tariff.cost_of(already, transfer.volume_bytes, free)
     return total
 
@@ -165,7 +165,7 @@ def fitting_runs(
     At least a fixed number of candidates is tried; further ones follow in order of cost until one fits.
     """
     local, job = here.with_candidates(candidates), here.job
-    window = here.scene.window(job) if slots is None else tuple(slots)
+    window = here.problem.window(job) if slots is None else tuple(slots)
     hours = sum(slot.hours for slot in window)
     runs: list[SingleRun] = []
     for number, c in enumerate(rank_candidates(job, candidates)):
@@ -196,7 +196,7 @@ def alternatives_of(
             break
     runs.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
     advisory_runs = [evaluate_single_run(local, c) for c in rank_candidates(here.job, advisory)[:1]]
-    undominated_keys = {c.key for c in here.scene.candidates.get(here.job.name, ())}
+    undominated_keys = {c.key for c in here.problem.candidates.get(here.job.name, ())}
     return tuple(
         _shown(here.job, a, dominated=a.candidate.key not in undominated_keys) for a in [*runs[:SHOWN], *advisory_runs]
     )

@@ -46,35 +46,35 @@ class Shortlist:
     ``shared`` (Σ π K) is to be subtracted from the sum of the floors.
     """
 
-    scene: PlacementProblem
+    problem: PlacementProblem
     floors: Mapping[str, float]
     shared: float
     groups: Mapping[str, tuple[tuple[float, frozenset[str]], ...]]
 
-    def within(self, scene: PlacementProblem, slack: float, most: int) -> tuple[PlacementProblem, bool]:
+    def within(self, problem: PlacementProblem, slack: float, most: int) -> tuple[PlacementProblem, bool]:
         """Return the whole problem restricted to candidates near their floors, and whether no near one is missing.
 
         Candidates join whose way of running their job lies within ``slack`` dollars of its floor, the nearest first up
         to ``most`` shares of slots. With ``slack`` the distance from the bound to a known plan, no other candidate can
         be part of a cheaper one.
         """
-        chosen = {name: {c.key for c in found} for name, found in self.scene.candidates.items()}
+        chosen = {name: {c.key for c in found} for name, found in self.problem.candidates.items()}
         nearby = sorted(
             (total - self.floors[name], name, sorted(keys))
             for name, groups in self.groups.items()
             for total, keys in groups
             if total - self.floors[name] <= slack
         )
-        shares, complete = count_slot_shares(self.scene), True
+        shares, complete = count_slot_shares(self.problem), True
         for _, name, keys in nearby:
-            job = scene.job[name]
-            fresh = [c for c in scene.candidates[name] if c.key in keys and c.key not in chosen[name]]
-            shares += sum(len(scene.slots_for(job, c)) for c in fresh)
+            job = problem.job[name]
+            fresh = [c for c in problem.candidates[name] if c.key in keys and c.key not in chosen[name]]
+            shares += sum(len(problem.slots_for(job, c)) for c in fresh)
             if shares > most:
                 complete = False
                 break
             chosen[name] |= {c.key for c in fresh}
-        return _restricted(scene, chosen), complete
+        return _restricted(problem, chosen), complete
 
     def bound(self, left_out: int) -> float:
         """Return the least cost over all candidates when ``left_out`` jobs, whichever they are, are left out."""
@@ -82,35 +82,35 @@ class Shortlist:
         return sum(dearest[left_out:]) - self.shared
 
 
-def count_slot_shares(scene: PlacementProblem) -> int:
+def count_slot_shares(problem: PlacementProblem) -> int:
     """Return the number of shares of slots that the whole program would have."""
-    return sum(len(scene.slots_for(job, c)) for job in scene.jobs for c in scene.candidates[job.name])
+    return sum(len(problem.slots_for(job, c)) for job in problem.jobs for c in problem.candidates[job.name])
 
 
-def build_shortlist(scene: PlacementProblem, effort: Effort, gap: float) -> Shortlist:
+def build_shortlist(problem: PlacementProblem, effort: Effort, gap: float) -> Shortlist:
     """Grow a shortlist until the bound over all candidates meets the relaxed program over the shortlist.
 
     It is met when they differ by at most a quarter of ``gap``.
     """
-    reach = _reach(scene)
-    pricers = {job.name: _Pricer(scene, job, reach) for job in scene.jobs}
+    reach = _reach(problem)
+    pricers = {job.name: _Pricer(problem, job, reach) for job in problem.jobs}
     penalty = {name: 4 * pricer.dearest + 100.0 for name, pricer in pricers.items()}
-    chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in scene.jobs}
-    for name, holds in greedy_holdings(scene).items():
+    chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in problem.jobs}
+    for name, holds in greedy_holdings(problem).items():
         chosen[name] |= {hold.key for hold in holds}
-    best, _ = _floored(scene, _restricted(scene, chosen), pricers, penalty, {})
+    best, _ = _floored(problem, _restricted(problem, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
         if effort.late(_PHASE):
             break
-        small = _restricted(scene, chosen)
+        small = _restricted(problem, chosen)
         relaxed = effort.relax(_PHASE, _penalised(formulate(small), penalty))
         if relaxed.outcome != "optimal":
             break
-        priced, additions = _floored(scene, small, pricers, penalty, relaxed.duals)
+        priced, additions = _floored(problem, small, pricers, penalty, relaxed.duals)
         has_additions = any(additions[name] - chosen[name] for name in additions)
         for name, keys in additions.items():
             chosen[name] |= keys
-        best = replace(max(priced, best, key=lambda s: s.bound(0)), scene=small)
+        best = replace(max(priced, best, key=lambda s: s.bound(0)), problem=small)
         is_tight = relaxed.objective - best.bound(0) <= gap / 4 * abs(relaxed.objective)
         if is_tight or not has_additions:
             break
@@ -120,28 +120,28 @@ def build_shortlist(scene: PlacementProblem, effort: Effort, gap: float) -> Shor
 
 
 def _floored(
-    scene: PlacementProblem,
+    problem: PlacementProblem,
     small: PlacementProblem,
     pricers: Mapping[str, _Pricer],
     penalty: Mapping[str, float],
     duals: Mapping[str, float],
 ) -> tuple[Shortlist, dict[str, set[str]]]:
     """Return the floors of all jobs at these prices of the limits, and the candidates worth adding at them."""
-    prices = _Prices(scene, duals)
+    prices = _Prices(problem, duals)
     groups: dict[str, tuple[tuple[float, frozenset[str]], ...]] = {}
     additions: dict[str, set[str]] = {}
     for name, pricer in pricers.items():
         groups[name], additions[name] = pricer.price(prices, penalty[name])
     floors = {name: min([penalty[name], *(total for total, _ in job_groups)]) for name, job_groups in groups.items()}
-    return Shortlist(small, floors, prices.shared + _free_moves(scene), groups), additions
+    return Shortlist(small, floors, prices.shared + _free_moves(problem), groups), additions
 
 
-def _restricted(scene: PlacementProblem, chosen: Mapping[str, set[str]]) -> PlacementProblem:
+def _restricted(problem: PlacementProblem, chosen: Mapping[str, set[str]]) -> PlacementProblem:
     return replace(
-        scene,
+        problem,
         candidates={
             name: tuple(c for c in found if c.key in chosen[name] or c.running)
-            for name, found in scene.candidates.items()
+            for name, found in problem.candidates.items()
         },
     )
 
@@ -152,35 +152,35 @@ def _penalised(formulation: Formulation, penalty: Mapping[str, float]) -> Progra
     return formulation.program.minimising(costs)
 
 
-def _free_moves(scene: PlacementProblem) -> float:
+def _free_moves(problem: PlacementProblem) -> float:
     """Return the most that free allowances could save: the floors count moves at paid tiers."""
     total = 0.0
     dearest: dict[str, float] = {}
-    for found in scene.candidates.values():
+    for found in problem.candidates.values():
         for c in found:
             for t in c.transfers:
                 if t.tariff.allowance_bytes:
                     cloud = t.tariff.cloud
                     dearest[cloud] = max(dearest.get(cloud, 0.0), t.tariff.top_price.dollars())
-    months = {slot.month for slot in scene.slots} if dearest else set()
+    months = {slot.month for slot in problem.slots} if dearest else set()
     for cloud, price in dearest.items():
-        total += sum(price * allowance_left(scene, cloud, month) / BYTES_PER_GB for month in months)
+        total += sum(price * allowance_left(problem, cloud, month) / BYTES_PER_GB for month in months)
     return total
 
 
 class _Prices:
     """Duals by limit and slot, and by team; ``shared`` is Σ π K."""
 
-    def __init__(self, scene: PlacementProblem, duals: Mapping[str, float]) -> None:
+    def __init__(self, problem: PlacementProblem, duals: Mapping[str, float]) -> None:
         self.limit: dict[str, Vector] = {}
         self.shared = 0.0
-        for name in sorted(scene.binding):
-            row = np.array([duals.get(limit_row(name, slot.index), 0.0) for slot in scene.slots])
+        for name in sorted(problem.binding):
+            row = np.array([duals.get(limit_row(name, slot.index), 0.0) for slot in problem.slots])
             if row.any():
                 self.limit[name] = row
-                self.shared += float(row.sum()) * scene.shared[name].amount
+                self.shared += float(row.sum()) * problem.shared[name].amount
         self.team: dict[str, float] = {}
-        for team in scene.limits.teams:
+        for team in problem.limits.teams:
             price = duals.get(team_row(team.team), 0.0)
             self.team[team.team] = price
             self.shared += price * (team.budget - team.spent).dollars()
@@ -189,22 +189,22 @@ class _Prices:
 class _Pricer:
     """One job's candidates as arrays, with the candidates of a region next to each other."""
 
-    def __init__(self, scene: PlacementProblem, job: Job, reach: Mapping[str, int]) -> None:
+    def __init__(self, problem: PlacementProblem, job: Job, reach: Mapping[str, int]) -> None:
         self._job = job
-        self._scene = scene
-        self._candidates: Sequence[Candidate] = sorted(scene.candidates[job.name], key=lambda c: (c.region, c.key))
+        self._scene = problem
+        self._candidates: Sequence[Candidate] = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
         self._rate, self._done = _per_held_hour(self._candidates, job)
-        self._hours = np.zeros((len(self._candidates), len(scene.slots)))
+        self._hours = np.zeros((len(self._candidates), len(problem.slots)))
         for i, c in enumerate(self._candidates):
-            for slot in scene.slots_for(job, c):
+            for slot in problem.slots_for(job, c):
                 self._hours[i, slot.index] = slot.hours
         # A job that may use several regions mixes them: all its candidates are one group then.
         alone = job.gang.regions == 1
         regions = [c.region if alone else self._candidates[0].region for c in self._candidates]
         self._firsts = [i for i, r in enumerate(regions) if i == 0 or regions[i - 1] != r]
         self._region = np.cumsum([i in set(self._firsts) for i in range(len(regions))]) - 1
-        months = sorted({slot.month for slot in scene.slots})
-        moves = np.array([_least_moves(scene, c, reach, months) for c in self._candidates])
+        months = sorted({slot.month for slot in problem.slots})
+        moves = np.array([_least_moves(problem, c, reach, months) for c in self._candidates])
         self._moves = np.minimum.reduceat(moves, self._firsts)
         self._whole = self._rate / self._done
         self.dearest = float(self._whole.max() + self._moves.max()) if len(regions) else 0.0
@@ -285,10 +285,10 @@ def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, V
     return np.array(rates), np.array(done)
 
 
-def _reach(scene: PlacementProblem) -> Mapping[str, int]:
+def _reach(problem: PlacementProblem) -> Mapping[str, int]:
     """Return the most bytes that could ever be moved on each meter: every job that might use it does."""
     most: dict[str, int] = {}
-    for name, found in scene.candidates.items():
+    for name, found in problem.candidates.items():
         volumes: dict[str, int] = {}
         for c in found:
             own: dict[str, int] = {}
@@ -297,19 +297,19 @@ def _reach(scene: PlacementProblem) -> Mapping[str, int]:
             for meter, volume in own.items():
                 volumes[meter] = max(volumes.get(meter, 0), volume)
         for meter, volume in volumes.items():
-            most[meter] = most.get(meter, 0) + volume * scene.job[name].gang.regions
+            most[meter] = most.get(meter, 0) + volume * problem.job[name].gang.regions
     return most
 
 
 def _least_moves(
-    scene: PlacementProblem, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]
+    problem: PlacementProblem, candidate: Candidate, reach: Mapping[str, int], months: Sequence[str]
 ) -> float:
     """Return the dollars for the region's moves at the cheapest paid tier within reach."""
     total = 0.0
     for transfer in candidate.transfers:
-        if transfer.what == "checkpoint" and scene.job[candidate.job].gang.regions > 1:
+        if transfer.what == "checkpoint" and problem.job[candidate.job].gang.regions > 1:
             continue
-        moved = [already_moved(scene, transfer.tariff, m) for m in months]
+        moved = [already_moved(problem, transfer.tariff, m) for m in months]
         most = max(moved) + reach[transfer.tariff.meter]
         paid = [
             tier.price.dollars()

@@ -23,18 +23,18 @@ from router.planning.transfers import Transfer, checkpoint_home, checkpoint_tran
 _MICRO = timedelta(microseconds=1)
 
 
-def lines_of(scene: PlacementProblem, runs: Sequence[ScheduledRun]) -> tuple[Line, ...]:
+def lines_of(problem: PlacementProblem, runs: Sequence[ScheduledRun]) -> tuple[Line, ...]:
     """Return one line for each run and part, in time order; each cost is rate x billed time, rounded once."""
     lines: list[Line] = []
     for number, run in enumerate(runs, start=1):
         lines += [
-            _line(scene, run, part, f"{run.job}/{number}", first=index == 0)
+            _line(problem, run, part, f"{run.job}/{number}", first=index == 0)
             for index, part in enumerate(run.candidate.parts)
         ]
     return tuple(lines)
 
 
-def _line(scene: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, *, first: bool) -> Line:
+def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str, *, first: bool) -> Line:
     offer, c = part.offer, run.candidate
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
@@ -45,7 +45,7 @@ def _line(scene: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str,
         gang=gang,
         kind="order" if run.order else "outlook",
         provisionable=offer.provisionable,
-        max_usd_per_hour=price_ceiling(scene, part),
+        max_usd_per_hour=price_ceiling(problem, part),
         cloud=offer.cloud,
         region=offer.region,
         zone=offer.zone,
@@ -71,13 +71,13 @@ def _line(scene: PlacementProblem, run: ScheduledRun, part: GangPart, gang: str,
         price_source=offer.source,
         weak=c.weak,
         reservation_cost=part.listing.cost or "",
-        capacity=capacity_of(scene, part),
+        capacity=capacity_of(problem, part),
     )
 
 
-def capacity_of(scene: PlacementProblem, part: GangPart) -> Capacity:
+def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
     """Return "unknown" where neither the offer nor the limits file says how many machines can be had."""
-    bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in scene.limits.limits)
+    bounded = part.listing.cap is not None or any(covers(limit, part.listing) for limit in problem.limits.limits)
     return "" if bounded else "unknown"
 
 
@@ -98,7 +98,7 @@ def per_step(amount: Usd, steps: int) -> Usd | None:
     return Usd(divide_half_even(amount.nanos, steps)) if steps > 0 else None
 
 
-def price_ceiling(scene: PlacementProblem, part: GangPart) -> UsdPerHour:
+def price_ceiling(problem: PlacementProblem, part: GangPart) -> UsdPerHour:
     """Return the price above which the line must not be bought.
 
     On spot that is the on-demand price there, or 125 % of the spot price where there is none.
@@ -108,7 +108,7 @@ def price_ceiling(scene: PlacementProblem, part: GangPart) -> UsdPerHour:
         return offer.usd_per_hour.times(part.machines)
     on_demand = [
         o.usd_per_hour
-        for o in scene.on_demand.get((offer.cloud, offer.region, offer.instance_type), ())
+        for o in problem.on_demand.get((offer.cloud, offer.region, offer.instance_type), ())
         if o.zone in (None, offer.zone)
     ]
     each = max(min(on_demand), offer.usd_per_hour) if on_demand else offer.usd_per_hour.scaled(Fraction(5, 4))
@@ -125,9 +125,9 @@ class _Moving:
     transfer: Transfer
 
 
-def moves_of(scene: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[PlannedMove, ...]:
+def moves_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[PlannedMove, ...]:
     """Return all moves, each with its share of its meter's bill for the month (by bytes, adding up exactly)."""
-    moving = [m for name in sorted(runs) for m in _moving(scene, scene.job[name], runs[name])]
+    moving = [m for name in sorted(runs) for m in _moving(problem, problem.job[name], runs[name])]
     bills: dict[tuple[str, str], list[_Moving]] = {}
     for move in moving:
         bills.setdefault((move.month, move.transfer.tariff.meter), []).append(move)
@@ -138,8 +138,8 @@ def moves_of(scene: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]
             if billed_in == month:
                 tariff = bill_moves[0].transfer.tariff
                 volume = sum(m.transfer.volume_bytes for m in bill_moves)
-                items.append((tariff, already_moved(scene, tariff, month), volume))
-        allowances = {tariff.cloud: allowance_left(scene, tariff.cloud, month) for tariff, _, _ in items}
+                items.append((tariff, already_moved(problem, tariff, month), volume))
+        allowances = {tariff.cloud: allowance_left(problem, tariff.cloud, month) for tariff, _, _ in items}
         for (tariff, _, _), cost in zip(items, compute_meter_costs(items, allowances), strict=True):
             costs[month, tariff.meter] = cost
     shares: dict[int, Usd] = {}
@@ -161,7 +161,7 @@ def moves_of(scene: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]
     )
 
 
-def _moving(scene: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> list[_Moving]:
+def _moving(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> list[_Moving]:
     """Return the job's transfers: data into each region at its first use, the checkpoint along with the job."""
     transfers: list[_Moving] = []
     regions: set[RegionId] = set()
@@ -175,7 +175,7 @@ def _moving(scene: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> 
             ]
             regions.add(region)
         if checkpoint_region is not None and checkpoint_region != region:
-            transfer = checkpoint_transfer(job, checkpoint_region, region, scene.book)
+            transfer = checkpoint_transfer(job, checkpoint_region, region, problem.book)
             if transfer is not None:
                 transfers.append(_Moving(job.name, region, month, transfer))
         checkpoint_region = region if job.checkpoint is not None else None

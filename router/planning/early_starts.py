@@ -60,31 +60,31 @@ class _Option:
 
 def _options(answer: PlacementSolution) -> dict[str, list[_Option]]:
     """Return each job's options, its present holdings first; jobs without a choice are absent."""
-    scene = answer.scene
+    problem = answer.problem
     options: dict[str, list[_Option]] = {}
     for name in sorted(answer.holdings):
         holds = answer.holdings[name]
         keys = {hold.key for hold in holds}
-        candidate = scene.candidate(name, holds[0].key)
+        candidate = problem.candidate(name, holds[0].key)
         if len(keys) > 1 or candidate.running:
             continue
-        job = scene.job[name]
+        job = problem.job[name]
         other_runs = [
-            _Option(run, _delay(scene, run)) for c in _equals(answer, job, candidate) for run in _runs(answer, job, c)
+            _Option(run, _delay(problem, run)) for c in _equals(answer, job, candidate) for run in _runs(answer, job, c)
         ]
-        options[name] = [_Option(holds, _delay(scene, holds)), *(o for o in other_runs if o.holds != holds)]
+        options[name] = [_Option(holds, _delay(problem, holds)), *(o for o in other_runs if o.holds != holds)]
     return options
 
 
 def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candidate]:
     """Return the candidate and those on which the job costs as much or less and moves the same."""
-    scene = answer.scene
+    problem = answer.problem
     limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
-    rivals = {c.key: c for c in (here, *scene.candidates[job.name]) if not c.running and _as_good(c, here)}
+    rivals = {c.key: c for c in (here, *problem.candidates[job.name]) if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):
         run = next(iter(_runs(answer, job, c)), None)
-        if run is not None and compute_usd(runs_of(scene, job, run)) <= limit_usd:
+        if run is not None and compute_usd(runs_of(problem, job, run)) <= limit_usd:
             equals.append(c)
     return equals
 
@@ -99,33 +99,33 @@ def _as_good(candidate: Candidate, here: Candidate) -> bool:
 
 def _runs(answer: PlacementSolution, job: Job, candidate: Candidate) -> Iterator[tuple[SlotHold, ...]]:
     """Yield unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
-    scene = answer.scene
-    window = scene.slots_for(job, candidate)
+    problem = answer.problem
+    window = problem.slots_for(job, candidate)
     moves = any(not t.free for t in candidate.transfers)
     month = answer.holdings[job.name][0].slot.month
     for first, slot in enumerate(window):
-        if not may_begin(scene, job, candidate, slot) or (moves and slot.month != month):
+        if not may_begin(problem, job, candidate, slot) or (moves and slot.month != month):
             continue
-        run = run_from(scene, job, candidate, {}, window[first:])
+        run = run_from(problem, job, candidate, {}, window[first:])
         if run is not None:
             yield run
 
 
-def _delay(scene: PlacementProblem, holds: Sequence[SlotHold]) -> float:
+def _delay(problem: PlacementProblem, holds: Sequence[SlotHold]) -> float:
     """Return the middle of the last unbroken piece of the holdings, in hours from ``now``."""
     first = len(holds) - 1
     while first > 0 and holds[first - 1].slot.index == holds[first].slot.index - 1:
         first -= 1
     last = holds[-1].slot
     end = last.start + last.length * holds[-1].share
-    return ((holds[first].slot.start - scene.now) + (end - scene.now)) / 2 / _HOUR
+    return ((holds[first].slot.start - problem.now) + (end - problem.now)) / 2 / _HOUR
 
 
 def _chosen(
     answer: PlacementSolution, options: Mapping[str, Sequence[_Option]], effort: Effort
 ) -> dict[str, tuple[SlotHold, ...]] | None:
     """Return the chosen holdings by job; None when no choice was found in time."""
-    scene = answer.scene
+    problem = answer.problem
     builder = ProgramBuilder()
     columns = {
         (name, number): builder.binary(f"{name} {number}")
@@ -137,9 +137,9 @@ def _chosen(
     for row in _limit_rows(answer, options, columns):
         builder.rows.append(row)
     program = builder.build()
-    tiers = {p: float(rank) for rank, p in enumerate(sorted({job.priority for job in scene.jobs}), start=1)}
+    tiers = {p: float(rank) for rank, p in enumerate(sorted({job.priority for job in problem.jobs}), start=1)}
     weighted = {
-        i: tiers[scene.job[name].priority] * options[name][number].delay for (name, number), i in columns.items()
+        i: tiers[problem.job[name].priority] * options[name][number].delay for (name, number), i in columns.items()
     }
     start = {i: float(number == 0) for (_, number), i in columns.items()}
     first = effort.solve(_PHASE, program.minimising(weighted), 0.0, start)
@@ -174,23 +174,23 @@ def _limit_rows(
 
     The limits are those left by the jobs without a choice.
     """
-    scene = answer.scene
+    problem = answer.problem
     fixed: Load = {}
     for name, holds in answer.holdings.items():
         if name not in options:
-            add_load(fixed, scene, scene.job[name], holds, 1.0)
+            add_load(fixed, problem, problem.job[name], holds, 1.0)
     terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
     most: dict[tuple[str, int], dict[str, float]] = {}
     for (name, number), i in columns.items():
         taken: Load = {}
-        add_load(taken, scene, scene.job[name], options[name][number].holds, 1.0)
+        add_load(taken, problem, problem.job[name], options[name][number].holds, 1.0)
         for place, amount in taken.items():
             terms.setdefault(place, []).append((i, amount))
             peak = most.setdefault(place, {})
             peak[name] = max(peak.get(name, 0.0), amount)
     rows = []
     for (limit, index), found in sorted(terms.items()):
-        room = scene.shared[limit].amount - fixed.get((limit, index), 0.0)
+        room = problem.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
             rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))
     return rows

@@ -24,42 +24,42 @@ class _Meter:
     volumes: list[tuple[int, int]]  # (variable, bytes)
 
 
-def already_moved(scene: PlacementProblem, tariff: Tariff, month: str) -> int:
+def already_moved(problem: PlacementProblem, tariff: Tariff, month: str) -> int:
     """Return the bytes that count on the meter before this plan.
 
     That is the limits file's figure, this month, on internet meters.
     """
-    if tariff.scope != INTERNET or month != scene.now.strftime("%Y-%m"):
+    if tariff.scope != INTERNET or month != problem.now.strftime("%Y-%m"):
         return 0
-    return gb_to_bytes(scene.limits.egress_month_to_date_gb.get(tariff.cloud, 0))
+    return gb_to_bytes(problem.limits.egress_month_to_date_gb.get(tariff.cloud, 0))
 
 
-def allowance_left(scene: PlacementProblem, cloud: str, month: str) -> int:
+def allowance_left(problem: PlacementProblem, cloud: str, month: str) -> int:
     """Return the bytes that the account may still move free in the month."""
-    total = scene.book.egress.allowances.get(cloud, 0)
-    if month != scene.now.strftime("%Y-%m"):
+    total = problem.book.egress.allowances.get(cloud, 0)
+    if month != problem.now.strftime("%Y-%m"):
         return total
-    return max(0, total - gb_to_bytes(scene.limits.egress_month_to_date_gb.get(cloud, 0)))
+    return max(0, total - gb_to_bytes(problem.limits.egress_month_to_date_gb.get(cloud, 0)))
 
 
-def add_egress(builder: ProgramBuilder, y: Mapping[tuple[str, RegionId, str], int], scene: PlacementProblem) -> None:
+def add_egress(builder: ProgramBuilder, y: Mapping[tuple[str, RegionId, str], int], problem: PlacementProblem) -> None:
     """Add the rows and costs of all moves."""
     meters: dict[tuple[str, str], _Meter] = {}
     for (job, region, month), variable in y.items():
-        example = next(c for c in scene.candidates[job] if c.region == region)
+        example = next(c for c in problem.candidates[job] if c.region == region)
         for transfer in example.transfers:
             # With several regions the checkpoint comes from the previous region, which is charged in costing.
-            if transfer.free or (transfer.what == "checkpoint" and scene.job[job].gang.regions > 1):
+            if transfer.free or (transfer.what == "checkpoint" and problem.job[job].gang.regions > 1):
                 continue
             meter = meters.setdefault((transfer.tariff.meter, month), _Meter(transfer.tariff, month, []))
             meter.volumes.append((variable, transfer.volume_bytes))
     free: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for (name, month), meter in sorted(meters.items(), key=lambda item: item[0]):
-        taken = _meter_rows(builder, meter, already_moved(scene, meter.tariff, month), f"{name} {month}")
+        taken = _meter_rows(builder, meter, already_moved(problem, meter.tariff, month), f"{name} {month}")
         if taken is not None:
             free.setdefault((meter.tariff.cloud, month), []).append((taken, 1.0))
     for (cloud, month), terms in sorted(free.items()):
-        left = allowance_left(scene, cloud, month) / BYTES_PER_GB
+        left = allowance_left(problem, cloud, month) / BYTES_PER_GB
         builder.row(f"free allowance {cloud} {month}", terms, "<=", left)
 
 

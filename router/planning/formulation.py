@@ -41,29 +41,29 @@ class Formulation:
     layout: Layout
 
 
-def formulate(scene: PlacementProblem) -> Formulation:
+def formulate(problem: PlacementProblem) -> Formulation:
     """Write the program: minimise Σ p(κ w + R z) + egress + thresholds over all rows.
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
     builder, layout = ProgramBuilder(), Layout()
-    for job in scene.jobs:
+    for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
-        slots = scene.window(job)
-        for candidate in scene.candidates[job.name]:
-            _add_candidate(builder, layout, scene, job, candidate, scene.slots_for(job, candidate))
-        _add_steps(builder, layout, scene, job)
-        _add_one_gang(builder, layout, scene, job, slots)
-        _add_starts(builder, layout, scene, job)
-        _add_regions(builder, layout, scene, job, slots)
-    _add_limits(builder, layout, scene)
-    add_egress(builder, layout.y, scene)
-    _add_budgets(builder, layout, scene)
+        slots = problem.window(job)
+        for candidate in problem.candidates[job.name]:
+            _add_candidate(builder, layout, problem, job, candidate, problem.slots_for(job, candidate))
+        _add_steps(builder, layout, problem, job)
+        _add_one_gang(builder, layout, problem, job, slots)
+        _add_starts(builder, layout, problem, job)
+        _add_regions(builder, layout, problem, job, slots)
+    _add_limits(builder, layout, problem)
+    add_egress(builder, layout.y, problem)
+    _add_budgets(builder, layout, problem)
     return Formulation(builder.build(), layout)
 
 
 def _add_candidate(
-    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, c: Candidate, slots: tuple[Slot, ...]
+    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, c: Candidate, slots: tuple[Slot, ...]
 ) -> None:
     """Add x, z, w of one candidate.
 
@@ -85,7 +85,7 @@ def _add_candidate(
         terms = [(x, 1.0)]
         if previous is not None and previous[0] == slot.index - 1:
             terms.append((previous[1], -1.0))
-        if scene.may_start(job, slot):
+        if problem.may_start(job, slot):
             z = builder.variable(f"z {name}", high=1.0, cost=rate * c.startup_hours)
             layout.z[job.name, c.key, slot.index] = z
             layout.starts.setdefault(job.name, []).append((c.key, z))
@@ -104,23 +104,23 @@ def _add_candidate(
         builder.row(f"used {job.name} {c.key}", [(w, 1.0), *((z, -most) for z, _ in started)], "<=", 0.0)
 
 
-def _add_steps(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
+def _add_steps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
     """Add Σ g(α) w >= S (1 - u), divided by S."""
-    terms = _steps_done(layout, scene, job, scene.candidates[job.name])
+    terms = _steps_done(layout, problem, job, problem.candidates[job.name])
     builder.row(f"steps {job.name}", [*terms, (layout.u[job.name], 1.0)], ">=", 1.0)
 
 
 def _steps_done(
-    layout: Layout, scene: PlacementProblem, job: Job, candidates: Iterable[Candidate]
+    layout: Layout, problem: PlacementProblem, job: Job, candidates: Iterable[Candidate]
 ) -> list[tuple[int, float]]:
     """Return the share of the steps done on these candidates.
 
     A job that cannot resume and leaves its place repeats the steps that are done.
     """
     candidates = tuple(candidates)
-    left = float(job.steps_left if _is_running(scene, job) else steps_to_do(job, running=False))
+    left = float(job.steps_left if _is_running(problem, job) else steps_to_do(job, running=False))
     terms = [(layout.w[job.name, c.key], c.on_time_steps_per_hour / left) for c in candidates]
-    if job.checkpoint is None and _is_running(scene, job):
+    if job.checkpoint is None and _is_running(problem, job):
         again = (job.steps - job.steps_left) / left
         terms += [(z, -again) for z, _ in _start_terms(layout, job, candidates)]
     return terms
@@ -132,9 +132,9 @@ def _start_terms(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> l
     return [(z, 1.0) for key, z in layout.starts.get(job.name, ()) if key in keys]
 
 
-def _is_running(scene: PlacementProblem, job: Job) -> bool:
+def _is_running(problem: PlacementProblem, job: Job) -> bool:
     """Return whether the job runs now."""
-    return any(c.running for c in scene.candidates[job.name])
+    return any(c.running for c in problem.candidates[job.name])
 
 
 def _held_terms(layout: Layout, job: Job, candidates: Iterable[Candidate], slot: Slot) -> list[tuple[int, float]]:
@@ -144,29 +144,29 @@ def _held_terms(layout: Layout, job: Job, candidates: Iterable[Candidate], slot:
 
 
 def _add_one_gang(
-    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
 ) -> None:
     """Add Σ_c x_ct + u <= 1 in every slot."""
     for slot in slots:
-        terms = _held_terms(layout, job, scene.candidates[job.name], slot)
+        terms = _held_terms(layout, job, problem.candidates[job.name], slot)
         if terms:
             builder.row(f"one gang {job.name} {slot.index}", [*terms, (layout.u[job.name], 1.0)], "<=", 1.0)
 
 
-def _add_starts(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job) -> None:
+def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
     """Add the rows of starts.
 
     Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
     first.
     """
     starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
-    runs = _is_running(scene, job)
+    runs = _is_running(problem, job)
     if not runs:
         builder.row(f"at least one start {job.name}", [*starts, (layout.u[job.name], 1.0)], ">=", 1.0)
     if job.checkpoint is None:
         here = [
             (layout.x[job.name, c.key, 0], 1.0)
-            for c in scene.candidates[job.name]
+            for c in problem.candidates[job.name]
             if c.running and (job.name, c.key, 0) in layout.x
         ]
         builder.row(f"one run {job.name}", starts + here, "<=", 1.0)
@@ -181,7 +181,7 @@ def free_starts(job: Job) -> int:
 
 
 def _add_regions(
-    builder: ProgramBuilder, layout: Layout, scene: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
 ) -> None:
     """Add the rows of regions.
 
@@ -190,9 +190,9 @@ def _add_regions(
     job's egress cap, and a checkpoint that goes from one to another costs at least the cheaper direction.
     """
     by_region: dict[RegionId, list[Candidate]] = {}
-    for c in scene.candidates[job.name]:
+    for c in problem.candidates[job.name]:
         by_region.setdefault(c.region, []).append(c)
-    moving = any(not t.free for c in scene.candidates[job.name] for t in c.transfers)
+    moving = any(not t.free for c in problem.candidates[job.name] for t in c.transfers)
     if len(by_region) < 2 and not moving:
         return
     months = sorted({slot.month for slot in slots})
@@ -220,19 +220,19 @@ def _add_regions(
         once = [(layout.y[job.name, region, m], 1.0) for m in months]
         builder.row(f"once {job.name} {region}", once, "<=", 1.0)
         if job.gang.regions == 1:
-            _add_single_region(builder, layout, scene, job, members, once)
+            _add_single_region(builder, layout, problem, job, members, once)
     everywhere = [(y, 1.0) for (name, _, _), y in layout.y.items() if name == job.name]
     builder.row(f"somewhere {job.name}", [*everywhere, (layout.u[job.name], 1.0)], ">=", 1.0)
     count = float(job.gang.regions)
     builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
     if job.gang.regions > 1:
-        _add_several_regions(builder, layout, scene, job, by_region, months)
+        _add_several_regions(builder, layout, problem, job, by_region, months)
 
 
 def _add_single_region(
     builder: ProgramBuilder,
     layout: Layout,
-    scene: PlacementProblem,
+    problem: PlacementProblem,
     job: Job,
     members: list[Candidate],
     y: list[tuple[int, float]],
@@ -243,7 +243,7 @@ def _add_single_region(
     """
     chosen = [(i, -a) for i, a in y]
     name = f"{job.name} {members[0].region}"
-    builder.row(f"steps in {name}", [*_steps_done(layout, scene, job, members), *chosen], ">=", 0.0)
+    builder.row(f"steps in {name}", [*_steps_done(layout, problem, job, members), *chosen], ">=", 0.0)
     if not any(c.running for c in members):
         builder.row(f"start in {name}", [*_start_terms(layout, job, members), *chosen], ">=", 0.0)
 
@@ -251,7 +251,7 @@ def _add_single_region(
 def _add_several_regions(
     builder: ProgramBuilder,
     layout: Layout,
-    scene: PlacementProblem,
+    problem: PlacementProblem,
     job: Job,
     by_region: Mapping[RegionId, list[Candidate]],
     months: list[str],
@@ -276,7 +276,7 @@ def _add_several_regions(
     for i, first in enumerate(places):
         for second in places[i + 1 :]:
             used = [(layout.y[job.name, r, m], 1.0) for r in (first, second) for m in months]
-            least = _least_between(scene, job, first, second)
+            least = _least_between(problem, job, first, second)
             if least is None:
                 builder.row(f"no tariff {job.name} {first} {second}", used, "<=", 1.0)
             elif least > 0 and home not in (first, second):
@@ -284,30 +284,30 @@ def _add_several_regions(
                 builder.row(f"pair {job.name} {first} {second}", [*used, (pair, -1.0)], "<=", 1.0)
 
 
-def _least_between(scene: PlacementProblem, job: Job, first: RegionId, second: RegionId) -> float | None:
+def _least_between(problem: PlacementProblem, job: Job, first: RegionId, second: RegionId) -> float | None:
     """Return the least dollars for the checkpoint between two regions, a lower bound.
 
     The cheapest tier of the cheaper direction counts. None when a tariff is unknown.
     """
-    one, two = scene.book.region(first), scene.book.region(second)
+    one, two = problem.book.region(first), problem.book.region(second)
     if one is None or two is None or job.checkpoint is None:
         return None
-    there, back = scene.book.egress.between(one, two), scene.book.egress.between(two, one)
+    there, back = problem.book.egress.between(one, two), problem.book.egress.between(two, one)
     if there is None or back is None:
         return None
     cheapest = min(tier.price.dollars() for tariff in (there, back) for tier in tariff.tiers)
     return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
 
 
-def _add_limits(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
+def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
     """Add Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
     terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for (job, key, index), x in layout.x.items():
-        for name, amount in scene.use[job, key].items():
-            if name in scene.binding:
+        for name, amount in problem.use[job, key].items():
+            if name in problem.binding:
                 terms.setdefault((name, index), []).append((x, float(amount)))
     for (name, index), found in sorted(terms.items()):
-        builder.row(limit_row(name, index), found, "<=", float(scene.shared[name].amount))
+        builder.row(limit_row(name, index), found, "<=", float(problem.shared[name].amount))
 
 
 def limit_row(name: str, index: int) -> str:
@@ -315,11 +315,11 @@ def limit_row(name: str, index: int) -> str:
     return f"limit {name} @{index}"
 
 
-def cost_terms(scene: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+def cost_terms(problem: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
     """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
-    works = [layout.w[job.name, c.key] for c in scene.candidates[job.name]]
+    works = [layout.w[job.name, c.key] for c in problem.candidates[job.name]]
     terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
-    dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in scene.candidates[job.name]}
+    dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in problem.candidates[job.name]}
     terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
     return [(i, cost) for i, cost in terms if cost]
 
@@ -329,15 +329,15 @@ def program_cost(program: Program, index: int) -> float:
     return program.variables[index].cost
 
 
-def _add_budgets(builder: ProgramBuilder, layout: Layout, scene: PlacementProblem) -> None:
+def _add_budgets(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
     so_far = Program(tuple(builder.variables), ())
-    terms = {job.name: cost_terms(scene, layout, so_far, job) for job in scene.jobs}
-    for job in scene.jobs:
+    terms = {job.name: cost_terms(problem, layout, so_far, job) for job in problem.jobs}
+    for job in problem.jobs:
         if job.budget is not None:
             builder.row(f"budget {job.name}", terms[job.name], "<=", job.budget.dollars())
-    for team in scene.limits.teams:
-        together = [t for job in scene.jobs if job.team == team.team for t in terms[job.name]]
+    for team in problem.limits.teams:
+        together = [t for job in problem.jobs if job.team == team.team for t in terms[job.name]]
         builder.row(team_row(team.team), together, "<=", (team.budget - team.spent).dollars())
 
 

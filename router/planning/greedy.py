@@ -17,61 +17,61 @@ from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold
 
 
-def greedy_holdings(scene: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
+def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
     """Return holdings that keep every limit and budget; jobs that find no room are absent."""
     load: Load = {}
-    team_budgets = {team.team: (team.budget - team.spent).dollars() for team in scene.limits.teams}
+    team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     holdings: dict[str, tuple[SlotHold, ...]] = {}
-    for job in sorted(scene.jobs, key=lambda j: (-j.priority, not _runs(scene, j), _slack(scene, j), j.name)):
-        for cost, candidate in _cheapest_first(scene, job):
+    for job in sorted(problem.jobs, key=lambda j: (-j.priority, not _runs(problem, j), _slack(problem, j), j.name)):
+        for cost, candidate in _cheapest_first(problem, job):
             if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
                 break
-            holds = earliest_run(scene, job, candidate, load)
+            holds = earliest_run(problem, job, candidate, load)
             if holds is not None:
                 holdings[job.name] = holds
-                add_load(load, scene, job, holds, 1.0)
+                add_load(load, problem, job, holds, 1.0)
                 if job.team in team_budgets:
                     team_budgets[job.team] -= cost
                 break
     return holdings
 
 
-def _runs(scene: PlacementProblem, job: Job) -> bool:
+def _runs(problem: PlacementProblem, job: Job) -> bool:
     """Return whether the job runs now."""
-    return any(c.running for c in scene.candidates[job.name])
+    return any(c.running for c in problem.candidates[job.name])
 
 
-def _slack(scene: PlacementProblem, job: Job) -> float:
+def _slack(problem: PlacementProblem, job: Job) -> float:
     """Return the hours of the window beyond the fastest run."""
-    held = sum(slot.hours for slot in scene.window(job))
+    held = sum(slot.hours for slot in problem.window(job))
     return held - min(
-        (c.reserved_hours(steps_to_do(job, running=c.running)) for c in scene.candidates[job.name]), default=0.0
+        (c.reserved_hours(steps_to_do(job, running=c.running)) for c in problem.candidates[job.name]), default=0.0
     )
 
 
-def _cheapest_first(scene: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
+def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
     """Return candidates with their cost as budgets count it, cheapest first."""
 
     def cost(c: Candidate) -> float:
         steps = steps_to_do(job, running=c.running)
         return c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers)
 
-    return sorted(((cost(c), c) for c in scene.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
+    return sorted(((cost(c), c) for c in problem.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
 
 
 def start_values(
-    scene: PlacementProblem, layout: Layout, holdings: Mapping[str, Sequence[SlotHold]]
+    problem: PlacementProblem, layout: Layout, holdings: Mapping[str, Sequence[SlotHold]]
 ) -> dict[int, float]:
     """Return the whole-number variables of these holdings as the solver's start; it completes the others."""
     values = {u: float(name not in holdings) for name, u in layout.u.items()}
     held = {(name, h.key, h.slot.index) for name, holds in holdings.items() for h in holds}
     for place, x in layout.x.items():
-        if scene.slots[place[2]].order or scene.job[place[0]].checkpoint is None:
+        if problem.slots[place[2]].order or problem.job[place[0]].checkpoint is None:
             values[x] = float(place in held)
     first: dict[tuple[str, RegionId], str] = {}
     for name, holds in holdings.items():
         keys = {h.key for h in holds}
-        regions = {c.key: c.region for c in scene.candidates[name] if c.key in keys}
+        regions = {c.key: c.region for c in problem.candidates[name] if c.key in keys}
         for h in holds:
             first.setdefault((name, regions[h.key]), h.slot.month)
     for (name, region, month), y in layout.y.items():

@@ -20,19 +20,19 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
 
     Exact: each change is accepted by the re-priced total.
     """
-    scene = answer.scene
+    problem = answer.problem
     best = answer
-    for job in scene.jobs:
+    for job in problem.jobs:
         holds = best.holdings.get(job.name)
-        if holds is None or any(scene.candidate(job.name, key).running for key in sorted({h.key for h in holds})):
+        if holds is None or any(problem.candidate(job.name, key).running for key in sorted({h.key for h in holds})):
             continue
         if effort.late(_PHASE):
             break
-        context = job_context(scene, job, best.holdings)
-        for candidate in rank_candidates(job, scene.all_candidates[job.name])[:_TRIED]:
+        context = job_context(problem, job, best.holdings)
+        for candidate in rank_candidates(job, problem.all_candidates[job.name])[:_TRIED]:
             if candidate.running or {h.key for h in holds} == {candidate.key}:
                 continue
-            holdings = earliest_run(scene, job, candidate, context.load)
+            holdings = earliest_run(problem, job, candidate, context.load)
             if holdings is None:
                 continue
             changed = _with_job_holdings(best, job.name, holdings)
@@ -40,7 +40,7 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
                 best = changed
     if best is answer:
         return answer
-    return with_holdings(best, compact_holdings(scene, best.holdings))
+    return with_holdings(best, compact_holdings(problem, best.holdings))
 
 
 def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHold, ...]) -> PlacementSolution:
@@ -52,14 +52,14 @@ def _over_budget(answer: PlacementSolution, name: str) -> bool:
 
     Moves count at their dearest tier, so that a job that really costs less may count for more.
     """
-    scene = answer.scene
-    job = scene.job[name]
+    problem = answer.problem
+    job = problem.job[name]
     if job.budget is not None and _counted_usd(answer, name) > job.budget:
         return True
-    team = next((t for t in scene.limits.teams if t.team == job.team), None)
+    team = next((t for t in problem.limits.teams if t.team == job.team), None)
     if team is None:
         return False
-    members = [other for other in answer.runs if scene.job[other].team == job.team]
+    members = [other for other in answer.runs if problem.job[other].team == job.team]
     return Usd.total(_counted_usd(answer, other) for other in members) > team.budget - team.spent
 
 

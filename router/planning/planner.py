@@ -146,7 +146,7 @@ class _PlanningInput:
 
     jobs: tuple[Job, ...]
     finder: CandidateFinder
-    scene: PlacementProblem
+    problem: PlacementProblem
     advisory: Mapping[str, tuple[Candidate, ...]]
     dropped: Mapping[str, tuple[DroppedListing, ...]]
     infeasible: Mapping[str, str]
@@ -175,9 +175,9 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    scene = _placement_problem(request, jobs, placeable, usable)
+    problem = _placement_problem(request, jobs, placeable, usable)
     run.timings.feasibility += time.perf_counter() - began
-    return _PlanningInput(jobs, finder, scene, advisory, dropped, infeasible)
+    return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
 
 def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
@@ -252,27 +252,27 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     A large program is first solved over a shortlist.
     """
     request, effort, timings = run.request, run.search, run.timings
-    scene, shortlist = planning_input.scene, None
-    shares = count_slot_shares(scene)
+    problem, shortlist = planning_input.problem, None
+    shares = count_slot_shares(problem)
     if shares > MAX_FULL_SHARES:
         run.progress(f"choosing columns, {shares:,} shares of slots in all")
         began = time.perf_counter()
-        shortlist = build_shortlist(scene, effort.within(1 / 2, 1 / 2), request.gap)
-        scene = shortlist.scene
+        shortlist = build_shortlist(problem, effort.within(1 / 2, 1 / 2), request.gap)
+        problem = shortlist.problem
         timings.solve += time.perf_counter() - began
     began = time.perf_counter()
-    formulation = formulate(scene)
+    formulation = formulate(problem)
     timings.build += time.perf_counter() - began
     run.progress(f"solving {len(formulation.program.variables):,} variables, {len(formulation.program.rows):,} rows")
     began = time.perf_counter()
     # The shortlist uses up half of the gap; the other half is for the search.
     search_gap = request.gap if shortlist is None else request.gap / 2
-    answer = solve_in_stages(scene, formulation, effort, search_gap)
+    answer = solve_in_stages(problem, formulation, effort, search_gap)
     if shortlist is not None:
         answer = with_full_bound(answer, shortlist)
-        answer, formulation = _search_wider(run, planning_input.scene, shortlist, answer, formulation)
+        answer, formulation = _search_wider(run, planning_input.problem, shortlist, answer, formulation)
     run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
-    answer = improve_places(keep_places(answer.scene, formulation, effort, request.gap, answer), effort)
+    answer = improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
     answer = start_early(answer, effort)
     timings.solve += time.perf_counter() - began
     return answer
@@ -284,7 +284,7 @@ def _search_wider(
     """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
     effort, gap = run.search, run.request.gap
     slack = (answer.spent - answer.bound_usd).dollars()
-    all_placed = len(answer.runs) == len(answer.scene.jobs)
+    all_placed = len(answer.runs) == len(answer.problem.jobs)
     if all_placed and slack <= gap * answer.spent.dollars():
         return answer, formulation
     if not effort.affords(_WIDER, formulation.program):
@@ -294,7 +294,7 @@ def _search_wider(
     wide, complete = shortlist.within(whole, reach, MAX_WIDE_SHARES)
     again = formulate(wide)
     better = better_answer(answer, solve_in_stages(wide, again, effort, gap, _WIDER), complete=complete)
-    return better, again if better.scene is wide else formulation
+    return better, again if better.problem is wide else formulation
 
 
 def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[ScheduledRun, ...]]) -> tuple[Job, ...]:
@@ -312,17 +312,17 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
     request, budget, timings = run.request, run.budget, run.timings
     began = time.perf_counter()
     run.progress("pricing and explaining")
-    scene = planning_input.scene
-    lines = tuple(line for name in sorted(answer.runs) for line in lines_of(scene, answer.runs[name]))
-    moves = moves_of(scene, answer.runs)
+    problem = planning_input.problem
+    lines = tuple(line for name in sorted(answer.runs) for line in lines_of(problem, answer.runs[name]))
+    moves = moves_of(problem, answer.runs)
     cost = Usd.total([*(line.cost_usd for line in lines), *(move.cost_usd for move in moves)])
     findings = CandidateFindings(
         planning_input.advisory, planning_input.dropped, planning_input.infeasible, planning_input.finder
     )
-    summaries, unplaced = summarise(planning_input.jobs, scene, answer, lines, moves, findings, budget)
+    summaries, unplaced = summarise(planning_input.jobs, problem, answer, lines, moves, findings, budget)
     timings.price += time.perf_counter() - began
     began = time.perf_counter()
-    shadow = shadow_prices(answer, scene, run.search, request.resolve_limits)
+    shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
     objective = cost + answer.threshold
     bound = min(answer.bound_usd, objective)

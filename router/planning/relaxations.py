@@ -82,8 +82,8 @@ def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxa
 
     For a job without a deadline: until some candidate may begin.
     """
-    job, scene = here.job, here.scene
-    first, last = window(job, scene.now)
+    job, problem = here.job, here.problem
+    first, last = window(job, problem.now)
     if last is None:
         return _longer_wait(here, candidates)
     slots = _slots_past_deadline(here, first)
@@ -119,7 +119,7 @@ def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
 
 def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
-    job, first = here.job, window(here.job, here.scene.now)[0]
+    job, first = here.job, window(here.job, here.problem.now)[0]
     if not here.load and all(c.dates[0] is None for c in candidates):
         return None
     without_max_wait = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
@@ -127,7 +127,7 @@ def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxatio
     slots = _slots_past_deadline(here, first)
     best: tuple[datetime, Usd, Candidate] | None = None
     for c in candidates:
-        holds = earliest_run(local.scene, local.job, c, local.load, slots)
+        holds = earliest_run(local.problem, local.job, c, local.load, slots)
         if holds is None or (best is not None and holds[0].slot.start > best[0]):
             continue
         run = evaluate_single_run(local, c, slots)
@@ -144,11 +144,11 @@ def _slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
 
     Limits count as far as the plan's slots reach.
     """
-    scene = here.scene
-    known = [s for s in scene.slots if s.start >= first]
-    end = scene.slots[-1].end
+    problem = here.problem
+    known = [s for s in problem.slots if s.start >= first]
+    end = problem.slots[-1].end
     more = make_slots(end, timedelta(hours=1), _FARTHEST, (), end + _FARTHEST)
-    offset = scene.slots[-1].index + 1
+    offset = problem.slots[-1].index + 1
     return (*known, *(Slot(offset + s.index, s.start, s.end, s.order) for s in more))
 
 
@@ -185,10 +185,10 @@ def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: Candid
     """
     larger = _larger_candidates(here, candidates, finder)
     known = {c.key for c in candidates}
-    kept = here.scene.candidates.get(here.job.name, ()) if here.load else ()
-    wide = here.with_candidates([*here.scene.all_candidates.get(here.job.name, ()), *larger])
-    unlimited = {name: replace(limit, amount=ENOUGH) for name, limit in wide.scene.shared.items()}
-    empty = replace(wide, load={}, scene=replace(wide.scene, shared=unlimited))
+    kept = here.problem.candidates.get(here.job.name, ()) if here.load else ()
+    wide = here.with_candidates([*here.problem.all_candidates.get(here.job.name, ()), *larger])
+    unlimited = {name: replace(limit, amount=ENOUGH) for name, limit in wide.problem.shared.items()}
+    empty = replace(wide, load={}, problem=replace(wide.problem, shared=unlimited))
     least: dict[tuple[str, ...], tuple[list[int], Usd, str]] = {}
     for c in (*(c for c in kept if c.key in known), *larger):
         short = _run_shortage(wide, empty, c)
@@ -206,7 +206,7 @@ def _more_room(here: JobContext, candidates: Sequence[Candidate], finder: Candid
         return None
     names = min(least, key=lambda names: (len(names), *least[names][1:]))
     amounts, cost, key = least[names]
-    shared = wide.scene.shared
+    shared = wide.problem.shared
     text = ", ".join(f"+{more} {shared[name].unit} of {name}" for name, more in zip(names, amounts, strict=True))
     return Relaxation(text, f"then {key}", cost)
 
@@ -217,18 +217,18 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
     The runs lie in what the other jobs leave, and each pays a start. None where nothing less is enough, or where the
     budgets do not carry the further starts.
     """
-    scene, job, c = here.scene, here.job, found.candidate
+    problem, job, c = here.problem, here.job, found.candidate
     if job.checkpoint is None:
         return None
     need = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
-    lacking = [(slot, _slot_shortage(here, c, slot)) for slot in scene.slots_for(job, c)]
+    lacking = [(slot, _slot_shortage(here, c, slot)) for slot in problem.slots_for(job, c)]
     alone_short = [(slot, short.get(name, 0) if short.keys() <= {name} else most) for slot, short in lacking]
     for more in sorted({short for _, short in alone_short if 0 < short < most}):
         pieces: list[list[Slot]] = []
         for slot in (slot for slot, short in alone_short if short <= more):
             if pieces and pieces[-1][-1].index == slot.index - 1:
                 pieces[-1].append(slot)
-            elif may_begin(scene, job, c, slot):
+            elif may_begin(problem, job, c, slot):
                 pieces.append([slot])
         worked = sorted((sum(s.hours for s in piece) - c.startup_hours for piece in pieces), reverse=True)
         count = next((n for n in range(1, len(worked) + 1) if sum(worked[:n]) >= need - 1e-9), None)
@@ -242,9 +242,9 @@ def _increase_in_pieces(here: JobContext, found: SingleRun, name: str, most: int
 
 def _slot_shortage(here: JobContext, candidate: Candidate, slot: Slot) -> dict[str, int]:
     """Return by limit what the candidate lacks in one slot that it would hold whole."""
-    scene, short = here.scene, {}
-    for name, amount in scene.use[here.job.name, candidate.key].items():
-        more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - scene.shared[name].amount - 1e-6)
+    problem, short = here.problem, {}
+    for name, amount in problem.use[here.job.name, candidate.key].items():
+        more = math.ceil(here.load.get((name, slot.index), 0.0) + amount - problem.shared[name].amount - 1e-6)
         if more > 0:
             short[name] = more
     return short
@@ -254,7 +254,7 @@ def _larger_candidates(
     here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[Candidate, ...]:
     """Return candidates that only the limits of the file exclude, without those that others of them dominate."""
-    job, limits = here.job, here.scene.limits
+    job, limits = here.job, here.problem.limits
     if not limits.limits:
         return ()
     known = {c.key for c in candidates}
@@ -269,18 +269,18 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
     The start that lacks least counts. None where no run fits the window at all; ``empty`` is the same with enough of
     everything and without the other jobs.
     """
-    scene, job = here.scene, here.job
-    window = scene.slots_for(job, candidate)
+    problem, job = here.problem, here.job
+    window = problem.slots_for(job, candidate)
     best: dict[str, int] | None = None
     for first, slot in enumerate(window):
-        begins = may_begin(scene, job, candidate, slot)
-        holds = run_from(empty.scene, job, candidate, {}, window[first:]) if begins else None
+        begins = may_begin(problem, job, candidate, slot)
+        holds = run_from(empty.problem, job, candidate, {}, window[first:]) if begins else None
         if holds is None:
             break
         short: dict[str, int] = {}
-        for name, amount in scene.use[job.name, candidate.key].items():
+        for name, amount in problem.use[job.name, candidate.key].items():
             most = max(here.load.get((name, hold.slot.index), 0.0) + amount * hold.share for hold in holds)
-            more = math.ceil(most - scene.shared[name].amount - 1e-6)
+            more = math.ceil(most - problem.shared[name].amount - 1e-6)
             if more > 0:
                 short[name] = more
         if best is None or (len(short), sum(short.values())) < (len(best), sum(best.values())):
@@ -303,7 +303,7 @@ def constraint_costs(
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
     if job.deadline is not None:
-        slots = _slots_past_deadline(here, window(job, here.scene.now)[0])
+        slots = _slots_past_deadline(here, window(job, here.problem.now)[0])
         costs.append(_cost_of(here, "deadline", cost, candidates, slots))
     return tuple(costs)
 

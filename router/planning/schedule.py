@@ -79,14 +79,14 @@ class _Piece:
         return max(0.0, self.held - (self.startups + self.extra) * self.candidate.startup_hours)
 
 
-def holdings_of(scene: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
+def holdings_of(problem: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
     """Return what each placed job holds in the program's answer."""
-    slots = {slot.index: slot for slot in scene.slots}
+    slots = {slot.index: slot for slot in problem.slots}
     holdings: dict[str, list[SlotHold]] = {}
     for (job, key, index), x in layout.x.items():
         value = values[x]
         slot = slots[index]
-        whole = slot.order or scene.job[job].checkpoint is None
+        whole = slot.order or problem.job[job].checkpoint is None
         if whole:
             value = float(round(value))
         if value > _NOTHING and values[layout.u[job]] < 0.5:
@@ -94,12 +94,12 @@ def holdings_of(scene: PlacementProblem, layout: Layout, values: Sequence[float]
     return {job: tuple(sorted(holds, key=lambda h: (h.slot.index, h.key))) for job, holds in holdings.items()}
 
 
-def runs_of(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> tuple[ScheduledRun, ...]:
+def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> tuple[ScheduledRun, ...]:
     """Return the job's runs in time order: the cheapest step is filled first, surplus time is dropped from the end.
 
     RuntimeError if the holds cannot carry the steps (a bug, not an input).
     """
-    pieces = _pieces(scene, job, holds)
+    pieces = _pieces(problem, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
     missing = _fill(pieces, need)
@@ -144,13 +144,13 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     return hours - left
 
 
-def _pieces(scene: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:
+def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:
     pieces: list[_Piece] = []
     by_key: dict[str, list[SlotHold]] = {}
     for hold in holds:
         by_key.setdefault(hold.key, []).append(hold)
     for key, found in by_key.items():
-        candidate = scene.candidate(job.name, key)
+        candidate = problem.candidate(job.name, key)
         before = 1.0 if candidate.running else 0.0  # the share held in the slot before
         previous = -1
         for hold in found:

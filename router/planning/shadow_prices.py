@@ -56,12 +56,12 @@ def shadow_prices(
     """
     if not answer.runs:
         return ()
-    scene = answer.scene
+    problem = answer.problem
     relaxed = effort.relax(_PHASE, _money_alone(answer))
     if relaxed.outcome != "optimal":
         return ()
-    limits = [_limit(scene, name, relaxed.duals) for name in sorted(scene.binding)]
-    limits += [_budget(team.team, relaxed.duals) for team in scene.limits.teams]
+    limits = [_limit(problem, name, relaxed.duals) for name in sorted(problem.binding)]
+    limits += [_budget(team.team, relaxed.duals) for team in problem.limits.teams]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
     first = _blocking(answer)
     top = [*(f for f in limits if f.name in first), *(f for f in shown if f.name not in first)]
@@ -93,9 +93,9 @@ def _money_alone(answer: PlacementSolution) -> Program:
     return program.minimising(costs).fixed(left_out)
 
 
-def _limit(scene: PlacementProblem, name: str, duals: Mapping[str, float]) -> _Limit:
-    total = sum(duals.get(limit_row(name, slot.index), 0.0) for slot in scene.slots)
-    return _Limit(name, scene.shared[name].unit, total)
+def _limit(problem: PlacementProblem, name: str, duals: Mapping[str, float]) -> _Limit:
+    total = sum(duals.get(limit_row(name, slot.index), 0.0) for slot in problem.slots)
+    return _Limit(name, problem.shared[name].unit, total)
 
 
 def _budget(team: str, duals: Mapping[str, float]) -> _Limit:
@@ -107,11 +107,11 @@ def _blocking(answer: PlacementSolution) -> list[str]:
 
     Those of the highest priority and of their cheapest candidates come first.
     """
-    scene = answer.scene
+    problem = answer.problem
     names: dict[str, None] = {}
-    for job in sorted(scene.jobs, key=lambda j: (-j.priority, j.name)):
-        for c in rank_candidates(job, scene.candidates[job.name]) if job.name not in answer.runs else ():
-            names |= dict.fromkeys(sorted(scene.use[job.name, c.key].keys() & scene.binding))
+    for job in sorted(problem.jobs, key=lambda j: (-j.priority, j.name)):
+        for c in rank_candidates(job, problem.candidates[job.name]) if job.name not in answer.runs else ():
+            names |= dict.fromkeys(sorted(problem.use[job.name, c.key].keys() & problem.binding))
     return list(names)
 
 
@@ -122,7 +122,7 @@ def _resolved(
     prices: dict[str, ShadowPrice | None] = {}
     if not top:
         return prices
-    wide = _touching(answer.scene, whole, {limit.name for limit in top})
+    wide = _touching(answer.problem, whole, {limit.name for limit in top})
     if count_slot_shares(wide) > _MOST_SHARES:
         return prices
     formulation = formulate(wide)
@@ -135,8 +135,8 @@ def _resolved(
         for more in _raises(base, limit):
             if not effort.affords(_PHASE, formulation.program):
                 return prices
-            scene = _raised(wide, limit, more.by)
-            after = solve_in_stages(scene, formulate(scene), effort.within(1 / 2), _TIGHT, _PHASE)
+            problem = _raised(wide, limit, more.by)
+            after = solve_in_stages(problem, formulate(problem), effort.within(1 / 2), _TIGHT, _PHASE)
             if not _comparable(base, after):
                 break
             price = prices[limit.name] = _priced(limit, more, base, after)
@@ -145,25 +145,25 @@ def _resolved(
     return prices
 
 
-def _touching(scene: PlacementProblem, whole: PlacementProblem, names: set[str]) -> PlacementProblem:
+def _touching(problem: PlacementProblem, whole: PlacementProblem, names: set[str]) -> PlacementProblem:
     """Return the problem with every candidate of the whole one that takes some of these limits."""
-    keys = {name: {c.key for c in found} for name, found in scene.candidates.items()}
+    keys = {name: {c.key for c in found} for name, found in problem.candidates.items()}
     candidates = {
         name: tuple(c for c in found if c.key in keys[name] or names & whole.use[name, c.key].keys())
         for name, found in whole.candidates.items()
     }
-    return replace(scene, candidates=candidates)
+    return replace(problem, candidates=candidates)
 
 
-def _raised(scene: PlacementProblem, limit: _Limit, by: int) -> PlacementProblem:
+def _raised(problem: PlacementProblem, limit: _Limit, by: int) -> PlacementProblem:
     if not limit.team:
-        shared = scene.shared[limit.name]
-        return replace(scene, shared={**scene.shared, limit.name: replace(shared, amount=shared.amount + by)})
+        shared = problem.shared[limit.name]
+        return replace(problem, shared={**problem.shared, limit.name: replace(shared, amount=shared.amount + by)})
     more = Usd(by * NANOS)
     teams = tuple(
-        t.model_copy(update={"budget": t.budget + more}) if t.team == limit.team else t for t in scene.limits.teams
+        t.model_copy(update={"budget": t.budget + more}) if t.team == limit.team else t for t in problem.limits.teams
     )
-    return replace(scene, limits=scene.limits.model_copy(update={"teams": teams}))
+    return replace(problem, limits=problem.limits.model_copy(update={"teams": teams}))
 
 
 def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
@@ -175,8 +175,8 @@ def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
     if blocked is None:
         return
     job, c = blocked
-    taken = base.scene.use[job, c.key][limit.name]
-    machines = _machines_of(base.scene, c, limit.name)
+    taken = base.problem.use[job, c.key][limit.name]
+    machines = _machines_of(base.problem, c, limit.name)
     yield _Raise(math.ceil(taken / machines), 1, c.offer.instance_type)
     if machines > 1:
         yield _Raise(taken, machines, c.offer.instance_type)
@@ -187,13 +187,13 @@ def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None
 
     Left-out jobs come first, by priority; then the money that each would save alone counts.
     """
-    scene = base.scene
+    problem = base.problem
     best: tuple[tuple[bool, int, float], str, Candidate] | None = None
-    for job in scene.jobs:
+    for job in problem.jobs:
         runs = base.runs.get(job.name, ())
         now = compute_usd(runs).dollars()
-        for c in scene.candidates[job.name]:
-            if name not in scene.use[job.name, c.key]:
+        for c in problem.candidates[job.name]:
+            if name not in problem.use[job.name, c.key]:
                 continue
             moves = sum(t.dearest.dollars() for t in c.transfers)
             gain = now - c.expected_usd(steps_to_do(job, running=c.running)) - moves
@@ -203,9 +203,9 @@ def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None
     return None if best is None else best[1:]
 
 
-def _machines_of(scene: PlacementProblem, c: Candidate, name: str) -> int:
+def _machines_of(problem: PlacementProblem, c: Candidate, name: str) -> int:
     """Return how many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
-    counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), scene.limits))
+    counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), problem.limits))
     return counted or c.machines
 
 

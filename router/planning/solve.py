@@ -31,7 +31,7 @@ class PlacementSolution:
     ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed.
     """
 
-    scene: PlacementProblem
+    problem: PlacementProblem
     stage_two: Program
     runs: Mapping[str, tuple[ScheduledRun, ...]]
     holdings: Mapping[str, tuple[SlotHold, ...]]
@@ -44,11 +44,11 @@ class PlacementSolution:
     def spent(self) -> Usd:
         """Return cost plus thresholds, exact: for comparing two answers."""
         compute = Usd.total(compute_usd(found) for found in self.runs.values())
-        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.scene, self.runs))
+        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
 
 
 def solve_in_stages(
-    scene: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
+    problem: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
 ) -> PlacementSolution:
     """Place all jobs at the least cost.
 
@@ -56,25 +56,25 @@ def solve_in_stages(
     then the cost is minimised. Half of the effort may go into the first attempt.
     """
     program, u = formulation.program, formulation.layout.u
-    if not scene.jobs:
-        return _empty_answer(scene, program, proven=True)
+    if not problem.jobs:
+        return _empty_answer(problem, program, proven=True)
     all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
-    quick = greedy_holdings(scene)
-    start = start_values(scene, formulation.layout, quick)
-    greedy_places_all = len(quick) == len(scene.jobs)
+    quick = greedy_holdings(problem)
+    start = start_values(problem, formulation.layout, quick)
+    greedy_places_all = len(quick) == len(problem.jobs)
     first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
     solution = first.solve(phase, all_placed, _solver_gap(gap), start if greedy_places_all else None)
     if solution.values:
-        return _answer(scene, formulation, all_placed, solution, proven=True)
+        return _answer(problem, formulation, all_placed, solution, proven=True)
     if greedy_places_all:
         # Every job has a place, so stage one is proven whatever the search found in time.
-        return replace(_greedy_answer(scene, all_placed, quick, solution), stage_one_proven=True)
+        return replace(_greedy_answer(problem, all_placed, quick, solution), stage_one_proven=True)
     proven, hit_time_limit = True, solution.hit_time_limit
     narrowed = program
-    tiers = sorted({job.priority for job in scene.jobs}, reverse=True)
+    tiers = sorted({job.priority for job in problem.jobs}, reverse=True)
     best: Solution | None = None
     for number, tier in enumerate(tiers):
-        out = {u[job.name]: 1.0 for job in scene.jobs if job.priority == tier}
+        out = {u[job.name]: 1.0 for job in problem.jobs if job.priority == tier}
         share = 1 / (len(tiers) - number + 1)
         part = effort.within(share, share)
         stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
@@ -89,15 +89,15 @@ def solve_in_stages(
     solution = effort.solve(phase, narrowed, _solver_gap(gap))
     hit_time_limit = hit_time_limit or solution.hit_time_limit
     if not solution.values and best is None:
-        return replace(_greedy_answer(scene, program, quick, solution), hit_time_limit=True)
+        return replace(_greedy_answer(problem, program, quick, solution), hit_time_limit=True)
     if not solution.values and best is not None:
         solution = replace(best, bound=0.0, hit_time_limit=True)
-    answer = _answer(scene, formulation, narrowed, solution, proven=proven)
+    answer = _answer(problem, formulation, narrowed, solution, proven=proven)
     return replace(answer, hit_time_limit=hit_time_limit or answer.hit_time_limit)
 
 
 def solve_again(
-    scene: PlacementProblem,
+    problem: PlacementProblem,
     formulation: Formulation,
     program: Program,
     effort: Effort,
@@ -108,7 +108,7 @@ def solve_again(
     solution = effort.solve(_STAYING, program, _solver_gap(gap))
     if not solution.values:
         return None
-    answer = _answer(scene, formulation, program, solution, proven=before.stage_one_proven)
+    answer = _answer(problem, formulation, program, solution, proven=before.stage_one_proven)
     return replace(
         answer,
         stage_two=before.stage_two,
@@ -122,7 +122,7 @@ def with_full_bound(answer: PlacementSolution, shortlist: Shortlist) -> Placemen
 
     That no other job can be placed is then proven only if no job is left out.
     """
-    left_out = len(answer.scene.jobs) - len(answer.runs)
+    left_out = len(answer.problem.jobs) - len(answer.runs)
     bound = usd_below(shortlist.bound(left_out))
     return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
 
@@ -139,7 +139,7 @@ def better_answer(before: PlacementSolution, found: PlacementSolution, *, comple
     if same and found.spent > before.spent and not complete:
         return before
     better = found if not same or found.spent <= before.spent else before
-    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.scene.jobs))
+    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.problem.jobs))
     floor = min(found.bound_usd, better.spent) if complete else Usd(0)
     least = before.bound_usd if same else Usd(0)
     return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
@@ -147,8 +147,8 @@ def better_answer(before: PlacementSolution, found: PlacementSolution, *, comple
 
 def count_left_out(answer: PlacementSolution) -> tuple[int, ...]:
     """Return the number of jobs of each priority that are left out, highest first."""
-    tiers = sorted({job.priority for job in answer.scene.jobs}, reverse=True)
-    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.scene.jobs) for tier in tiers)
+    tiers = sorted({job.priority for job in answer.problem.jobs}, reverse=True)
+    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.problem.jobs) for tier in tiers)
 
 
 def _solver_gap(gap: float) -> float:
@@ -159,49 +159,49 @@ def _solver_gap(gap: float) -> float:
     return gap / (1 + gap)
 
 
-def _empty_answer(scene: PlacementProblem, program: Program, *, proven: bool) -> PlacementSolution:
-    return PlacementSolution(scene, program, {}, {}, Usd(0), Usd(0), proven, not proven)
+def _empty_answer(problem: PlacementProblem, program: Program, *, proven: bool) -> PlacementSolution:
+    return PlacementSolution(problem, program, {}, {}, Usd(0), Usd(0), proven, not proven)
 
 
 def _answer(
-    scene: PlacementProblem, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
+    problem: PlacementProblem, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
 ) -> PlacementSolution:
-    holdings = compact_holdings(scene, holdings_of(scene, formulation.layout, solution.values))
-    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    holdings = compact_holdings(problem, holdings_of(problem, formulation.layout, solution.values))
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
-        scene=scene,
+        problem=problem,
         stage_two=program,
         runs=runs,
         holdings=holdings,
         bound_usd=usd_below(solution.bound),
-        threshold=threshold_of(scene, runs),
+        threshold=threshold_of(problem, runs),
         stage_one_proven=proven,
         hit_time_limit=solution.hit_time_limit,
     )
 
 
 def _greedy_answer(
-    scene: PlacementProblem, program: Program, holdings: dict[str, tuple[SlotHold, ...]], late: Solution
+    problem: PlacementProblem, program: Program, holdings: dict[str, tuple[SlotHold, ...]], late: Solution
 ) -> PlacementSolution:
     """Return the plan made without the program, with the bound that the program's search has proven so far."""
-    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
-        scene=scene,
+        problem=problem,
         stage_two=program,
         runs=runs,
         holdings=holdings,
-        bound_usd=usd_below(late.bound) if len(runs) == len(scene.jobs) else Usd(0),
-        threshold=threshold_of(scene, runs),
+        bound_usd=usd_below(late.bound) if len(runs) == len(problem.jobs) else Usd(0),
+        threshold=threshold_of(problem, runs),
         stage_one_proven=False,
         hit_time_limit=True,
     )
 
 
-def threshold_of(scene: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun, ...]]) -> Usd:
+def threshold_of(problem: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun, ...]]) -> Usd:
     """Return ``min_saving`` for every start beyond the free ones."""
     total = 0
     for name, found in runs.items():
-        job = scene.job[name]
+        job = problem.job[name]
         more = max(0.0, starts_of(found) - free_starts(job))
         total += round(more * job.gang.min_saving.nanos)
     return Usd(total)
@@ -209,9 +209,9 @@ def threshold_of(scene: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun,
 
 def with_holdings(answer: PlacementSolution, holdings: Mapping[str, tuple[SlotHold, ...]]) -> PlacementSolution:
     """Return the answer with other holdings of the same jobs; bound and stages stay."""
-    scene = answer.scene
+    problem = answer.problem
     runs = {
-        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(scene, scene.job[name], holds)
+        name: answer.runs[name] if holds is answer.holdings.get(name) else runs_of(problem, problem.job[name], holds)
         for name, holds in holdings.items()
     }
-    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(scene, runs))
+    return replace(answer, runs=runs, holdings=holdings, threshold=threshold_of(problem, runs))

@@ -16,28 +16,28 @@ _SAME = 1e-8  # costs that differ by no more are the same but for the solver's a
 
 
 def keep_places(
-    scene: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, answer: PlacementSolution
+    problem: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, answer: PlacementSolution
 ) -> PlacementSolution:
     """Return the answer, or one with the moved jobs held in place where that is within the gap too.
 
     The gap is measured from the answer's proven bound.
     """
-    moved = [job.name for job in scene.jobs if _left_its_place(scene, job.name, answer.runs.get(job.name, ()))]
+    moved = [job.name for job in problem.jobs if _left_its_place(problem, job.name, answer.runs.get(job.name, ()))]
     if not moved:
         return answer
     rows = []
     for name in moved:
-        here = next(c for c in scene.candidates[name] if c.running)
+        here = next(c for c in problem.candidates[name] if c.running)
         x = formulation.layout.x.get((name, here.key, 0))
         if x is not None:
             rows.append(ConstraintRow(f"stay {name}", ((x, 1.0),), ">=", 1.0))
-    unmoved = solve_again(scene, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
+    unmoved = solve_again(problem, formulation, answer.stage_two.with_rows(rows), effort, gap, answer)
     if unmoved is None:
         return answer
     excess = (unmoved.spent - answer.bound_usd).nanos
     return unmoved if excess <= max(gap, _SAME) * unmoved.spent.nanos else answer
 
 
-def _left_its_place(scene: PlacementProblem, name: str, runs: tuple[ScheduledRun, ...]) -> bool:
-    here = next((c for c in scene.candidates[name] if c.running), None)
+def _left_its_place(problem: PlacementProblem, name: str, runs: tuple[ScheduledRun, ...]) -> bool:
+    here = next((c for c in problem.candidates[name] if c.running), None)
     return here is not None and bool(runs) and not (runs[0].candidate.running and runs[0].startups == 0)

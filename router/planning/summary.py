@@ -53,7 +53,7 @@ def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun]) -> float | No
 
 def summarise(
     jobs: Sequence[Job],
-    scene: PlacementProblem,
+    problem: PlacementProblem,
     answer: PlacementSolution,
     lines: Sequence[Line],
     moves: Sequence[PlannedMove],
@@ -68,7 +68,7 @@ def summarise(
     unplaced: list[Unplaced] = []
     counted = {name: _counted(runs, [x for x in lines if x.job == name]) for name, runs in answer.runs.items()}
     for job in sorted(jobs, key=lambda j: j.name):
-        here = job_context(scene, job, answer.holdings, _team_left(job, scene, counted))
+        here = job_context(problem, job, answer.holdings, _team_left(job, problem, counted))
         late = effort.late(_PHASE)
         summaries.append(_summary(here, answer, lines, moves, findings, late=late))
         if job.name not in answer.runs:
@@ -82,12 +82,12 @@ def _counted(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Usd:
     return Usd.total([*(x.cost_usd for x in lines), *(dearest_moves(c) for c in regions.values())])
 
 
-def _team_left(job: Job, scene: PlacementProblem, counted: Mapping[str, Usd]) -> Usd | None:
+def _team_left(job: Job, problem: PlacementProblem, counted: Mapping[str, Usd]) -> Usd | None:
     """Return what the team's other placed jobs leave of its budget; None when it has none."""
-    team = next((t for t in scene.limits.teams if t.team == job.team), None)
+    team = next((t for t in problem.limits.teams if t.team == job.team), None)
     if team is None:
         return None
-    others = (usd for name, usd in counted.items() if name != job.name and scene.job[name].team == job.team)
+    others = (usd for name, usd in counted.items() if name != job.name and problem.job[name].team == job.team)
     return team.budget - team.spent - Usd.total(others)
 
 
@@ -100,9 +100,9 @@ def _summary(
     *,
     late: bool,
 ) -> JobSummary:
-    scene, job = here.scene, here.job
+    problem, job = here.problem, here.job
     runs = answer.runs.get(job.name, ())
-    candidates = scene.all_candidates[job.name]
+    candidates = problem.all_candidates[job.name]
     own_moves = [m for m in moves if m.job == job.name]
     cost = job_cost(lines, moves, job.name)
     chosen = frozenset(run.candidate.key for run in runs)
@@ -117,7 +117,7 @@ def _summary(
         steps=sum(run.steps for run in runs),
         start=runs[0].start if runs else None,
         finish=max(run.end for run in runs) if runs else None,
-        deadline=job.deadline.at(scene.now) if job.deadline else None,
+        deadline=job.deadline.at(problem.now) if job.deadline else None,
         confidence=job.confidence,
         on_time_probability=on_time_probability_of(job, runs),
         runner_up=runner_up(found, cost) if runs else None,
@@ -167,7 +167,7 @@ def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
 
 def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> Unplaced:
     job = here.job
-    candidates = here.scene.all_candidates[job.name]
+    candidates = here.problem.all_candidates[job.name]
     relaxations = () if late else relaxations_of(here, candidates, findings.finder)
     reason = findings.infeasible.get(job.name)
     if reason is None:

@@ -52,7 +52,7 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
 
 def scene_of(request: PlanRequest) -> PlacementProblem:
     """What the planner gathers before it formulates anything."""
-    return _built(request, Effort(PulpSolver(), timedelta(0)))[1].scene
+    return _built(request, Effort(PulpSolver(), timedelta(0)))[1].problem
 
 
 def answer_of(request: PlanRequest) -> PlacementSolution:

@@ -31,12 +31,12 @@ RUNNING: dict[str, Any] = {
 }
 
 
-def solved(scene: PlacementProblem) -> PlacementSolution:
-    return solve_in_stages(scene, formulate(scene), Effort(PulpSolver(), timedelta(seconds=30)), 0.0)
+def solved(problem: PlacementProblem) -> PlacementSolution:
+    return solve_in_stages(problem, formulate(problem), Effort(PulpSolver(), timedelta(seconds=30)), 0.0)
 
 
-def with_everything(scene: PlacementProblem) -> PlacementProblem:
-    return replace(scene, candidates={job.name: scene.all_candidates[job.name] for job in scene.jobs})
+def with_everything(problem: PlacementProblem) -> PlacementProblem:
+    return replace(problem, candidates={job.name: problem.all_candidates[job.name] for job in problem.jobs})
 
 
 def with_a_twin(offers: Sequence[Offer]) -> list[Offer]:
@@ -50,38 +50,38 @@ def test_dropping_changes_neither_who_is_placed_nor_the_cost() -> None:
     dropped = 0
     for seed in SEEDS:
         i = make_instance(seed)
-        scene = scene_of(
+        problem = scene_of(
             a_request(i.jobs, with_a_twin(i.book.offers), i.limits, now=i.now, horizon=i.horizon, slot=i.slot)
         )
-        whole = with_everything(scene)
-        fewer = sum(len(whole.candidates[job.name]) - len(scene.candidates[job.name]) for job in scene.jobs)
+        whole = with_everything(problem)
+        fewer = sum(len(whole.candidates[job.name]) - len(problem.candidates[job.name]) for job in problem.jobs)
         dropped += fewer
         if not fewer:
             continue
-        pruned, full = solved(scene), solved(whole)
+        pruned, full = solved(problem), solved(whole)
         assert (seed, _left_out(pruned)) == (seed, _left_out(full))
         assert pruned.spent.dollars() == pytest.approx(full.spent.dollars(), rel=1e-6, abs=1e-5), seed
     assert dropped > 10
 
 
 def _left_out(answer: PlacementSolution) -> dict[int, int]:
-    tiers = {job.priority for job in answer.scene.jobs}
-    return {t: sum(j.priority == t and j.name not in answer.runs for j in answer.scene.jobs) for t in tiers}
+    tiers = {job.priority for job in answer.problem.jobs}
+    return {t: sum(j.priority == t and j.name not in answer.runs for j in answer.problem.jobs) for t in tiers}
 
 
 def kept(job: Any, *offers: Any, limits: Any = None) -> list[str]:
-    scene = scene_of(a_request([job], offers, limits))
-    return [f"{c.region} {c.market.value}" for c in scene.candidates[job.name]]
+    problem = scene_of(a_request([job], offers, limits))
+    return [f"{c.region} {c.market.value}" for c in problem.candidates[job.name]]
 
 
 def test_a_dearer_zone_of_the_same_region_is_dropped() -> None:
     zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
-    scene = scene_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
-    assert [c.key for c in scene.candidates["a"]] == [
+    problem = scene_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
+    assert [c.key for c in problem.candidates["a"]] == [
         "aws/north-1/north-1a/p9.48xlarge/on_demandx8",
         "aws/north-1/p9.48xlarge/spotx8",
     ]
-    assert len(scene.all_candidates["a"]) == 3
+    assert len(problem.all_candidates["a"]) == 3
 
 
 def test_slower_but_cheaper_is_kept() -> None:
@@ -114,8 +114,8 @@ def test_a_region_near_the_data_is_kept() -> None:
 
 
 def test_one_candidate_is_always_kept_and_order_does_not_matter() -> None:
-    scene = scene_of(a_request([a_job()], [NORTH, SOUTH]))
-    found = scene.all_candidates["a"]
-    assert drop_dominated(scene.jobs[0], found[:1], scene.use, scene.binding) == found[:1]
-    forward = drop_dominated(scene.jobs[0], found, scene.use, scene.binding)
-    assert drop_dominated(scene.jobs[0], found[::-1], scene.use, scene.binding) == forward
+    problem = scene_of(a_request([a_job()], [NORTH, SOUTH]))
+    found = problem.all_candidates["a"]
+    assert drop_dominated(problem.jobs[0], found[:1], problem.use, problem.binding) == found[:1]
+    forward = drop_dominated(problem.jobs[0], found, problem.use, problem.binding)
+    assert drop_dominated(problem.jobs[0], found[::-1], problem.use, problem.binding) == forward

@@ -41,18 +41,18 @@ def held(
     jobs: Sequence[Job], offers: Sequence[Offer], slots: dict[str, Sequence[int]], limits: Any = None
 ) -> PlacementSolution:
     """An answer that gives each job these slots on its first candidate by name."""
-    scene = scene_of(a_request(jobs, offers, limits))
+    problem = scene_of(a_request(jobs, offers, limits))
     holdings = {
-        job.name: tuple(SlotHold(scene.slots[i], scene.candidates[job.name][0].key, 1.0) for i in slots[job.name])
-        for job in scene.jobs
+        job.name: tuple(SlotHold(problem.slots[i], problem.candidates[job.name][0].key, 1.0) for i in slots[job.name])
+        for job in problem.jobs
     }
     return answer_with(scene_of(a_request(jobs, offers, limits)), holdings)
 
 
-def answer_with(scene: Any, holdings: Holdings) -> PlacementSolution:
-    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+def answer_with(problem: Any, holdings: Holdings) -> PlacementSolution:
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
-        scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False
+        problem, formulate(problem).program, runs, holdings, Usd(0), threshold_of(problem, runs), True, False
     )
 
 
@@ -120,33 +120,33 @@ def test_nothing_to_gain_and_no_time_are_the_same_answer() -> None:
 
 def weighted(answer: PlacementSolution, holdings: Holdings) -> float:
     """Hours of start, weighted by the rank of the priority; jobs are in one piece here."""
-    tiers = sorted({job.priority for job in answer.scene.jobs})
+    tiers = sorted({job.priority for job in answer.problem.jobs})
     return sum(
-        (1 + tiers.index(answer.scene.job[name].priority)) * holds[0].slot.index for name, holds in holdings.items()
+        (1 + tiers.index(answer.problem.job[name].priority)) * holds[0].slot.index for name, holds in holdings.items()
     )
 
 
 def all_schedules(answer: PlacementSolution) -> Iterator[dict[str, tuple[SlotHold, ...]]]:
     """Every way to run each job in one piece on its candidate within limits."""
-    scene = answer.scene
+    problem = answer.problem
     choices = []
-    for job in scene.jobs:
-        candidate = scene.candidate(job.name, answer.holdings[job.name][0].key)
-        window = scene.window(job)
-        found = [run_from(scene, job, candidate, {}, window[i:]) for i in range(len(window))]
+    for job in problem.jobs:
+        candidate = problem.candidate(job.name, answer.holdings[job.name][0].key)
+        window = problem.window(job)
+        found = [run_from(problem, job, candidate, {}, window[i:]) for i in range(len(window))]
         choices.append([run for run in found if run is not None])
     for chosen in product(*choices):
-        held_then = dict(zip([job.name for job in scene.jobs], chosen, strict=True))
+        held_then = dict(zip([job.name for job in problem.jobs], chosen, strict=True))
         fits = all(
             run_from(
-                scene,
+                problem,
                 job,
-                scene.candidate(job.name, run[0].key),
-                load_without(scene, held_then, job.name),
-                scene.slots[run[0].slot.index :],
+                problem.candidate(job.name, run[0].key),
+                load_without(problem, held_then, job.name),
+                problem.slots[run[0].slot.index :],
             )
             == run
-            for job, run in zip(scene.jobs, chosen, strict=True)
+            for job, run in zip(problem.jobs, chosen, strict=True)
         )
         if fits:
             yield held_then
@@ -171,13 +171,13 @@ def test_no_schedule_of_the_same_places_has_less_weighted_delay(seed: int) -> No
 def test_in_a_plan_no_job_alone_could_start_earlier_at_its_place(seed: int) -> None:
     request = request_of(make_instance(seed), gap=0.05, resolve_limits=0)
     answer = answer_of(request)
-    scene = answer.scene
-    for job in scene.jobs:
+    problem = answer.problem
+    for job in problem.jobs:
         holds = answer.holdings.get(job.name, ())
         if len({h.key for h in holds}) != 1 or answer.runs[job.name][0].candidate.transfers:
             continue
-        candidate = scene.candidate(job.name, holds[0].key)
-        alone = earliest_run(scene, job, candidate, load_without(scene, answer.holdings, job.name))
+        candidate = problem.candidate(job.name, holds[0].key)
+        alone = earliest_run(problem, job, candidate, load_without(problem, answer.holdings, job.name))
         if alone is not None and not candidate.running:
             assert alone[0].slot.index >= holds[0].slot.index, job.name
 
@@ -187,11 +187,11 @@ def test_moves_stay_in_their_month() -> None:
     data = {"uri": "s3://a/b", "at": "aws/alps-1", "gib": 90}
     job = a_job("a", deadline="+12h", data=data)
     now = a_request([job], [NORTH]).now + timedelta(days=9, hours=2)  # 30 November, 20:00
-    scene = scene_of(a_request([job], [NORTH], now=now, horizon=timedelta(hours=12)))
-    candidate = scene.candidates["a"][0]
-    late = earliest_run(scene, job, candidate, {}, scene.window(job)[6:])
+    problem = scene_of(a_request([job], [NORTH], now=now, horizon=timedelta(hours=12)))
+    candidate = problem.candidates["a"][0]
+    late = earliest_run(problem, job, candidate, {}, problem.window(job)[6:])
     assert late is not None
-    after = start_early(answer_with(scene, {"a": late}), effort())
+    after = start_early(answer_with(problem, {"a": late}), effort())
     assert after.holdings["a"][0].slot.month == "2026-12"
     assert after.holdings["a"][0].slot.index == 4
 
@@ -205,15 +205,15 @@ def test_a_plan_starts_everybody_at_once_where_there_is_room() -> None:
 def test_of_places_that_cost_the_same_the_first_by_name_is_taken() -> None:
     """Two zones at one price, one machine each: two jobs run side by side, wherever the search had put them."""
     zones = [offer("aws/north-1", "p9.48xlarge", "on_demand", "60", zone=f"north-1{zone}", cap=1) for zone in "ab"]
-    scene = scene_of(a_request([a_job("x", deadline="+8h"), a_job("y", deadline="+8h")], zones))
-    keys = [c.key for c in scene.candidates["x"]]
+    problem = scene_of(a_request([a_job("x", deadline="+8h"), a_job("y", deadline="+8h")], zones))
+    keys = [c.key for c in problem.candidates["x"]]
     assert len(keys) == 2
-    last = scene.candidate("x", keys[1])
-    first = earliest_run(scene, scene.job["x"], last, {})
-    second = earliest_run(scene, scene.job["y"], last, {}, scene.window(scene.job["y"])[4:])
+    last = problem.candidate("x", keys[1])
+    first = earliest_run(problem, problem.job["x"], last, {})
+    second = earliest_run(problem, problem.job["y"], last, {}, problem.window(problem.job["y"])[4:])
     assert first is not None
     assert second is not None
-    after = start_early(answer_with(scene, {"x": first, "y": second}), effort())
+    after = start_early(answer_with(problem, {"x": first, "y": second}), effort())
     assert {name: (holds[0].slot.index, holds[0].key) for name, holds in after.holdings.items()} == {
         "x": (0, keys[0]),
         "y": (0, keys[1]),

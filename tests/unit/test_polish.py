@@ -33,15 +33,15 @@ def placed(
     jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = None, late: int = 0
 ) -> PlacementSolution:
     """An answer that puts each job on the candidate named, so many slots later than it could."""
-    scene = scene_of(a_request(jobs, offers, limits))
+    problem = scene_of(a_request(jobs, offers, limits))
     holdings: dict[str, tuple[SlotHold, ...]] = {}
-    for job in scene.jobs:
-        found = earliest_run(scene, job, scene.candidate(job.name, keys[job.name]), {}, scene.window(job)[late:])
+    for job in problem.jobs:
+        found = earliest_run(problem, job, problem.candidate(job.name, keys[job.name]), {}, problem.window(job)[late:])
         assert found is not None
         holdings[job.name] = found
-    runs = {name: runs_of(scene, scene.job[name], holds) for name, holds in holdings.items()}
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
-        scene, formulate(scene).program, runs, holdings, Usd(0), threshold_of(scene, runs), True, False
+        problem, formulate(problem).program, runs, holdings, Usd(0), threshold_of(problem, runs), True, False
     )
 
 
@@ -108,7 +108,7 @@ def test_a_teams_budget_counts_moves_at_their_dearest_too() -> None:
 
 def test_the_same_place_sooner_costs_the_same() -> None:
     before = placed([a_job("a")], {"a": HERE}, NORTH, late=3)
-    sooner = compact_holdings(before.scene, before.holdings)
+    sooner = compact_holdings(before.problem, before.holdings)
     assert sooner["a"][0].slot.index == 0
     assert before.holdings["a"][0].slot.index == 3
     assert [h.key for h in sooner["a"]] == [h.key for h in before.holdings["a"]]
@@ -119,6 +119,6 @@ def test_sooner_keeps_what_others_hold_and_goes_by_priority() -> None:
     jobs = [a_job("a", steps=150, max_wait="1d"), a_job("b", steps=150, priority=5, max_wait="1d")]
     before = placed(jobs, {"a": HERE, "b": HERE}, one, late=6)
     apart = {"a": before.holdings["a"], "b": placed(jobs, {"a": HERE, "b": HERE}, one, late=3).holdings["b"]}
-    sooner = compact_holdings(before.scene, apart)
+    sooner = compact_holdings(before.problem, apart)
     assert [h.slot.index for h in sooner["b"]] == [0, 1]
     assert [h.slot.index for h in sooner["a"]] == [2, 3]

@@ -20,7 +20,7 @@ PLACE = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "m
 RUNS = {"steps_done": 100, "running": PLACE}
 
 
-def scene(**more: Any) -> PlacementProblem:
+def problem(**more: Any) -> PlacementProblem:
     return scene_of(a_request([a_job(**more)], [NORTH, SOUTH]))
 
 
@@ -37,7 +37,7 @@ def candidate(at: PlacementProblem, key: str = HERE) -> Candidate:
 
 
 def test_one_run_starts_up_works_and_ends_when_its_steps_are_done() -> None:
-    at = scene()
+    at = problem()
     (run,) = runs(at, hold(at, [0, 1, 2, 3]))
     g = candidate(at).on_time_steps_per_hour
     assert (run.start, run.startups, run.steps, run.order, run.share) == (NOW, 1, 300, True, 1.0)
@@ -47,13 +47,13 @@ def test_one_run_starts_up_works_and_ends_when_its_steps_are_done() -> None:
 
 
 def test_hours_that_are_not_needed_are_given_back_from_the_end() -> None:
-    at = scene()
+    at = problem()
     exact, more = runs(at, hold(at, [0, 1, 2, 3])), runs(at, hold(at, [0, 1, 2, 3, 4, 5, 6]))
     assert exact == more
 
 
 def test_a_break_costs_another_start_up() -> None:
-    at = scene()
+    at = problem()
     first, second = runs(at, hold(at, [0, 1]), hold(at, [4, 5]))
     assert (first.startups, second.startups) == (1, 1)
     assert (first.start, second.start) == (NOW, NOW + 4 * HOUR)
@@ -63,7 +63,7 @@ def test_a_break_costs_another_start_up() -> None:
 
 
 def test_another_candidate_is_another_run_and_the_cheaper_step_is_filled_first() -> None:
-    at = scene()
+    at = problem()
     dear, cheap = runs(at, hold(at, [0, 1]), hold(at, [2, 3, 4], THERE))
     assert (dear.candidate.key, cheap.candidate.key) == (HERE, THERE)
     assert cheap.end == NOW + 5 * HOUR
@@ -72,7 +72,7 @@ def test_another_candidate_is_another_run_and_the_cheaper_step_is_filled_first()
 
 
 def test_a_job_goes_on_where_it_runs_without_starting_up() -> None:
-    at = scene(status=RUNS)
+    at = problem(status=RUNS)
     (stays,) = runs(at, hold(at, [0, 1, 2]))
     assert (stays.startups, stays.steps, stays.start) == (0, 200, NOW)
     (late,) = runs(at, hold(at, [1, 2, 3]))
@@ -80,14 +80,14 @@ def test_a_job_goes_on_where_it_runs_without_starting_up() -> None:
 
 
 def test_a_job_that_cannot_resume_begins_again_elsewhere() -> None:
-    at = scene(status=RUNS, checkpoint=None)
+    at = problem(status=RUNS, checkpoint=None)
     (stays,) = runs(at, hold(at, [0, 1, 2]))
     (leaves,) = runs(at, hold(at, [0, 1, 2, 3], THERE))
     assert (stays.steps, leaves.steps) == (200, 300)
 
 
 def test_beyond_the_horizon_a_share_of_the_time_is_held() -> None:
-    at = scene(steps=3000)
+    at = problem(steps=3000)
     outlook = [s.index for s in at.slots if not s.order][:12]
     orders = [s.index for s in at.slots if s.order]
     first, second = runs(at, hold(at, orders), hold(at, outlook, share=0.5))
@@ -100,7 +100,7 @@ def test_beyond_the_horizon_a_share_of_the_time_is_held() -> None:
 
 
 def test_billed_time_is_in_whole_microseconds_and_below_what_is_reserved() -> None:
-    at = scene(relative_error=0.1, deadline="+8h")
+    at = problem(relative_error=0.1, deadline="+8h")
     (run,) = runs(at, hold(at, [0, 1, 2, 3, 4]))
     assert run.billed < run.end - run.start
     kappa = candidate(at).billed_per_reserved
@@ -108,13 +108,13 @@ def test_billed_time_is_in_whole_microseconds_and_below_what_is_reserved() -> No
 
 
 def test_holding_too_little_is_a_bug_and_said_so() -> None:
-    at = scene()
+    at = problem()
     with pytest.raises(RuntimeError, match="steps are not carried"):
         runs(at, hold(at, [0, 1]))
 
 
 def test_holdings_are_read_off_the_values() -> None:
-    at = scene()
+    at = problem()
     layout = Layout(x={("a", HERE, 0): 0, ("a", HERE, 1): 1, ("a", THERE, 1): 2}, u={"a": 3})
     assert holdings_of(at, layout, [1 - 1e-9, 0.999999, 1e-9, 0.0]) == {"a": tuple(hold(at, [0, 1]))}
     assert holdings_of(at, layout, [1, 1, 0, 1]) == {}

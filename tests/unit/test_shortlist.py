@@ -42,20 +42,20 @@ def effort() -> Effort:
     return Effort(PulpSolver(), timedelta(seconds=30))
 
 
-def optimum(scene: PlacementProblem) -> tuple[int, float]:
+def optimum(problem: PlacementProblem) -> tuple[int, float]:
     """Jobs left out, and the least cost with thresholds."""
-    answer = solve_in_stages(scene, formulate(scene), effort(), 0.0)
-    return len(scene.jobs) - len(answer.runs), answer.spent.dollars()
+    answer = solve_in_stages(problem, formulate(problem), effort(), 0.0)
+    return len(problem.jobs) - len(answer.runs), answer.spent.dollars()
 
 
 def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
     tight = 0
     for seed in SEEDS:
-        scene = scene_of(instance(seed))
-        if not scene.jobs:
+        problem = scene_of(instance(seed))
+        if not problem.jobs:
             continue
-        left_out, least = optimum(scene)
-        found = build_shortlist(scene, effort(), 0.005)
+        left_out, least = optimum(problem)
+        found = build_shortlist(problem, effort(), 0.005)
         bound = found.bound(left_out)
         assert bound <= least * (1 + 1e-9) + 1e-6, seed
         tight += bound > 0.9 * least
@@ -63,19 +63,19 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
 
 
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
-    scene = scene_of(crowd())
-    left_out, least = optimum(scene)
-    found = build_shortlist(scene, effort(), 0.005)
+    problem = scene_of(crowd())
+    left_out, least = optimum(problem)
+    found = build_shortlist(problem, effort(), 0.005)
     assert left_out == 0
     assert 0.9 * least < found.bound(0) <= least * (1 + 1e-9)
-    assert {job: len(c) <= len(scene.candidates[job]) for job, c in found.scene.candidates.items()} == dict.fromkeys(
-        scene.candidates, True
-    )
+    assert {
+        job: len(c) <= len(problem.candidates[job]) for job, c in found.problem.candidates.items()
+    } == dict.fromkeys(problem.candidates, True)
 
 
 def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
-    scene = scene_of(crowd())
-    found = build_shortlist(scene, effort(), 0.005)
+    problem = scene_of(crowd())
+    found = build_shortlist(problem, effort(), 0.005)
     assert found.bound(1) == pytest.approx(found.bound(0) - max(found.floors.values()))
     assert found.bound(6) == pytest.approx(-found.shared)
 
@@ -89,16 +89,16 @@ def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
         "accelerators": 8,
     }
     job = a_job(status={"steps_done": 10, "running": running})
-    scene = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
-    found = build_shortlist(scene, effort(), 0.005)
-    assert [c.key for c in found.scene.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
+    problem = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
+    found = build_shortlist(problem, effort(), 0.005)
+    assert [c.key for c in found.problem.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
 
 
 def test_size_counts_shares_of_slots() -> None:
-    scene = scene_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
-    assert count_slot_shares(scene) == 2 * len(scene.slots)
-    assert count_slot_shares(replace(scene, candidates={"a": ()})) == 0
-    assert count_slot_shares(scene) < MAX_FULL_SHARES
+    problem = scene_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
+    assert count_slot_shares(problem) == 2 * len(problem.slots)
+    assert count_slot_shares(replace(problem, candidates={"a": ()})) == 0
+    assert count_slot_shares(problem) < MAX_FULL_SHARES
 
 
 def test_a_plan_over_a_shortlist_never_claims_more_than_the_whole_program(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,8 +172,8 @@ def test_jobs_of_one_tier_are_left_out_as_few_as_possible() -> None:
 
 
 def answer_by(solver: Any, jobs: Any) -> PlacementSolution:
-    scene = scene_of(a_request(jobs, [NORTH, SOUTH]))
-    return solve_in_stages(scene, formulate(scene), Effort(solver, timedelta(seconds=10)), 0.0)
+    problem = scene_of(a_request(jobs, [NORTH, SOUTH]))
+    return solve_in_stages(problem, formulate(problem), Effort(solver, timedelta(seconds=10)), 0.0)
 
 
 def test_one_solve_is_enough_where_all_can_be_placed() -> None:
