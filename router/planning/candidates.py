@@ -192,7 +192,7 @@ class CandidateFinder:
                     dropped.append(result)
             if not job.gang.same_zone:
                 candidates += self._over_zones(job, option, moves, speeds)
-        return _with_running(job, sorted(candidates, key=lambda c: c.key)), tuple(dropped)
+        return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
 
     def _evaluate_listing(
         self,
@@ -295,7 +295,7 @@ class CandidateFinder:
     ) -> Candidate | ListingRefusal:
         """Return the candidate with its rates, or why it is too slow or too risky."""
         risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
-        steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
+        steps = steps_to_do(job, running=_runs_here(job, parts, option.count, self.now))
         risk = goodput.round_risk(_risk(job, speed, risks, steps))
         expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
         if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
@@ -394,10 +394,13 @@ def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> flo
     return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
-def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool:
-    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any)."""
+def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int, now: datetime) -> bool:
+    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any).
+
+    A job that may not run yet cannot go on: wherever it runs, it has to start again.
+    """
     placement = job.status.running if job.status else None
-    if placement is None:
+    if placement is None or (job.earliest_start is not None and job.earliest_start.at(now) > now):
         return False
     offer = parts[-1].offer
     same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
@@ -410,13 +413,13 @@ def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool
     return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
 
 
-def _with_running(job: Job, candidates: list[Candidate]) -> tuple[Candidate, ...]:
+def _with_running(job: Job, candidates: list[Candidate], now: datetime) -> tuple[Candidate, ...]:
     """Mark the candidate on which the job runs now.
 
     That is the one in the stated zone if it is there, else the first by key that fits.
     """
     placement = job.status.running if job.status else None
-    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators)]
+    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators, now)]
     if placement is None or not indexes:
         return tuple(candidates)
     index = min(indexes, key=lambda i: (candidates[i].offer.zone != placement.zone, i))

@@ -227,8 +227,7 @@ def _placement_problem(
     shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
-    edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
-    edges += [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
+    edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
