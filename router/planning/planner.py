@@ -25,6 +25,7 @@ from router.planning.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
+from router.planning.columns.search import solve_by_columns
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -35,12 +36,13 @@ from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
-from router.planning.shared_limits import binding_limits, limit_amounts, use_of
+from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
 from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 
+MOST_COMPACT_JOBS = 30  # with more the plan is made by columns
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _WIDER, _CONFIDENCE = "wider search", "confidence"
@@ -222,8 +224,10 @@ def _placement_problem(
     request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
 ) -> PlacementProblem:
     """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
+    by_columns = len(placeable) > MOST_COMPACT_JOBS
     everything = {job.name: usable[job.name] for job in jobs}
-    use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
+    counter = UseCounter(request.limits)
+    use = {(name, c.key): counter.use(c) for name, found in everything.items() for c in found}
     shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
@@ -237,7 +241,11 @@ def _placement_problem(
         book=request.book,
         limits=request.limits,
         slots=slots,
-        candidates={job.name: drop_dominated(job, usable[job.name], use, tight) for job in placeable},
+        candidates={
+            # Columns need no dominance: what is dear is never looked at, and the matrix costs more than it saves.
+            job.name: usable[job.name] if by_columns else drop_dominated(job, usable[job.name], use, tight)
+            for job in placeable
+        },
         all_candidates=everything,
         use=use,
         shared=shared,
@@ -252,6 +260,11 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     """
     request, effort, timings = run.request, run.search, run.timings
     problem, shortlist = planning_input.problem, None
+    if len(problem.jobs) > MOST_COMPACT_JOBS:
+        began = time.perf_counter()
+        answer = solve_by_columns(problem, effort, request.gap, run.progress)
+        timings.solve += time.perf_counter() - began
+        return answer
     shares = count_slot_shares(problem)
     if shares > MAX_FULL_SHARES:
         run.progress(f"choosing columns, {shares:,} shares of slots in all")

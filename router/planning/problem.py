@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -84,7 +84,8 @@ def _steps(start: datetime, step: timedelta, end: datetime) -> Iterable[datetime
 class PlacementProblem:
     """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
-    ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks.
+    ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks. ``held`` is what jobs outside the
+    problem take, by limit and slot.
     """
 
     jobs: tuple[Job, ...]
@@ -97,6 +98,7 @@ class PlacementProblem:
     use: Mapping[tuple[str, str], LimitUse]
     shared: Mapping[str, SharedLimit]
     binding: frozenset[str]
+    held: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
     @cached_property
     def job(self) -> Mapping[str, Job]:

@@ -16,12 +16,12 @@ from pricing.units import BYTES_PER_GB
 from router.planning.columns.column import Column
 from router.planning.columns.lp import OpenLp, SparseVector
 from router.planning.columns.runs import Prices
-from router.planning.columns.table import Floats, Ints, Table
+from router.planning.columns.table import Bools, Floats, Ints, Table
 from router.planning.egress_rows import add_segments, allowance_left, already_moved
 from router.planning.program import Program, ProgramBuilder
 
+ROOM = 1e-6  # by which a limit or budget may be exceeded, for rounding
 _EXCESS = 1e-7
-_NEAR = 0.0  # limits that are exceeded by no more than this stay out
 _MOST_SOLVES = 40
 
 
@@ -131,6 +131,30 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
     return total
 
 
+@dataclass(frozen=True)
+class ColumnArrays:
+    """All columns as arrays: by column job, dollars and dollars counted; by use place, amount and column."""
+
+    job: Ints
+    usd: Floats
+    counted: Floats
+    place: Ints
+    amount: Floats
+    column: Ints
+
+    def touches(self, places: Bools) -> Bools:
+        """Return by column whether it takes anything at the marked places."""
+        touched: Bools = np.bincount(self.column, weights=places[self.place], minlength=len(self.job)) > 0
+        return touched
+
+    def fits(self, table: Table, room: Floats, money: Floats) -> Bools:
+        """Return by column whether it fits into what is left of limits and budgets; ``money`` has no team last."""
+        short = self.amount > room[self.place] + ROOM
+        crowded = np.bincount(self.column, weights=short, minlength=len(self.job)) > 0
+        fits: Bools = ~crowded & (self.counted <= money[table.team[self.job]] + ROOM)
+        return fits
+
+
 class Master:
     """The program over all columns so far; ``columns`` are all columns, in order of their arrival."""
 
@@ -168,7 +192,8 @@ class Master:
             )
         self._first_column = self._lp.columns
         self._limit_rows: dict[int, int] = {}
-        self._use: tuple[Ints, Floats, Ints] = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64))
+        nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
+        self.arrays = ColumnArrays(none, nothing, nothing, none, nothing, none)
         self._capacity = np.repeat(table.capacity, table.slots)
         self._left_out_usd = left_out_usd
         self.most_left_out = np.bincount(table.tier, minlength=tiers).astype(np.float64)
@@ -202,11 +227,14 @@ class Master:
         self._lp.add_columns(vectors, np.array([c.usd for c in fresh]), np.full(len(fresh), np.inf))
         begin = len(self.columns)
         self.columns += fresh
-        use, amount, owner = self._use
-        self._use = (
-            np.concatenate([use, *(c.use for c in fresh)]),
-            np.concatenate([amount, *(c.amount for c in fresh)]),
-            np.concatenate([owner, *(np.full(len(c.use), begin + i) for i, c in enumerate(fresh))]),
+        before = self.arrays
+        self.arrays = ColumnArrays(
+            np.append(before.job, [c.job for c in fresh]),
+            np.append(before.usd, [c.usd for c in fresh]),
+            np.append(before.counted, [c.counted for c in fresh]),
+            np.concatenate([before.place, *(c.use for c in fresh)]),
+            np.concatenate([before.amount, *(c.amount for c in fresh)]),
+            np.concatenate([before.column, *(np.full(len(c.use), begin + i) for i, c in enumerate(fresh))]),
         )
         return list(range(begin, len(self.columns)))
 
@@ -226,8 +254,9 @@ class Master:
 
     def load_of(self, x: Floats) -> Floats:
         """Return the use of every limit in every slot, flat."""
-        use, amount, owner = self._use
-        return np.bincount(use, weights=amount * x[owner], minlength=len(self._capacity))
+        all_columns = self.arrays
+        weights = all_columns.amount * x[all_columns.column]
+        return np.bincount(all_columns.place, weights=weights, minlength=len(self._capacity))
 
     def solve(self) -> MasterSolution | None:
         """Return the optimum that keeps every limit; None where there is none (a fixing that nothing fits)."""
@@ -248,14 +277,12 @@ class Master:
         exceeded = np.array([place for place in exceeded if int(place) not in self._limit_rows], dtype=np.int64)
         if not len(exceeded):
             return False
-        use, amount, owner = self._use
-        chosen = np.isin(use, exceeded)
-        order = np.argsort(use[chosen], kind="stable")
-        places, amounts, owners = use[chosen][order], amount[chosen][order], owner[chosen][order]
+        all_columns = self.arrays
+        chosen = np.flatnonzero(np.isin(all_columns.place, exceeded))
+        chosen = chosen[np.argsort(all_columns.place[chosen], kind="stable")]
+        places, amounts, owners = all_columns.place[chosen], all_columns.amount[chosen], all_columns.column[chosen]
         bounds = np.searchsorted(places, exceeded), np.searchsorted(places, exceeded, side="right")
-        vectors = [
-            SparseVector(owners[a:b] + self._first_column, amounts[a:b]) for a, b in zip(*bounds, strict=True)
-        ]
+        vectors = [SparseVector(owners[a:b] + self._first_column, amounts[a:b]) for a, b in zip(*bounds, strict=True)]
         begin = self._lp.rows
         self._lp.add_rows(vectors, np.full(len(vectors), -np.inf), self._capacity[exceeded])
         self._limit_rows.update({int(place): begin + i for i, place in enumerate(exceeded)})
@@ -299,8 +326,10 @@ class Master:
         """Let columns and egress cost nothing, or what they cost."""
         numbers = self._first_column + np.arange(len(self.columns))
         costs = np.zeros(len(self.columns)) if free else np.array([c.usd for c in self.columns])
-        self._lp.set_costs(np.concatenate([self._egress_columns, numbers]), np.concatenate(
-            [0.0 * self._egress_usd if free else self._egress_usd, costs]))
+        self._lp.set_costs(
+            np.concatenate([self._egress_columns, numbers]),
+            np.concatenate([0.0 * self._egress_usd if free else self._egress_usd, costs]),
+        )
 
     def fix(self, columns: Ints, low: Floats, high: Floats) -> None:
         """Bound these columns."""

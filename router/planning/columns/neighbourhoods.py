@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from router.planning.columns.column import Column, run_column
-from router.planning.columns.master import MasterSolution
+from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.columns.whole import ROOM, Choice, Ledger, WholePlan, solve_choice
+from router.planning.columns.whole import Choice, Ledger, WholePlan, solve_choice
 from router.planning.effort import Effort
 
 _PHASE = "neighbourhoods"
 _OPTIONS = 40
+_FORCED = 6  # columns of a job left out that are tried in the way of others
 _LEAST_GAIN = 1e-4  # dollars
 _SMALL_GAP = 1e-4
 
@@ -91,14 +92,51 @@ class Improver:
                 break
         return plan
 
+    def with_left_out_placed(self, plan: WholePlan) -> WholePlan:
+        """Return the plan with jobs left out put in the way of others, where these find another place."""
+        for job in sorted(np.flatnonzero([c is None for c in plan.columns]), key=lambda j: (self.table.tier[j], j)):
+            forced = [self._forced(plan, column) for _, _, column in self._by_job[int(job)][:_FORCED]]
+            plan = min([plan, *forced], key=lambda found: found.rank)
+        return plan
+
+    def _forced(self, plan: WholePlan, column: Column) -> WholePlan:
+        """Return the plan with this column, and with the jobs in its way moved or left out: the least worth first."""
+        table, ledger = self.table, self.ledger
+        columns = list(plan.columns)
+        columns[column.job] = column
+        over = ledger.load(columns) - ledger.capacity
+        money = ledger.spent(columns)[:-1] - table.team_left
+        moved = []
+        others = [job for job, other in enumerate(columns) if other is not None and job != column.job]
+        for job in sorted(others, key=lambda j: (-table.tier[j], self.solution.alpha[j], j)):
+            other = columns[job]
+            team = int(table.team[job])
+            if other is None:
+                continue
+            crowds = len(other.use) > 0 and bool((over[other.use] > ROOM).any())
+            if crowds or (team >= 0 and money[team] > ROOM):
+                over[other.use] -= other.amount
+                if team >= 0:
+                    money[team] -= other.counted
+                columns[job] = None
+                moved.append(job)
+        if bool((over > ROOM).any()) or bool((money > ROOM).any()):
+            return plan
+        found = ledger.plan(columns)
+        for job in sorted(moved, key=lambda j: (table.tier[j], -self.solution.alpha[j], j)):
+            found = self._replaced(found, job)
+        return found
+
     def _replaced(self, plan: WholePlan, job: int) -> WholePlan:
         table, ledger = self.table, self.ledger
         others = [column if number != job else None for number, column in enumerate(plan.columns)]
         room = ledger.capacity - ledger.load(others)
         money = np.append(table.team_left, np.inf) - ledger.spent(others)
         present = plan.columns[job]
-        ceiling = NEVER / 2 if present is None else present.usd + sum(
-            self.solution.prices.move[m, t] * gb for m, t, gb in present.moves
+        ceiling = (
+            NEVER / 2
+            if present is None
+            else present.usd + sum(self.solution.prices.move[m, t] * gb for m, t, gb in present.moves)
         )
         rows = np.flatnonzero(table.job == job)
         counted_left = min(float(table.budget[job]), float(money[table.team[job]]))
@@ -135,9 +173,13 @@ class Improver:
         moves: Floats = self.charges.group_moves - dearest
         return moves
 
+    def regret(self, plan: WholePlan) -> Floats:
+        """Return by job what its column costs more than the job is worth."""
+        return np.array([self.reduced_cost(column, job) for job, column in enumerate(plan.columns)])
+
     def group(self, plan: WholePlan, tried: Ints, size: int) -> list[int]:
         """Return the jobs of the next group: a third with the dearest columns, then those who hold what these want."""
-        regret = np.array([self.reduced_cost(column, job) for job, column in enumerate(plan.columns)])
+        regret = self.regret(plan)
         order = np.lexsort((np.arange(len(regret)), -regret / (1 + tried)))
         leaders = [int(job) for job in order[: size // 3] if regret[job] > _LEAST_GAIN]
         wanted = np.zeros(len(self.ledger.capacity))
@@ -157,6 +199,16 @@ class Improver:
         score[leaders] = -1.0
         others = [int(job) for job in np.lexsort((np.arange(len(score)), -score)) if score[job] > 0]
         return sorted([*leaders, *others[: size - len(leaders)]])
+
+    def options(self, plan: WholePlan, job: int, most: int) -> tuple[Column, ...]:
+        """Return the columns of least reduced cost, the present one and the cheapest without a priced limit included."""
+        found = [column for _, _, column in self._by_job[job][:most]]
+        price = self.solution.prices.limit.ravel()
+        plain = (c for _, _, c in self._by_job[job] if not len(c.use) or not price[c.use].any())
+        for column in (next(plain, None), plan.columns[job]):
+            if column is not None and all(column is not other for other in found):
+                found.append(column)
+        return tuple(found)
 
     def improved(self, plan: WholePlan, jobs: Sequence[int], effort: Effort) -> WholePlan:
         """Return the plan with these jobs chosen anew together, never worse."""

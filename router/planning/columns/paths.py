@@ -202,9 +202,7 @@ def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
         first = np.minimum.reduceat(np.where(value == top[grid.pool], number, len(number)), grid.first)
         winner[t] = np.where(rises, first, -1)
         off = np.where(rises, top, off)
-    return tuple(
-        _follow(int(groups[p]), p, float(off[p]), grid, went_on, is_again, winner) for p in range(grid.pools)
-    )
+    return tuple(_follow(int(groups[p]), p, float(off[p]), grid, went_on, is_again, winner) for p in range(grid.pools))
 
 
 def _follow(group: int, pool: int, gain: float, grid: _Grid, went_on: Bools, is_again: Bools, winner: Ints) -> Path:

@@ -178,7 +178,9 @@ class Relaxer:
         if several.any():
             lowest = self._pooled(lowest, floors)
         bound = self._bound(prices, lowest)
-        good = np.flatnonzero(total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH)
+        good = np.flatnonzero(
+            total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH
+        )
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = type(bounds)(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
         columns = self._path_columns(picked, charges)
@@ -245,4 +247,3 @@ def _best_of_each(jobs: Ints, cost: Floats, chosen: Ints, most: int) -> Ints:
     order = chosen[np.lexsort((cost[chosen], jobs[chosen]))]
     place = np.arange(len(order)) - np.searchsorted(jobs[order], jobs[order], side="left")
     return np.sort(order[place < most])
-

@@ -16,6 +16,7 @@ import numpy as np
 from router.jobs.spec import Job
 from router.planning.columns.column import Column, run_column
 from router.planning.columns.dive import dive
+from router.planning.columns.exact import GroupChoice, GroupProgram
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
 from router.planning.columns.relaxation import Relaxer, free_prices
@@ -31,11 +32,13 @@ from router.planning.solver import usd_below
 
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
-_DIVES = (0.02, 0.05, 0.1)
+_DIVES = (0.02, 0.05, 0.1, 0.2)
 _MANY = 400  # jobs above which one dive is enough
 _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
+_STALE = 6  # tries in turn without a gain after which a kind of group is given up
+_EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
 _NEAR_RUNS = 60
@@ -95,6 +98,7 @@ class _Search:
         self.ledger = Ledger(table, self.master.egress)
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
+        self.tried_by_slots = np.zeros(len(table.jobs))
 
     def run(self) -> _State:
         table, relaxer = self.table, self.relaxer
@@ -104,6 +108,7 @@ class _Search:
         solution, bound = relaxer.over_paths(self.gap * _PART_OF_GAP, _PATH_ROUNDS, bound)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
+        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
         state = _State(plan, bound.usd, proven=not any(plan.left_out), solution=solution)
         state = self._improve(state)
         if any(state.plan.left_out):
@@ -112,32 +117,48 @@ class _Search:
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
         """Return the best of some dives."""
-        shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:2]
+        shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
         plans = [dive(self.master, self.ledger, solution, self.effort, share) for share in shares]
         return min(plans, key=lambda plan: plan.rank)
 
     def _improve(self, state: _State) -> _State:
         """Improve the plan until its gap is small enough or the tries are used up."""
         improver = Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
-        plan = improver.one_by_one(state.plan)
+        plan = improver.with_left_out_placed(improver.one_by_one(state.plan))
+        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
         slack = max(0.0, plan.usd - state.bound) if not any(plan.left_out) or state.proven else 0.02 * plan.usd
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
-        tries, jobs = 0, len(self.table.jobs)
-        stale = 0
-        while tries < _TRIES and stale < 12 and not self.effort.late(PHASE):
+        program = GroupProgram(self.ledger, state.solution)
+        stale = {"columns": 0, "slots": 0}
+        for turn in range(_TRIES):
             state = replace(state, plan=plan)
-            if not any(plan.left_out) and state.gap <= self.gap:
+            by = "slots" if turn % 2 else "columns"
+            enough = not any(plan.left_out) and state.gap <= self.gap
+            if enough or min(stale.values()) >= _STALE or self.effort.late(PHASE):
                 break
-            group = list(range(jobs)) if jobs <= _ALL and tries % 4 == 0 else improver.group(plan, self.tried, _GROUP)
-            if not group:
-                break
-            self.tried[group] += 1
-            better = improver.improved(plan, group, self.effort)
-            stale = 0 if better.rank < plan.rank else stale + 1
+            if stale[by] >= _STALE:
+                continue
+            better = self._by_slots(improver, program, plan, slack) if turn % 2 else self._by_columns(improver, plan)
+            stale[by] = 0 if better.rank < plan.rank else stale[by] + 1
             plan = better
-            tries += 1
             self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
         return replace(state, plan=improver.one_by_one(plan))
+
+    def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
+        """Choose the columns of a group anew."""
+        jobs = len(self.table.jobs)
+        group = list(range(jobs)) if jobs <= _ALL else improver.group(plan, self.tried, _GROUP)
+        self.tried[group] += 1
+        return improver.improved(plan, group, self.effort) if group else plan
+
+    def _by_slots(self, improver: Improver, program: GroupProgram, plan: WholePlan, slack: float) -> WholePlan:
+        """Choose the schedules of a group anew, slot by slot on what is scarce."""
+        regret = improver.regret(plan)
+        group = program.group(plan, regret, self.tried_by_slots, slack, _EXACT_GROUP)
+        self.tried_by_slots[group] += 1
+        options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in group}
+        choice = GroupChoice(tuple(group), options, slack, _EXACT_NODES, self.gap / 10)
+        return program.improved(plan, choice, self.effort) if group else plan
 
     def _new(self, columns: Sequence[Column]) -> list[Column]:
         """Add the columns to the master, and return those that it did not have."""
@@ -188,7 +209,11 @@ class _Search:
             solution, found = free.over_paths(0.0, 1, bound)
             if found.usd > best:
                 best, bound = found.usd, found
-            if _whole_jobs(best) >= enough or solution.objective - best < _JOB or _whole_jobs(solution.objective) < enough:
+            if (
+                _whole_jobs(best) >= enough
+                or solution.objective - best < _JOB
+                or _whole_jobs(solution.objective) < enough
+            ):
                 break
         return best
 
@@ -280,4 +305,3 @@ def _solution(
         hit_time_limit=late,
         estimates=estimates,
     )
-

@@ -9,13 +9,13 @@ import numpy as np
 
 from pricing.units import BYTES_PER_GB
 from router.planning.columns.column import Column
-from router.planning.columns.master import EgressRows, add_egress_rows
+from router.planning.columns.master import ROOM, EgressRows, add_egress_rows
 from router.planning.columns.table import Floats, Table
 from router.planning.effort import Effort
 from router.planning.program import ProgramBuilder
 
-ROOM = 1e-6
 _PHASE = "neighbourhoods"
+_NODES = 20
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def solve_choice(ledger: Ledger, choice: Choice, left_out_usd: Floats, effort: E
     for team, found in sorted(teams.items()):
         builder.row(f"team {team}", found, "<=", float(money[team]))
     _add_moves(builder, ledger, moved, volumes)
-    solution = effort.solve(_PHASE, builder.build(), gap, start)
+    solution = effort.solve(_PHASE, builder.build(), gap, start, _NODES)
     if not solution.values:
         return plan
     columns = list(kept)
