@@ -27,8 +27,8 @@ class UseStep:
 class LimitUsage:
     """The use of one limit that is full at some time or has a shadow price.
 
-    ``limit`` is the name in the shadow prices. ``cloud``, ``region`` and ``market`` are None where the limit holds for all
-    of them. ``use`` is in time order without overlaps; nothing is used between its steps.
+    ``limit`` is the name in the shadow prices. ``cloud``, ``region`` and ``market`` are None where the limit holds for
+    all of them. ``use`` is in time order without overlaps; nothing is used between its steps.
     """
 
     limit: str
