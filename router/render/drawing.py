@@ -70,7 +70,7 @@ def text_width(words: str, *, bold: bool = False) -> float:
             width += 4.2
         else:
             width += 8.3 if letter.isupper() else 7.0
-    return width * (1.06 if bold else 1.0)
+    return width * (1.16 if bold else 1.0)
 
 
 def fit_text(words: str, width: float, *, bold: bool = False) -> str:

@@ -33,7 +33,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class JobRun:
     """The bars of one job in one place on the same machines of one market, in time order."""
 
     job: str
@@ -94,7 +94,7 @@ class Row:
 
     cloud: str
     region: str
-    runs: tuple[Run, ...]
+    runs: tuple[JobRun, ...]
     ceilings: tuple[Ceiling, ...]
 
 
@@ -143,7 +143,7 @@ def gantt_of(plan: Plan) -> Gantt:
     return _fold(Gantt(plan.horizon_start, plan.horizon_end, end, rows), plan)
 
 
-def runs_of(lines: Iterable[Line]) -> tuple[Run, ...]:
+def runs_of(lines: Iterable[Line]) -> tuple[JobRun, ...]:
     """Return the runs of all jobs by place, market, start and job.
 
     Lines of one gang and time are one bar (a gang may lie in several zones); bars that touch are one.
@@ -160,8 +160,20 @@ def runs_of(lines: Iterable[Line]) -> tuple[Run, ...]:
         size = sum(x.accelerators for x in gang)
         bar = Bar(first.start, first.end, first.kind == "outlook", Usd.total(x.cost_usd for x in gang), len(gang))
         found.setdefault((first.job, first.cloud, first.region, first.market, size, first.accelerator), []).append(bar)
-    runs = (Run(*what, _joined(bars)) for what, bars in found.items())
+    runs = (JobRun(*what, _joined(lane)) for what, bars in found.items() for lane in _without_overlaps(bars))
     return tuple(sorted(runs, key=lambda r: (*_by_place((r.cloud, r.region)), _MARKET_ORDER[r.market], r.start, r.job)))
+
+
+def _without_overlaps(bars: Iterable[Bar]) -> Iterable[tuple[Bar, ...]]:
+    """Return the bars in as many groups as needed for none to lie over another of its group."""
+    groups: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda b: (b.start, b.end, b.outlook)):
+        group = next((each for each in groups if each[-1].end <= bar.start), None)
+        if group is None:
+            groups.append([bar])
+        else:
+            group.append(bar)
+    return (tuple(group) for group in groups)
 
 
 def _joined(bars: Iterable[Bar]) -> tuple[Bar, ...]:

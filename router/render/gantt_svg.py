@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from router.render import drawing
 from router.render.drawing import TimeScale, fit_text, line, rect, text, text_width
 from router.render.figures import MARKET_WORDS, clock, day, day_clock, money
-from router.render.gantt import Bar, Ceiling, Folded, Gantt, Row, Run
+from router.render.gantt import Bar, Ceiling, Folded, Gantt, JobRun, Row
 from router.render.tables import clip_text, format_count
 
 _TOP = 40.0
@@ -52,7 +52,7 @@ class _Label:
 
 @dataclass(frozen=True, slots=True)
 class _PlacedRun:
-    run: Run
+    run: JobRun
     label: _Label
     left: float
     right: float
@@ -131,7 +131,9 @@ def _draw_row(row: Row, scale: TimeScale, layout: GanttLayout, y: float) -> tupl
             parts += _draw_run(placed, scale, at + number * _LANE)
     at += len(lanes) * _LANE
     for ceiling in row.ceilings:
-        drawn, at = _draw_ceiling(ceiling, scale, layout, at)
+        # The first strip of a place without jobs lies beside the name of the place.
+        named = not layout.narrow and at > y
+        drawn, at = _draw_ceiling(ceiling, scale, at, named=named)
         parts += drawn
     least = y + (18 if layout.narrow else _LANE)
     return parts, max(at, least) + 9
@@ -144,7 +146,7 @@ def _place_name(row: Row, layout: GanttLayout, y: float) -> str:
     return drawing.element("text", words, x=6.0 if layout.narrow else 0.0, y=y + (14 if layout.narrow else 17), cls="b")
 
 
-def _place_run(run: Run, scale: TimeScale, layout: GanttLayout) -> _PlacedRun:
+def _place_run(run: JobRun, scale: TimeScale, layout: GanttLayout) -> _PlacedRun:
     """Return a run with its label where it fits: in the longest bar, right of the last, left of the first."""
     drawn = [(span, bar.outlook) for bar in run.bars for span in _bar_spans(bar, scale)]
     spans = [span for span, _ in drawn]
@@ -224,7 +226,7 @@ def _stamp(moment: datetime) -> str:
     return moment.isoformat().replace("+00:00", "Z")
 
 
-def _tooltip(run: Run, bar: Bar) -> str:
+def _tooltip(run: JobRun, bar: Bar) -> str:
     kind = ", outlook" if bar.outlook else ""
     times = f"{day_clock(bar.start)} to {day_clock(bar.end)} UTC"
     return f"{run.job}: {run.size}, {MARKET_WORDS[run.market]}{kind}, {times}, {money(bar.cost_usd)}"
@@ -236,10 +238,10 @@ def ceiling_in_words(ceiling: Ceiling) -> str:
     return f"Ceiling: {ceiling.name}, {ceiling.size}; {rest}"
 
 
-def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, layout: GanttLayout, y: float) -> tuple[list[str], float]:
+def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) -> tuple[list[str], float]:
     """Return the strip of use under a heavy line at the limit with its words, and where it ends."""
     top, bottom = y + 5, y + 5 + _STRIP
-    parts = [] if layout.narrow else [text(0, bottom - 2, "in use", "s")]
+    parts = [text(0, bottom - 2, "in use", "s")] if named else []
     for step in ceiling.use:
         share = min(step.used / ceiling.amount, 1.0) if ceiling.amount else 1.0
         height = max(_STRIP * share, 0.5)

@@ -10,7 +10,7 @@ from router.planning.plan import Plan
 from router.planning.plan_usage import UseStep
 from router.render.drawing import TimeScale
 from router.render.figures import clock, day, day_clock, money
-from router.render.gantt import Ceiling, Gantt, Row, Run, gantt_of
+from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of
 from router.render.gantt_svg import ceiling_in_words
 from router.render.tables import PLAIN, Screen, clip_text, format_count, wrap_text
 
@@ -77,7 +77,7 @@ def _row(row: Row, scale: TimeScale, name: int, sizes: int, screen: Screen) -> l
     return lines
 
 
-def _bars(run: Run, scale: TimeScale) -> str:
+def _bars(run: JobRun, scale: TimeScale) -> str:
     cells = _empty(scale)
     for bar in run.bars:
         letter = run.letter.lower() if bar.outlook else run.letter

@@ -36,6 +36,7 @@ def _environment() -> Environment:
         "dollars": figures.whole_dollars,
         "money_data": lambda usd: _data(usd, figures.money(usd)),
         "dollars_data": lambda usd: _data(usd, figures.whole_dollars(usd)),
+        "number": lambda number: f"{number:,}",
         "percent": figures.percent,
         "day": figures.day,
         "clock": figures.clock,

@@ -24,7 +24,10 @@ _UNSURE = 0.005  # how far below the probability asked for a job counts as less 
 
 @dataclass(frozen=True, slots=True)
 class BudgetRow:
-    """A team's budget; the shares of it are spent, with the orders, with the outlook. None where the budget is zero."""
+    """A team's budget; ``parts`` are the shares spent, ordered and in the outlook, ``share`` their sum.
+
+    ``share`` is None where the budget is zero and something is spent.
+    """
 
     usage: TeamUsage
     over: bool
@@ -34,7 +37,7 @@ class BudgetRow:
     @property
     def together(self) -> str:
         """Return the share of the budget that is used up with orders and outlook, in words."""
-        return "all" if self.share is None else f"~{percent(self.share)}"
+        return "more than all" if self.share is None else f"~{percent(self.share)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +248,7 @@ def _budget_row(team: TeamUsage) -> BudgetRow:
     over = team.together_usd > team.budget_usd
     whole = team.budget_usd.nanos
     if whole <= 0:
-        return BudgetRow(team, over, None, (0.0, 0.0, 0.0))
+        return BudgetRow(team, over, None if over else 0.0, (0.0, 0.0, 0.0))
     parts = (team.spent_usd.nanos / whole, team.orders_usd.nanos / whole, team.outlook_usd.nanos / whole)
     return BudgetRow(team, over, team.together_usd.nanos / whole, parts)
 
