@@ -141,7 +141,7 @@ def _draw_row(row: Row, scale: TimeScale, layout: GanttLayout, y: float) -> tupl
 
 def _place_name(row: Row, layout: GanttLayout, y: float) -> str:
     cloud, region = row.cloud or "all clouds", row.region or ("all regions" if row.cloud else "")
-    room = (layout.width if layout.narrow else layout.gutter) - text_width(cloud) - 14
+    room = (layout.width if layout.narrow else layout.gutter) - text_width(cloud) - 20
     words = drawing.element("tspan", html.escape(f"{cloud} "), cls="s") + html.escape(fit_text(region, room, bold=True))
     return drawing.element("text", words, x=6.0 if layout.narrow else 0.0, y=y + (14 if layout.narrow else 17), cls="b")
 
