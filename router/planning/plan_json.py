@@ -1,8 +1,8 @@
 """Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
 Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
-``digest`` is SHA-256 over the document without ``digest`` and ``plan_id``; a file whose digest does not match was
-edited and is refused.
+``digest`` is SHA-256 over the document without ``digest``, ``plan_id`` and ``usage``, which has a digest of its own; a
+file whose digests do not match was edited and is refused.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ from router.planning.plan import (
     ShadowPrice,
     Unplaced,
 )
+from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
+# The digest names what is ordered. Usage came later and describes it: plans keep the digests that they had without it.
+OUTSIDE_DIGEST = frozenset({"digest", "plan_id", "usage"})
 T = TypeVar("T")
 # Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
 RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
@@ -79,15 +82,27 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "shadow_prices": [_plain(price) for price in plan.shadow_prices],
         "jobs": [_plain(job) for job in plan.jobs],
     }
+    if plan.usage is not None:
+        content["usage"] = _plain(plan.usage)
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
     digest = _digest(content)
+    if plan.usage is not None:
+        content["usage"]["digest"] = _usage_digest(content["usage"], digest)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
 
 def _digest(content: dict[str, Any]) -> str:
-    unsigned = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
-    return hashlib.sha256(json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return _sha256({key: value for key, value in content.items() if key not in OUTSIDE_DIGEST})
+
+
+def _usage_digest(usage: dict[str, Any], plan_digest: str) -> str:
+    """Return the digest of the usage, which holds for one plan alone."""
+    return _sha256({"plan": plan_digest, **{key: value for key, value in usage.items() if key != "digest"}})
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def optional_fields(kind: type) -> tuple[str, ...]:
@@ -153,16 +168,25 @@ def plan_from_json(text: str, where: str = "") -> Plan:
             where=where,
         )
     if content.get("digest") != _digest(content):
-        raise InvalidInputError.single(
-            "was changed after it was made: its digest does not fit",
-            where=where,
-            field="digest",
-            remedy="make the plan again with stepfare plan --out",
-        )
+        raise _changed(where, "digest")
+    usage = content.get("usage")
+    if usage is not None and (
+        not isinstance(usage, dict) or usage.get("digest") != _usage_digest(usage, _digest(content))
+    ):
+        raise _changed(where, "usage.digest")
     try:
         return _plan(content)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError.single(f"is no plan: {error!r}", where=where) from None
+
+
+def _changed(where: str, field: str) -> InvalidInputError:
+    return InvalidInputError.single(
+        "was changed after it was made: its digest does not fit",
+        where=where,
+        field=field,
+        remedy="make the plan again with stepfare plan --out",
+    )
 
 
 def _plan(c: dict[str, Any]) -> Plan:
@@ -191,7 +215,14 @@ def _plan(c: dict[str, Any]) -> Plan:
         shadow_prices=_many(ShadowPrice, c["shadow_prices"]),
         jobs=tuple(_read_job(j) for j in c["jobs"]),
         cuts=_many(Cut, c.get("cuts", ())),
+        usage=_read_usage(c["usage"]) if "usage" in c else None,
     )
+
+
+def _read_usage(content: dict[str, Any]) -> PlanUsage:
+    limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
+    usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
+    return _read(PlanUsage, usage)
 
 
 def _read_line(content: dict[str, Any]) -> Line:

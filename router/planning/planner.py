@@ -32,7 +32,8 @@ from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
 from router.planning.local_search import improve_places
-from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
+from router.planning.plan import VALID_FOR, Plan, PlanStatus
+from router.planning.plan_usage import PlanUsage
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
@@ -41,6 +42,7 @@ from router.planning.solve import PlacementSolution, better_answer, solve_in_sta
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
+from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
 
 MOST_COMPACT_JOBS = 30  # with more the plan is made by columns
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
@@ -351,7 +353,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         stage_one_proven=answer.stage_one_proven,
         time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in budget.cuts),
         cost_usd=cost,
-        orders_usd=_orders(lines, moves),
+        orders_usd=orders_cost(lines, moves),
         threshold_usd=answer.threshold,
         bound_usd=bound,
         gap=gap,
@@ -363,14 +365,13 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        usage=PlanUsage(
+            month=month_of(request.now),
+            at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
+            limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
+            teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
+        ),
     )
-
-
-def _orders(lines: Sequence[Line], moves: Sequence[PlannedMove]) -> Usd:
-    """Return the cost of the orders: their lines, and the moves into regions that a job's orders use."""
-    orders = [line for line in lines if line.kind == "order"]
-    used = {(line.job, f"{line.cloud}/{line.region}") for line in orders}
-    return Usd.total([*(x.cost_usd for x in orders), *(m.cost_usd for m in moves if (m.job, m.to) in used)])
 
 
 def _status(answer: PlacementSolution, gap: float, request: PlanRequest) -> PlanStatus:
