@@ -6,6 +6,6 @@ import os
 import signal
 
 
-def killed(_: object) -> None:
+def killed(*_: object) -> None:
     """Not to return."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,195 @@
+"""Run many tasks on processes of this machine or on a Ray cluster; results do not depend on which, nor on how many."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from pricing.problems import InvalidInputError
+
+Advance = Callable[[int, int], None]
+Shared = TypeVar("Shared")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+PROCESSES: Final = "processes"
+_RAY: Final = re.compile(r"ray://[^\s/:]+:\d{1,5}")
+_CONNECT_S: Final = 30
+
+
+class EngineError(Exception):
+    """The engine cannot be used, or lost its workers; ``remedy`` says what to do."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(what)
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where tasks run: ``address`` of a Ray cluster, or None for processes here; at most ``workers`` at a time."""
+
+    address: str | None
+    workers: int
+
+
+def parse_engine(text: str, workers: int | None) -> Engine:
+    """Return the engine of ``processes`` or ``ray://HOST:PORT``; InvalidInputError names ``--engine``.
+
+    Without ``workers`` there are as many processes as cores, and on Ray as many tasks as the cluster has cores (0).
+    """
+    if text == PROCESSES:
+        return Engine(None, workers or os.cpu_count() or 1)
+    if not _RAY.fullmatch(text):
+        what = f"{text!r} is no engine"
+        raise InvalidInputError.single(what, field="--engine", remedy="write processes, or ray://HOST:10001")
+    return Engine(text, workers or 0)
+
+
+def run_tasks(
+    work: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], engine: Engine, advance: Advance
+) -> list[Result]:
+    """Return ``work(shared, task)`` of every task, in the order of the tasks.
+
+    ``work`` is a function of a module, and all values can be pickled. ``advance`` is called with the number of tasks
+    that are done. One process: here. More: fresh ones, ended with this call however it ends; ``BrokenProcessPool`` if
+    one is killed. What ``work`` raises is raised here. EngineError if the cluster cannot be used.
+    """
+    advance(0, len(tasks))
+    if engine.address is not None:
+        return _run_on_ray(work, shared, tasks, engine, advance)
+    if engine.workers == 1:
+        return _run_here(work, shared, tasks, advance)
+    return _run_on_processes(work, shared, tasks, engine.workers, advance)
+
+
+def _run_here(
+    work: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], advance: Advance
+) -> list[Result]:
+    results: list[Result] = []
+    for task in tasks:
+        results.append(work(shared, task))
+        advance(len(results), len(tasks))
+    return results
+
+
+def _run_on_processes(
+    work: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], count: int, advance: Advance
+) -> list[Result]:
+    with _workers(min(count, max(1, len(tasks))), work, shared) as workers:
+        with _interrupts_blocked():
+            futures = [workers.submit(_work_here, task) for task in tasks]
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            advance(done, len(tasks))
+        return [future.result() for future in futures]
+
+
+class _WorkerInput(Generic[Shared, Task, Result]):
+    """The work and the arguments that a worker process received when it began."""
+
+    work: Callable[[Shared, Task], Result]
+    shared: Shared
+
+
+_WORKER_INPUT: Final[_WorkerInput[Any, Any, Any]] = _WorkerInput()
+
+
+@contextmanager
+def _workers(count: int, work: Callable[[Any, Any], Any], shared: object) -> Iterator[ProcessPoolExecutor]:
+    children_before = set(multiprocessing.active_children())
+    context = multiprocessing.get_context("spawn")
+    workers = ProcessPoolExecutor(count, mp_context=context, initializer=_set_worker_input, initargs=(work, shared))
+    try:
+        yield workers
+    except BaseException:
+        workers.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - children_before:
+            child.terminate()
+        raise
+    workers.shutdown()
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes in here without Ctrl-C: this process receives it, and ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _set_worker_input(work: Callable[[Any, Any], Any], shared: object) -> None:
+    _WORKER_INPUT.work, _WORKER_INPUT.shared = work, shared
+
+
+def _work_here(task: object) -> Any:
+    return _WORKER_INPUT.work(_WORKER_INPUT.shared, task)
+
+
+def _run_on_ray(
+    work: Callable[[Shared, Task], Result], shared: Shared, tasks: Sequence[Task], engine: Engine, advance: Advance
+) -> list[Result]:
+    """Run the tasks on the cluster, which is told to stop them however this ends."""
+    with _cluster(engine) as ray:
+        remote = ray.remote(_work_on_ray)
+        given = ray.put((work, shared))
+        most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting = list(range(len(tasks)))[::-1]
+        running: dict[Any, int] = {}
+        results: dict[int, Result] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < most:
+                    index = waiting.pop()
+                    running[remote.remote(given, tasks[index])] = index
+                done, _ = ray.wait(list(running), num_returns=1)
+                for reference in done:
+                    results[running.pop(reference)] = ray.get(reference)
+                    advance(len(results), len(tasks))
+        finally:
+            for reference in running:
+                ray.cancel(reference, force=True)
+        return [results[index] for index in range(len(tasks))]
+
+
+@contextmanager
+def _cluster(engine: Engine) -> Iterator[Any]:
+    """Connect to the cluster while the block runs. What the tasks themselves raise passes through."""
+    try:
+        import ray
+    except ImportError:
+        raise EngineError("--engine ray:// needs Ray, which is not installed", "pip install 'stepfare[ray]'") from None
+    same = "start it with `ray start --head`; its nodes need the same stepfare, Ray and Python as this machine"
+    try:
+        ray.init(engine.address, logging_level="ERROR", log_to_driver=False, _timeout_s=_CONNECT_S)
+    except (OSError, RuntimeError, ValueError, TypeError) as error:
+        raise EngineError(f"{engine.address} cannot be used: {_first_line(error)}", same) from None
+    try:
+        yield ray
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause if isinstance(getattr(error, "cause", None), Exception) else None
+        if isinstance(cause, InvalidInputError):
+            raise cause from None
+        raise EngineError(f"a task failed on {engine.address}: {_first_line(cause or error)}", same) from error
+    except (ray.exceptions.RayError, ConnectionError) as error:
+        raise EngineError(f"{engine.address} lost a task: {_first_line(error)}", same) from error
+    finally:
+        ray.shutdown()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip() if lines else type(error).__name__
+
+
+def _work_on_ray(given: tuple[Callable[[Any, Any], Any], Any], task: object) -> Any:
+    work, shared = given
+    return work(shared, task)
