@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import re
 import signal
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from pricing.problems import InvalidInputError
@@ -103,9 +106,17 @@ _WORKER_INPUT: Final[_WorkerInput[Any, Any, Any]] = _WorkerInput()
 
 @contextmanager
 def _workers(count: int, work: Callable[[Any, Any], Any], shared: object) -> Iterator[ProcessPoolExecutor]:
+    # Through a file: arguments larger than a pipe would make each process wait until the one before it has started.
+    with tempfile.TemporaryDirectory(prefix="stepfare-") as folder:
+        file = Path(folder) / "input"
+        file.write_bytes(pickle.dumps((work, shared)))
+        yield from _started(count, file)
+
+
+def _started(count: int, file: Path) -> Iterator[ProcessPoolExecutor]:
     children_before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    workers = ProcessPoolExecutor(count, mp_context=context, initializer=_set_worker_input, initargs=(work, shared))
+    workers = ProcessPoolExecutor(count, mp_context=context, initializer=_read_worker_input, initargs=(file,))
     try:
         yield workers
     except BaseException:
@@ -126,8 +137,9 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _set_worker_input(work: Callable[[Any, Any], Any], shared: object) -> None:
-    _WORKER_INPUT.work, _WORKER_INPUT.shared = work, shared
+def _read_worker_input(file: Path) -> None:
+    # Written by the process that started this one.
+    _WORKER_INPUT.work, _WORKER_INPUT.shared = pickle.loads(file.read_bytes())
 
 
 def _work_here(task: object) -> Any:

@@ -10,6 +10,9 @@ _COMMANDS = {
     "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
     "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan", "show"),
     "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan_diff", "diff"),
+    "plan what-if": CommandEntry(
+        "Compare plans under other limits, prices or deadlines.", "router.cli.what_if", "what_if"
+    ),
     "plan check": CommandEntry("Check whether a plan can still be applied.", "router.cli.plan_check", "check"),
     "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
     "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),

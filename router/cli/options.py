@@ -83,6 +83,14 @@ def parse_duration_option(option: str, text: str | None) -> timedelta | None:
         raise option_error(option, error) from None
 
 
+def parse_length_option(option: str, text: str, least: timedelta) -> timedelta:
+    """Return a duration of at least ``least``."""
+    length = parse_duration_option(option, text)
+    if length is None or length < least:
+        raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
+    return length
+
+
 def parse_usd_option(option: str, text: str | None) -> Usd | None:
     """Return an amount such as ``5000`` or ``$1,250.50``, not below zero, or None if the option was not given."""
     from pricing.money import Usd

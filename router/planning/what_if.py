@@ -224,11 +224,15 @@ Change = LimitChange | PriceChange | RegionDrop | DeadlineChange | BudgetChange 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Changes that are made together, under a name; ``at`` has the values of the sweeps that it is a point of."""
+    """Changes that are made together, under a name.
+
+    A point of sweeps has their values: as numbers in ``at``, and as written in ``values``.
+    """
 
     name: str
     changes: tuple[Change, ...]
     at: tuple[float, ...] = ()
+    values: tuple[str, ...] = ()
 
 
 def apply_changes(request: PlanRequest, changes: Iterable[Change], option: str = "") -> PlanRequest:

@@ -18,7 +18,9 @@ _SHOWN_MOVES = 3
 class VariantResult:
     """A variant's plan, and how it differs from the base: cost, jobs that are placed or late, places.
 
-    ``moves`` has the changes of jobs in both plans, the greatest change of cost first. Names are sorted.
+    ``moves`` has the changes of jobs in both plans, the greatest change of cost first. Names are sorted. A difference
+    ``within_gap`` may be due to the two searches alone: the plans place the same jobs, and their bounds do not part
+    their costs.
     """
 
     variant: Variant
@@ -29,6 +31,7 @@ class VariantResult:
     newly_late: tuple[str, ...] = ()
     no_longer_late: tuple[str, ...] = ()
     moves: tuple[PlacementChange, ...] = ()
+    within_gap: bool = False
 
     @property
     def placed(self) -> int:
@@ -89,7 +92,13 @@ def _compare(base: Plan, variant: Variant, plan: Plan) -> VariantResult:
         newly_late=tuple(sorted(late_now - late)),
         no_longer_late=tuple(sorted((late - late_now) & (there - left_out_now))),
         moves=tuple(sorted(moves, key=lambda change: (-abs(change_of_cost(change).nanos), change.job))),
+        within_gap=left_out == left_out_now and plan.cost_usd != base.cost_usd and not _bounds_part(base, plan),
     )
+
+
+def _bounds_part(one: Plan, other: Plan) -> bool:
+    """Return whether the bound of one plan lies above what the other one minimised."""
+    return one.bound_usd > other.cost_usd + other.threshold_usd or other.bound_usd > one.cost_usd + one.threshold_usd
 
 
 def change_of_cost(change: PlacementChange) -> Usd:

@@ -100,6 +100,7 @@ def vary(changes: Sequence[Change], sweeps: Sequence[Sweep]) -> tuple[Variant, .
             "; ".join(name for name, _ in point),
             (*changes, *(value.change for _, value in point)),
             tuple(value.at for _, value in point),
+            tuple(value.text for _, value in point),
         )
         for point in points
     )

@@ -1,0 +1,259 @@
+"""Command ``stepfare plan what-if``: compare plans under other limits, prices, regions, deadlines or budgets."""
+
+from __future__ import annotations
+
+from concurrent.futures.process import BrokenProcessPool
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError, Problem
+from router.cli import console
+from router.cli.completion import complete_books, complete_plan_paths
+from router.cli.options import parse_duration_option, parse_length_option, parse_now
+from router.render.tables import format_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from router.app.parallel import Engine
+    from router.app.plan import PlanOptions
+    from router.planning.planner import PlanRequest
+    from router.planning.what_if import Change, Variant
+    from router.planning.what_if_comparison import WhatIf
+    from router.planning.what_if_syntax import Sweep
+
+
+class WhatIfFormat(StrEnum):
+    """Output format of a comparison."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+
+
+def what_if(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
+    ],
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHANGE", help="NAME=AMOUNT, NAME+MORE or NAMExFACTOR of a limit; repeatable."),
+    ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SCOPE*FACTOR", help="Prices of a cloud, cloud/region, cloud/region/type or market; repeatable."
+        ),
+    ] = None,
+    drop_region: Annotated[
+        list[str] | None, typer.Option(metavar="CLOUD/REGION", help="Plan without this region; repeatable.")
+    ] = None,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB+DURATION", help="Move a deadline (JOB-DURATION: earlier; all: all); repeatable."),
+    ] = None,
+    budget: Annotated[
+        list[str] | None, typer.Option(metavar="TEAM=USD", help="Set the budget of a team; repeatable.")
+    ] = None,
+    confidence: Annotated[
+        list[str] | None,
+        typer.Option(metavar="JOB=SHARE", help="How sure a deadline must hold (all: all jobs); repeatable."),
+    ] = None,
+    drop_job: Annotated[
+        list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'KIND NAME VALUES'", help="One plan for each value; two sweeps give their grid."),
+    ] = None,
+    book: Annotated[
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
+    ] = "latest",
+    limits: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
+    ] = None,
+    advisory: Annotated[
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
+    horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
+    gap: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
+    ] = 0.005,
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan.")] = "3m",
+    max_age: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
+    ] = None,
+    solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    engine: Annotated[
+        str, typer.Option(metavar="processes|ray://HOST:PORT", help="Where plans are made: here, or on a Ray cluster.")
+    ] = "processes",
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Plans made at the same time. Default: all cores.")
+    ] = None,
+    output: Annotated[WhatIfFormat, typer.Option("--output", "-o", help="Format.")] = WhatIfFormat.TABLE,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the output to this file instead.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the cost against the first sweep's values.")
+    ] = None,
+) -> int:
+    """Compare plans under other limits, prices, regions, deadlines or budgets with the plan as things are.
+
+    \b
+    stepfare plan what-if jobs/ --limits limits.yaml --limit 'aws p5 spot+384'
+    stepfare plan what-if jobs/ --drop-region aws/us-east-1 --price 'spot*1.2'
+    stepfare plan what-if jobs/ --sweep 'deadline all +0h,+6h,+12h' --plot d.svg
+    stepfare plan what-if jobs/ --limits limits.yaml -o csv --out grid.csv \\
+      --sweep 'limit "aws p5 spot" 384,768,1536' --sweep 'price aws 0.8,1.0,1.2'
+    stepfare plan what-if jobs/ --sweep 'budget research 8000,12000' \\
+      --engine ray://head:10001
+
+    All changes of one call are made together. Sweeps are of limit, price, deadline, budget or confidence.
+    Nothing is stored, and no variant can be applied. The exit code is 3 if a plan leaves a job out.
+    """
+    from router.app.parallel import parse_engine
+    from router.app.plan import PlanOptions
+    from router.planning.what_if_syntax import vary
+
+    console.check_output_folders(out, plot)
+    written = {
+        "--limit": limit,
+        "--price": price,
+        "--drop-region": drop_region,
+        "--deadline": deadline,
+        "--budget": budget,
+        "--confidence": confidence,
+        "--drop-job": drop_job,
+    }
+    changes, sweeps = _read_changes(written, sweep or ())
+    variants = vary(changes, sweeps)
+    if plot is not None and not sweeps:
+        raise InvalidInputError.single(
+            "draws along a sweep, and there is none", field="--plot", remedy="--sweep 'deadline all +0h,+6h'"
+        )
+    where = parse_engine(engine, workers)
+    moment = parse_now(now)
+    options = PlanOptions(
+        horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
+        slot=parse_length_option("--slot", slot, timedelta(minutes=5)),
+        gap=gap,
+        time_limit=parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
+        solver=solver,
+        advisory=advisory,
+        max_age=parse_duration_option("--max-age", max_age),
+    )
+    if options.slot > options.horizon or options.horizon > timedelta(days=14):
+        raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
+    request = _read_request(paths, book, limits, moment, options, given_moment=now is not None)
+    _check_changes(request, changes, sweeps)
+    found = _plan_variants(request, variants, where)
+    if plot is not None:
+        from router.render.what_if_plot import cost_plot
+
+        console.write_output_file(plot, cost_plot(found, sweeps).encode())
+    console.write(_text_of(found, [each.name for each in sweeps], output, out), out)
+    left_out = any(result.plan.unplaced for result in found.results)
+    return int(console.ExitCode.UNPLACED if left_out else console.ExitCode.OK)
+
+
+def _read_changes(
+    written: dict[str, list[str] | None], sweeps: Sequence[str]
+) -> tuple[tuple[Change, ...], tuple[Sweep, ...]]:
+    """Return the changes and sweeps of all options; InvalidInputError with all that cannot be read."""
+    from router.planning.what_if_syntax import parse_change, parse_sweep
+
+    changes: list[Change] = []
+    found: list[Sweep] = []
+    problems: list[Problem] = []
+    for option, text in [(option, text) for option, texts in written.items() for text in texts or ()]:
+        try:
+            changes.append(parse_change(option, text))
+        except InvalidInputError as error:
+            problems += error.problems
+    for text in sweeps:
+        try:
+            found.append(parse_sweep(text))
+        except InvalidInputError as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+    return tuple(changes), tuple(found)
+
+
+def _read_request(
+    paths: Sequence[str],
+    book: str,
+    limits: Path | None,
+    moment: datetime,
+    options: PlanOptions,
+    *,
+    given_moment: bool,
+) -> PlanRequest:
+    """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
+    from router.app.budgets import BudgetConstraints
+    from router.app.plan import plan_request
+    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources
+
+    # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
+    shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
+    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+    if shortages:
+        console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
+    report_budget_sources(() if given_moment else prepared.budgets, moment)
+    for each in prepared.idle:
+        console.warn(each)
+    if prepared.offers_too_old:
+        console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} too old for --max-age, or undated")
+    for name in prepared.finished:
+        console.note(f"{name} has no steps left and is left out")
+    return prepared.request
+
+
+def _check_changes(request: PlanRequest, changes: Sequence[Change], sweeps: Sequence[Sweep]) -> None:
+    """Refuse every name that the request does not know, under the option that has it."""
+    from router.planning.what_if import apply_changes
+
+    changed = apply_changes(request, changes)
+    for sweep in sweeps:
+        for value in sweep.values:
+            apply_changes(changed, [value.change], "--sweep")
+
+
+def _plan_variants(request: PlanRequest, variants: Sequence[Variant], engine: Engine) -> WhatIf:
+    """Plan the base and all variants, with progress on stderr."""
+    from router.app.parallel import EngineError
+    from router.app.what_if import run_what_if
+
+    try:
+        with console.bars() as bars:
+            return run_what_if(
+                request,
+                variants,
+                engine=engine,
+                advance=lambda done, total: bars.advance("plans made", done, total, ""),
+            )
+    except BrokenProcessPool:
+        raise console.CommandError("a process was killed, perhaps for memory", remedy="fewer --workers") from None
+    except EngineError as error:
+        raise console.CommandError(str(error), remedy=error.remedy) from None
+
+
+def _text_of(found: WhatIf, sweeps: Sequence[str], output: WhatIfFormat, out: Path | None) -> str:
+    from router.render import what_if_text
+
+    if output is WhatIfFormat.JSON:
+        return what_if_text.as_json(found, sweeps)
+    if output is WhatIfFormat.CSV:
+        return what_if_text.as_csv(found, sweeps)
+    form = what_if_text.wide if output is WhatIfFormat.WIDE else what_if_text.table
+    return form(found, sweeps, console.screen(file=out))
