@@ -29,6 +29,10 @@ class InvalidInputError(Exception):
         self.problems = tuple(problems)
         super().__init__("\n".join(str(p) for p in self.problems))
 
+    def __reduce__(self) -> tuple[type[InvalidInputError], tuple[tuple[Problem, ...]]]:
+        """Return what a worker process sends back: the problems, not the message made of them."""
+        return type(self), (self.problems,)
+
     @classmethod
     def single(cls, what: str, *, where: str = "", field: str = "", remedy: str = "") -> InvalidInputError:
         """Return an error with one problem."""

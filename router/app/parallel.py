@@ -8,6 +8,7 @@ import pickle
 import re
 import signal
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -23,7 +24,6 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 PROCESSES: Final = "processes"
 _RAY: Final = re.compile(r"ray://[^\s/:]+:\d{1,5}")
-_CONNECT_S: Final = 30
 
 
 class EngineError(Exception):
@@ -62,7 +62,8 @@ def run_tasks(
 
     ``work`` is a function of a module, and all values can be pickled. ``advance`` is called with the number of tasks
     that are done. One process: here. More: fresh ones, ended with this call however it ends; ``BrokenProcessPool`` if
-    one is killed. What ``work`` raises is raised here. EngineError if the cluster cannot be used.
+    one is killed. What ``work`` raises is raised here; on a cluster anything but InvalidInputError becomes EngineError,
+    which also says that the cluster cannot be used.
     """
     advance(0, len(tasks))
     if engine.address is not None:
@@ -151,7 +152,7 @@ def _run_on_ray(
 ) -> list[Result]:
     """Run the tasks on the cluster, which is told to stop them however this ends."""
     with _cluster(engine) as ray:
-        remote = ray.remote(_work_on_ray)
+        remote = ray.remote(_work_on_ray).options(scheduling_strategy="SPREAD")
         given = ray.put((work, shared))
         most = engine.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting = list(range(len(tasks)))[::-1]
@@ -174,14 +175,16 @@ def _run_on_ray(
 
 @contextmanager
 def _cluster(engine: Engine) -> Iterator[Any]:
-    """Connect to the cluster while the block runs. What the tasks themselves raise passes through."""
+    """Connect to the cluster while the block runs, and turn Ray's errors into EngineError."""
     try:
         import ray
     except ImportError:
         raise EngineError("--engine ray:// needs Ray, which is not installed", "pip install 'stepfare[ray]'") from None
     same = "start it with `ray start --head`; its nodes need the same stepfare, Ray and Python as this machine"
     try:
-        ray.init(engine.address, logging_level="ERROR", log_to_driver=False, _timeout_s=_CONNECT_S)
+        # Ray warns of what the error below says.
+        with warnings.catch_warnings(action="ignore"):
+            ray.init(engine.address, logging_level="ERROR", log_to_driver=False)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
         raise EngineError(f"{engine.address} cannot be used: {_first_line(error)}", same) from None
     try:
@@ -198,8 +201,9 @@ def _cluster(engine: Engine) -> Iterator[Any]:
 
 
 def _first_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0].strip() if lines else type(error).__name__
+    """Return the first line of a message, with its last one where the first announces it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def _work_on_ray(given: tuple[Callable[[Any, Any], Any], Any], task: object) -> Any:

@@ -123,6 +123,8 @@ def _notes(found: WhatIf, width: int) -> list[str]:
     notes = []
     if any(result.within_gap for result in found.variants):
         notes.append("~ no greater than the gaps of the two plans: it may be due to the searches alone (--gap)")
+    if any(result.plan.threshold_usd.nanos for result in found.results):
+        notes.append("BOUND also counts stopping and starting (min_saving), which COST does not")
     cut = sum(result.plan.time_limit_hit for result in found.results)
     if cut:
         what = f"{format_count(cut, 'plan')} ended by the time limit: figures may differ from run to run"
@@ -152,6 +154,7 @@ def _plain(result: VariantResult) -> dict[str, Any]:
         "cost_usd": str(plan.cost_usd),
         "difference_usd": str(result.difference),
         "within_gap": result.within_gap,
+        "threshold_usd": str(plan.threshold_usd),
         "bound_usd": str(plan.bound_usd),
         "gap": plan.gap,
         "status": plan.status,
