@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -24,11 +26,12 @@ def printed(folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_without_measurements_it_shows_the_embedded_book(tmp_path: Path) -> None:
-    (tmp_path / "repository" / "examples").mkdir(parents=True)
+def test_without_measurements_it_shows_the_simulated_traces(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "traces", tmp_path / "repository" / "examples" / "traces")
     text = printed(tmp_path / "repository")
-    assert "book_points: 1,4" in text
-    assert "0 pools were watched" in text
+    assert "simulated_points: 4,035 written" in text
+    assert "3 pools were watched, 3 of them for 24 hours" in text
+    assert re.search(r"made…-east-1a p3.2xlarge spot 0.9500 .* 84%", text)
 
 
 @pytest.mark.slow
