@@ -53,7 +53,7 @@ class LimitChange:
 
 
 @dataclass(frozen=True, slots=True)
-class PriceChange:
+class PriceScaling:
     """A factor on the prices of a cloud, a region, a machine type in a region, or a market.
 
     ``scope`` is ``aws``, ``aws/us-east-1``, ``aws/us-east-1/p5.48xlarge`` or ``spot``. Reservations keep their price.
@@ -219,7 +219,7 @@ class JobDrop:
         return replace(request, jobs=tuple(job for job in request.jobs if job.name != self.job))
 
 
-Change = LimitChange | PriceChange | RegionDrop | DeadlineChange | BudgetChange | ConfidenceChange | JobDrop
+Change = LimitChange | PriceScaling | RegionDrop | DeadlineChange | BudgetChange | ConfidenceChange | JobDrop
 
 
 @dataclass(frozen=True, slots=True)

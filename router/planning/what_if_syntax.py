@@ -21,7 +21,7 @@ from router.planning.what_if import (
     DeadlineChange,
     JobDrop,
     LimitChange,
-    PriceChange,
+    PriceScaling,
     RegionDrop,
     Variant,
 )
@@ -131,7 +131,7 @@ def _name(change: Change) -> str:
     match change:
         case LimitChange():
             return change.name
-        case PriceChange():
+        case PriceScaling():
             return change.scope
         case BudgetChange():
             return change.team
@@ -145,7 +145,7 @@ def _unit(change: Change) -> str:
     match change:
         case LimitChange():
             return {"=": "amount", "+": "more", "x": "times as much"}[change.how]
-        case PriceChange():
+        case PriceScaling():
             return "times the price"
         case DeadlineChange():
             return "hours later"
@@ -192,7 +192,7 @@ def _limit(text: str) -> LimitChange:
     return LimitChange(name, "=" if how == "=" else "+" if how == "+" else "x", value)
 
 
-def _price(text: str) -> PriceChange:
+def _price(text: str) -> PriceScaling:
     match = _PRICE.fullmatch(text.strip())
     if match is None:
         raise RefusedError(
@@ -203,7 +203,7 @@ def _price(text: str) -> PriceChange:
     if factor <= 0:
         raise RefusedError(f"{number} would make machines free", "write a factor above zero, e.g. 0.8")
     _at_most_factor(factor)
-    return PriceChange(Market.ON_DEMAND.value if scope in ("on-demand", "od") else scope, factor)
+    return PriceScaling(Market.ON_DEMAND.value if scope in ("on-demand", "od") else scope, factor)
 
 
 def _at_most_factor(factor: Decimal) -> None:

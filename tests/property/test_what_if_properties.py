@@ -1,4 +1,4 @@
-"""What must hold of any variant: dropped regions stay unused, more of a limit costs no more, a factor of 1 is nothing."""
+"""What must hold of any variant: dropped regions stay unused, more of a limit costs no more, factor 1 is nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_to_json
 from router.planning.planner import PlanRequest, make_plan
-from router.planning.what_if import LimitChange, PriceChange, RegionDrop, apply_changes, scopes_of
+from router.planning.what_if import LimitChange, PriceScaling, RegionDrop, apply_changes, scopes_of
 from tests.support.instances import make_instance
 from tests.support.solved_instances import request_of
 
@@ -46,7 +46,7 @@ def broken_rules(seed: int) -> list[str]:
         ).dollars() * (1 + 1e-6) + 1e-6
         if now > before or (now == before and dearer):
             found.append(f"seed {seed}: more of {limit.name} made it worse")
-    one = [PriceChange(scope, Decimal("1.00")) for scope in sorted(scopes_of(base_request.book.offers[0]))]
+    one = [PriceScaling(scope, Decimal("1.00")) for scope in sorted(scopes_of(base_request.book.offers[0]))]
     if plan_to_json(make_plan(apply_changes(base_request, one))) != plan_to_json(base):
         found.append(f"seed {seed}: a factor of 1 changed the plan")
     return found

@@ -9,9 +9,9 @@ import subprocess
 import sys
 from typing import Any
 
-import ray  # type: ignore[import-not-found]
-from ray.util.placement_group import placement_group  # type: ignore[import-not-found]
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy  # type: ignore[import-not-found]
+import ray
+from ray.util.placement_group import placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 RANKS = 2
 
