@@ -44,7 +44,6 @@ from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
 
-MOST_COMPACT_JOBS = 30  # with more the plan is made by columns
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _WIDER, _CONFIDENCE = "wider search", "confidence"
@@ -56,7 +55,8 @@ class PlanRequest:
 
     ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have their
     counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
-    to re-solve when a job split over offers falls short of its confidence.
+    to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
+    one program, more by columns.
     """
 
     jobs: tuple[Job, ...]
@@ -71,6 +71,7 @@ class PlanRequest:
     advisory: bool = False
     resolve_limits: int = 5
     confidence_rounds: int = 2
+    compact_jobs: int = 30
 
 
 @dataclass(slots=True)
@@ -226,7 +227,7 @@ def _placement_problem(
     request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
 ) -> PlacementProblem:
     """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
-    by_columns = len(placeable) > MOST_COMPACT_JOBS
+    by_columns = len(placeable) > request.compact_jobs
     everything = {job.name: usable[job.name] for job in jobs}
     counter = UseCounter(request.limits)
     use = {(name, c.key): counter.use(c) for name, found in everything.items() for c in found}
@@ -262,7 +263,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     """
     request, effort, timings = run.request, run.search, run.timings
     problem, shortlist = planning_input.problem, None
-    if len(problem.jobs) > MOST_COMPACT_JOBS:
+    if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         answer = solve_by_columns(problem, effort, request.gap, run.progress)
         timings.solve += time.perf_counter() - began

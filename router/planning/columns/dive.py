@@ -6,6 +6,7 @@ cheapest column that touches nothing scarce costs far more than the value that t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,12 +21,21 @@ _PHASE = "rounding"
 _WHOLE = 1 - 1e-6
 
 
-def dive(master: Master, ledger: Ledger, solution: MasterSolution, effort: Effort, share: float) -> WholePlan:
-    """Return the plan reached by fixing ``share`` of the fractional jobs at a time.
+def dive(
+    master: Master,
+    ledger: Ledger,
+    solution: MasterSolution,
+    effort: Effort,
+    share: float,
+    first: Sequence[int] = (),
+) -> WholePlan:
+    """Return the plan reached by fixing the jobs of ``first``, then ``share`` of the fractional jobs at a time.
 
     The master keeps the columns that were made on the way; all columns are free again at the end.
     """
     rounding = _Rounding(master, ledger, solution)
+    if first:
+        rounding.fix(first)
     while not effort.late(_PHASE) and rounding.fix_more(share):
         pass
     return rounding.finish()
@@ -51,7 +61,13 @@ class _Rounding:
             return False
         loss = self._losses()
         ranked = open_jobs[np.lexsort((open_jobs, -loss[open_jobs]))]
-        for job in ranked[: max(1, int(share * len(open_jobs)))].tolist():
+        return self.fix(ranked[: max(1, int(share * len(open_jobs)))].tolist())
+
+    def fix(self, jobs: Sequence[int]) -> bool:
+        """Fix these jobs, in turn, and solve again; return whether there is an answer."""
+        master = self.master
+        self._pad()
+        for job in jobs:
             self._choose(job)
         free = ~self.fixed[master.arrays.job] & master.arrays.fits(self.table, self.room, self.money)
         low = np.zeros(len(master.columns))

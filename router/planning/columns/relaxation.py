@@ -15,6 +15,7 @@ import numpy as np
 from router.planning.columns.column import Column, mixed_column, path_column, run_column
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost
 from router.planning.columns.paths import Path, bound_paths, trace_paths
+from router.planning.columns.single import solve_single
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.effort import Effort
@@ -187,6 +188,38 @@ class Relaxer:
         columns += [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
         own = Surcharges.of(table, solution.prices)
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
+
+    def sharpened(self, best: Bound, solution: MasterSolution, most: int) -> tuple[Bound, list[Column]]:
+        """Return the bound at the same prices with exact values where paths promise less than runs, and their columns.
+
+        At most ``most`` programs of single jobs are solved, where most is promised first.
+        """
+        table = self.table
+        charges = Surcharges.of(table, best.prices)
+        value, _, _, _ = self.pricer.best(charges, self._run_floors(charges), best.prices.left_out.copy(), 1)
+        floors = row_floors(table, charges)
+        group_floor = np.minimum.reduceat(floors, table.group_first)
+        alone = ~table.whole & ~table.several
+        open_groups = np.flatnonzero((group_floor < value[table.group_job]) & alone[table.group_job])
+        upper = np.maximum(value[table.group_job[open_groups]] - charges.group_moves[open_groups], 1e-6)
+        total = bound_paths(table, charges, open_groups, upper=upper).value + charges.group_moves[open_groups]
+        promised = value[table.group_job[open_groups]] - total
+        lowest = best.value.copy()
+        exact: dict[int, float] = {}
+        columns: list[Column] = []
+        sure = np.where(alone, value, lowest)
+        for at in np.lexsort((open_groups, -promised)).tolist():
+            group, job = int(open_groups[at]), int(table.group_job[open_groups[at]])
+            if promised[at] <= _WORTH:
+                break
+            if len(exact) < most and total[at] < sure[job] - _WORTH and not self.effort.late(_PHASE):
+                single = solve_single(table, charges, group, self.effort)
+                exact[group] = max(float(total[at]), single.bound + float(charges.group_moves[group]))
+                if single.column is not None:
+                    columns.append(single.column)
+            sure[job] = min(sure[job], exact.get(group, float(total[at])))
+        sharp = self._bound(best.prices, np.maximum(lowest, np.where(alone, sure, lowest)))
+        return max(best, sharp, key=lambda bound: bound.usd), columns
 
     def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
         """Return the bounds with the plain floor for jobs that may use several regions."""

@@ -33,11 +33,12 @@ from router.planning.solver import usd_below
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
 _DIVES = (0.02, 0.05, 0.1, 0.2)
+_DIVES_A_SHARE = 4
 _MANY = 400  # jobs above which one dive is enough
 _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
-_STALE = 6  # tries in turn without a gain after which a kind of group is given up
+_FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kind of group is given up
 _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
@@ -49,12 +50,16 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _State:
-    """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible."""
+    """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible.
+
+    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds.
+    """
 
     plan: WholePlan
     bound: float
     proven: bool
     solution: MasterSolution
+    counted: tuple[int, ...]
 
     @property
     def gap(self) -> float:
@@ -109,40 +114,66 @@ class _Search:
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = _State(plan, bound.usd, proven=not any(plan.left_out), solution=solution)
-        state = self._improve(state)
+        state = _State(plan, bound.usd, proven=True, solution=solution, counted=(0,) * len(plan.left_out))
+        state = self._place_more(state)
         if any(state.plan.left_out):
             state = self._with_jobs_left_out(state)
+        state = self._improve(state)
+        if any(state.plan.left_out) and state.plan.left_out != state.counted:
+            # The last improvement placed one more job: the bound holds for as many left out as before alone.
+            state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(state.plan))
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
-        """Return the best of some dives."""
+        """Return the best of some dives; jobs that one leaves out come first in the next."""
         shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
-        plans = [dive(self.master, self.ledger, solution, self.effort, share) for share in shares]
+        plans: list[WholePlan] = []
+        first: dict[int, None] = {}
+        for share in shares:
+            for _ in range(_DIVES_A_SHARE):
+                plan = dive(self.master, self.ledger, solution, self.effort, share, tuple(first))
+                plans.append(plan)
+                fresh = [job for job, column in enumerate(plan.columns) if column is None and job not in first]
+                if not fresh:
+                    break
+                first.update(dict.fromkeys(fresh))
         return min(plans, key=lambda plan: plan.rank)
 
-    def _improve(self, state: _State) -> _State:
-        """Improve the plan until its gap is small enough or the tries are used up."""
-        improver = Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
+    def _place_more(self, state: _State) -> _State:
+        """Improve the plan until no further job can be placed, whatever it costs."""
+        improver = self._improver(state)
         plan = improver.with_left_out_placed(improver.one_by_one(state.plan))
-        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
-        slack = max(0.0, plan.usd - state.bound) if not any(plan.left_out) or state.proven else 0.02 * plan.usd
+        fails = 0
+        while any(plan.left_out) and fails < _FAILS_TO_PLACE and not self.effort.late(PHASE):
+            self.progress(f"{sum(plan.left_out)} left out")
+            better = self._by_columns(improver, plan)
+            fails = 0 if better.left_out < plan.left_out else fails + 1
+            plan = better
+        return replace(state, plan=plan)
+
+    def _improve(self, state: _State) -> _State:
+        """Improve the cost until the gap is small enough or nothing more is found."""
+        improver = self._improver(state)
+        plan = improver.one_by_one(state.plan)
+        slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
         program = GroupProgram(self.ledger, state.solution)
-        stale = {"columns": 0, "slots": 0}
+        fails = [0, 0]
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
-            by = "slots" if turn % 2 else "columns"
-            enough = not any(plan.left_out) and state.gap <= self.gap
-            if enough or min(stale.values()) >= _STALE or self.effort.late(PHASE):
+            if state.gap <= self.gap or min(fails) >= _FAILS or self.effort.late(PHASE):
                 break
-            if stale[by] >= _STALE:
+            kind = turn % 2
+            if fails[kind] >= _FAILS:
                 continue
-            better = self._by_slots(improver, program, plan, slack) if turn % 2 else self._by_columns(improver, plan)
-            stale[by] = 0 if better.rank < plan.rank else stale[by] + 1
+            better = self._by_slots(improver, program, plan, slack) if kind else self._by_columns(improver, plan)
+            fails[kind] = 0 if better.rank < plan.rank else fails[kind] + 1
             plan = better
-            self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
+            self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
+
+    def _improver(self, state: _State) -> Improver:
+        return Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
         """Choose the columns of a group anew."""
@@ -174,17 +205,10 @@ class _Search:
         _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
         solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = replace(state, bound=bound.usd, proven=proven, solution=solution)
         self.tried[:] = 0
-        before = state.plan.left_out
         dived = dive(self.master, self.ledger, solution, self.effort, _DIVES[1])
-        if dived.rank < state.plan.rank and dived.left_out == before:
-            state = replace(state, plan=dived)
-        better = self._improve(state)
-        if better.plan.left_out == before:
-            return better
-        # Fewer are left out than the bound allows for: it holds for as many as before alone.
-        return self._with_jobs_left_out(replace(better, bound=0.0))
+        plan = min(state.plan, dived, key=lambda found: found.rank)
+        return _State(plan, bound.usd, proven and plan.left_out == state.plan.left_out, solution, state.plan.left_out)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
