@@ -139,9 +139,9 @@ def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptH
     """Return the jobs without machines that would be provisioned again."""
     from router.controller.attempt_history import resumable_histories
 
-    timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
-    ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.again)
-    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.crashes)
+    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in wanted}
+    ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
+    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.max_crashes)
     return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 

@@ -159,7 +159,7 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: 
 
 
 def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
-    limit_s = site.deploy.patience.meet.total_seconds()
+    limit_s = site.deploy.timeouts.rendezvous.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
         current = site.store.attempts.get(attempt.id)

@@ -247,7 +247,7 @@ class Replanner:
         return self.site.store.plans.jobs({want.last.job_digest for want in pending})
 
     def _remaining_job(self, want: PendingGang, jobs: Mapping[str, str]) -> Job | PlacementRejected:
-        if want.chain.in_vain >= self.site.deploy.patience.tries:
+        if want.chain.in_vain >= self.site.deploy.timeouts.tries:
             return PlacementRejected(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
         return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or PlacementRejected(
             "its specification is not in the state"

@@ -91,7 +91,7 @@ def test_no_more_places_than_allowed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_machine_that_never_calls_costs_the_pool(site: Site) -> None:
-    site.deploy(patience={"meet": "10s"})
+    site.deploy(timeouts={"rendezvous": "10s"})
     (order,) = orders_of(plan_from_json(site.plan.read_text(), "plan.json"))
     site.stock(f"sick {attempt_name(site.state, site.digest, order, 1)}-1")
     ran = site.apply()

@@ -25,7 +25,7 @@ from tests.support.deployed import Running, Site, Template, eventually
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
-    PATIENCE,
+    TIMEOUTS,
     attempts,
     journal,
     lasting,
@@ -116,10 +116,10 @@ def stores(site: Site) -> dict[str, Path]:
     return {region: site.folder / "stores" / region for region in (EAST, WEST)}
 
 
-def begun(site: Site, book: Path, environment: Mapping[str, str] | None = None, **patience: str) -> Running:
+def begun(site: Site, book: Path, environment: Mapping[str, str] | None = None, **timeouts: str) -> Running:
     """Whoever watches; the job trains in the east and has saved something there."""
     regions = {region: {"checkpoint_url": f"file://{folder}"} for region, folder in stores(site).items()}
-    site.deploy(patience={**PATIENCE, **patience}, clouds={"sandbox": {"regions": regions}})
+    site.deploy(timeouts={**TIMEOUTS, **timeouts}, clouds={"sandbox": {"regions": regions}})
     watcher = site.start("watch", "--book", book, environment=environment)
     eventually(lambda: "listening at" in watcher.err, 30, why="for a watcher")
     set_off(site, environment)
@@ -181,7 +181,7 @@ def test_the_checkpoint_is_there_before_the_machines_are(site: Site, template: T
 
 def test_what_cannot_be_copied_in_time_is_read_across_regions(site: Site, template: Template) -> None:
     with SeenMachines() as seen_machines:
-        watcher = begun(site, template.folder / BOOK, carry="0.001s")
+        watcher = begun(site, template.folder / BOOK, checkpoint_copy="0.001s")
         east_goes_down(site)
         until_finished(site)
         stop(watcher)
