@@ -10,6 +10,7 @@ import typer
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
@@ -161,7 +162,7 @@ def _confirm(count: int) -> bool:
 
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.ask_confirmation(f"Release {count} gang{'s' if count != 1 else ''}?")
+    return console.ask_confirmation(f"Release {format_count(count, 'gang')}?")
 
 
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:

@@ -154,7 +154,7 @@ def test_a_channel_that_fails_is_given_up_and_holds_up_no_other(scene: Scene) ->
         notifier.send()
         scene.clock.move(1)
     assert (bad.tries, good.tries) == (TRIES, 1)
-    assert scene.said == ["fake does not take a message; trying again", "fake was not told of 1 events"]
+    assert scene.said == ["fake does not take a message; trying again", "fake was not told of 1 event"]
     assert [entry.what for entry in scene.store.journal.entries("a1")] == [TOLD]
 
 
