@@ -31,6 +31,7 @@ from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.coordinations import Clock
 from tests.support.listeners import mailbox, webhook
+from tests.support.new_state import open_state
 from tests.support.service import closed_port
 from tests.support.state_values import HOUR, NOW, attempt, node
 
@@ -77,7 +78,7 @@ class Fake:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         yield Scene(store)
 
 
