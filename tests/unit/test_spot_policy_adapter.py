@@ -47,10 +47,22 @@ def _foreseen(scene: SimulationInputs) -> BlindPolicy:
     return BlindForesightPolicy.fitted(outlook, SimulationSpec.of(scene), scene.spot_usd.mean(axis=1))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALL])
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in LONG])
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
+    _decides_alike(name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_watcher_decides_as_the_back_test_does_in_more_scenes(name: str, data: st.DataObject) -> None:
+    _decides_alike(name, data)
+
+
+def _decides_alike(name: str, data: st.DataObject) -> None:
     scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=1))
     if name == "sliced":  # reckons with the longest way from the start; a job that has saved nothing has none to know
         scene = SimulationInputs.of(scene.task, scene.series, scene.starts)
