@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from router.prices.bookstore import BookStore
 from router.state.records import Attempt, JournalEntry
 from tests.support import slow_saver
 from tests.support.clouds import STEPFARE
-from tests.support.deployed import Running, Site, Template, eventually
+from tests.support.deployed import NewSite, Running, Site, Template, eventually
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
@@ -104,11 +104,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 @pytest.fixture
-def site(template: Template, tmp_path: Path) -> Iterator[Site]:
+def site(template: Template, new_site: NewSite) -> Site:
     """One on which nothing runs yet."""
-    site = template.site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(template)
 
 
 def stores(site: Site) -> dict[str, Path]:

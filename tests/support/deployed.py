@@ -259,6 +259,7 @@ class Template:
         return site
 
 
+NewSite = Callable[[Template], Site]
 _planned: dict[tuple[str, str], Template] = {}
 
 
