@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
@@ -319,7 +320,7 @@ def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    gangs = f"{len(accepted.requests)} gang{'s' if len(accepted.requests) != 1 else ''}"
+    gangs = format_count(len(accepted.requests), "gang")
     question = (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )

@@ -184,8 +184,26 @@ def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
 def handle_command_errors() -> Iterator[None]:
     """Turn every expected error of a command into a message and :class:`CommandExitError` with its exit code."""
     try:
-        yield
+        with _show_errors():
+            yield
+            sys.stdout.flush()
+    except CommandExitError:
+        _drop_unwritten_output()
+        raise
+
+
+def _drop_unwritten_output() -> None:
+    """Drop output that cannot be written: the interpreter would fail at it once more, with an exit code of its own."""
+    try:
         sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _show_errors() -> Iterator[None]:
+    try:
+        yield
     except InvalidInputError as error:
         show_problems(error)
         raise CommandExitError(ExitCode.INVALID_INPUT) from None
@@ -196,8 +214,7 @@ def handle_command_errors() -> Iterator[None]:
         note("\ninterrupted")
         raise CommandExitError(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output has closed the pipe. The interpreter flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed the pipe.
         raise CommandExitError(ExitCode.OK) from None
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""

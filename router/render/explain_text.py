@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pricing.money import Usd
+from pricing.units import format_count
 from router.planning.changes import main_placement
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.render.plan_text import describe_shadow_price
@@ -10,7 +11,6 @@ from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
-    format_count,
     format_step_price,
     format_table,
     format_timestamp,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
+from pricing.units import format_count
 from router.planning.changes import main_placement
 from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
 from router.planning.plan_json import plan_content
@@ -13,7 +14,6 @@ from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
-    format_count,
     format_day_time,
     format_step_price,
     format_table,

@@ -84,6 +84,7 @@ def test_every_field_is_described_and_nothing_else_is() -> None:
         assert all("description" in field for field in part.get("properties", {}).values())
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_nightly_examples_is_valid() -> None:
     document = json.loads(json.dumps(plan_content(nightly_plan())))
     assert errors(document) == []
