@@ -44,10 +44,17 @@ class Column:
 
 def run_column(table: Table, pricer: RunPricer, row: int, start: int) -> Column:
     """Return the unbroken run of a row from a slot, which must be possible."""
-    times = pricer.times(np.array([row], dtype=np.int64))
-    end, share = int(times.end[0, start]), float(times.share[0, start])
-    holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
-    return _column(table, holds, float(table.usd[row]), float(table.counted[row]))
+    return run_columns(table, pricer, np.array([row], dtype=np.int64), np.array([start], dtype=np.int64))[0]
+
+
+def run_columns(table: Table, pricer: RunPricer, rows: Ints, starts: Ints) -> list[Column]:
+    """Return the unbroken runs of rows from slots, all of which must be possible."""
+    ends, shares = pricer.ends(rows, starts)
+    columns = []
+    for row, start, end, share in zip(rows.tolist(), starts.tolist(), ends.tolist(), shares.tolist(), strict=True):
+        holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
+        columns.append(_column(table, holds, float(table.usd[row]), float(table.counted[row])))
+    return columns
 
 
 def path_column(table: Table, path: Path, surcharge: Floats) -> Column | None:

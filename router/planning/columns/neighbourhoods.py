@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.planning.columns.column import Column, run_column
+from router.planning.columns.column import Column, run_column, run_columns
 from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Ints, Table
@@ -80,7 +80,7 @@ class Improver:
         jobs = table.job[row[order]]
         place = np.arange(len(order)) - np.searchsorted(jobs, jobs, side="left")
         chosen = order[place < most]
-        return [run_column(table, self.pricer, int(row[i]), int(start[i])) for i in chosen]
+        return run_columns(table, self.pricer, row[chosen], start[chosen])
 
     def one_by_one(self, plan: WholePlan) -> WholePlan:
         """Return the plan after each job, in turn, took its cheapest run in what the others leave, until none moves."""

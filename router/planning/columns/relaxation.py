@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from router.planning.columns.column import Column, mixed_column, path_column, run_column
+from router.planning.columns.column import Column, mixed_column, path_column, run_columns
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost
 from router.planning.columns.paths import Path, bound_paths, trace_paths
 from router.planning.columns.single import solve_single
@@ -76,9 +76,7 @@ class Relaxer:
         return np.where(table.counted > table.budget[table.job], NEVER, floors)
 
     def _add_runs(self, rows: Ints, starts: Ints) -> list[int]:
-        return self.master.add(
-            [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
-        )
+        return self.master.add(run_columns(self._costed, self.pricer, rows, starts))
 
     def over_runs(self, gap: float, rounds: int) -> tuple[MasterSolution, Bound]:
         """Return the relaxation over unbroken runs: solved to ``gap``, or as far as ``rounds`` go."""
@@ -107,9 +105,7 @@ class Relaxer:
         """Return the cost of these runs at the master's own prices."""
         charges = Surcharges.of(self.table, solution.prices)
         floors = row_floors(self.table, charges)
-        times = self.pricer.times(rows)
-        each = np.arange(len(rows))
-        end, share = times.end[each, starts], times.share[each, starts]
+        end, share = self.pricer.ends(rows, starts)
         kind = self.table.kind[rows]
         return (
             floors[rows]
@@ -185,7 +181,8 @@ class Relaxer:
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = type(bounds)(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
         columns = self._path_columns(picked, charges)
-        columns += [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
+        worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
+        columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
 
