@@ -12,6 +12,7 @@ from typing import Literal
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import RunPolicy
+from router.planning.inputs import PlanInputs
 
 VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
@@ -214,7 +215,8 @@ class Cut:
 class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
-    Tuples are sorted; see ``docs/schema/plan.json``.
+    Tuples are sorted; see ``docs/schema/plan.json``. ``inputs`` is None in plans of versions that did not record them;
+    the digest does not cover it.
     """
 
     as_of: datetime
@@ -239,3 +241,4 @@ class Plan:
     shadow_prices: tuple[ShadowPrice, ...]
     jobs: tuple[JobSummary, ...]
     cuts: tuple[Cut, ...] = ()
+    inputs: PlanInputs | None = None

@@ -1,8 +1,8 @@
 """Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
 Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
-``digest`` is SHA-256 over the document without ``digest`` and ``plan_id``; a file whose digest does not match was
-edited and is refused.
+``digest`` is SHA-256 over the document without ``digest``, ``plan_id`` and ``inputs``; a file whose digest does not
+match was edited and is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy
+from router.planning.inputs import GangUse, LimitAmount, PlanInputs, TeamMoney
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
@@ -43,6 +44,8 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
 )
+# Keys that the digest does not cover: it itself, and what was added later and decides nothing.
+UNSIGNED = frozenset({"digest", "plan_id", "inputs"})
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
@@ -81,12 +84,14 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     }
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
+    if plan.inputs is not None:
+        content["inputs"] = _plain(plan.inputs)
     digest = _digest(content)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
 
 def _digest(content: dict[str, Any]) -> str:
-    unsigned = {key: value for key, value in content.items() if key not in ("digest", "plan_id")}
+    unsigned = {key: value for key, value in content.items() if key not in UNSIGNED}
     return hashlib.sha256(json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -191,6 +196,16 @@ def _plan(c: dict[str, Any]) -> Plan:
         shadow_prices=_many(ShadowPrice, c["shadow_prices"]),
         jobs=tuple(_read_job(j) for j in c["jobs"]),
         cuts=_many(Cut, c.get("cuts", ())),
+        inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
+    )
+
+
+def _read_inputs(content: dict[str, Any]) -> PlanInputs:
+    return PlanInputs(
+        limits_digest=content["limits_digest"],
+        limits=_many(LimitAmount, content["limits"]),
+        teams=_many(TeamMoney, content["teams"]),
+        use=_many(GangUse, content["use"]),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
-from router.planning import plan
+from router.planning import inputs, plan
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
 
 _RESERVATION_COST = (
@@ -41,7 +41,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
     "plan_id": "`plan-` and the first 12 digits of the digest.",
-    "digest": "SHA-256 of the document without digest and plan_id, as JSON of sorted keys, no spaces, \\u escapes.",
+    "digest": "SHA-256 of the document without digest, plan_id, inputs: JSON of sorted keys, no spaces, \\u escapes.",
     "as_of": "The moment for which the plan was made.",
     "expires_at": "After this the prices are too old to order by.",
     "book": "The price book that was planned with.",
@@ -69,6 +69,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+    "inputs": "What limits and budgets were, for comparing plans; not covered by the digest, absent in older plans.",
 }
 
 
@@ -140,6 +141,31 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
             "explanations."
         ),
         "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
+    },
+    inputs.PlanInputs: {
+        "": "Limits and budgets that the plan was made with, and what its gangs take of them.",
+        "limits_digest": "SHA-256 of all limits, with hard budgets, spending and shortages.",
+        "limits": "Limits of the file and capacities of the offers used, by name.",
+        "teams": "Budgets of the jobs' teams, by team.",
+        "use": "What each gang takes of each limit, by gang and limit.",
+    },
+    inputs.LimitAmount: {
+        "": "A limit on the use by all gangs at every instant.",
+        "name": "Name of the limit, or of an offer's capacity.",
+        "amount": "How much it allows.",
+        "unit": "accelerators, vcpus or machines.",
+    },
+    inputs.TeamMoney: {
+        "": "A team's budget.",
+        "team": "Name of the team.",
+        "budget_usd": "Dollars of the budget.",
+        "spent_usd": "Of it spent before the plan, dollars.",
+    },
+    inputs.GangUse: {
+        "": "What a gang takes of a limit while it holds its machines.",
+        "gang": "Name of the gang, as in its lines.",
+        "limit": "Name of the limit.",
+        "amount": "How much it takes, in the limit's unit.",
     },
     plan.ShadowPrice: {
         "": "What more of a limit would bring over the whole plan: jobs placed first, then money.",
@@ -244,6 +270,10 @@ _PARTS: dict[type, str] = {
     plan.ConstraintCost: "constraint_cost",
     plan.DroppedOffers: "dropped_offers",
     plan.Cut: "cut",
+    inputs.PlanInputs: "inputs",
+    inputs.LimitAmount: "limit_amount",
+    inputs.TeamMoney: "team_money",
+    inputs.GangUse: "gang_use",
 }
 
 
@@ -254,7 +284,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts"})
+_OPTIONAL = frozenset({"cuts", "inputs"})
 
 
 _BOUNDS: dict[str, Schema] = {

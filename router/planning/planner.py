@@ -30,6 +30,7 @@ from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
+from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
@@ -351,6 +352,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        inputs=plan_inputs(request.limits, problem, answer.runs, frozenset(job.team for job in planning_input.jobs)),
     )
 
 
