@@ -39,6 +39,7 @@ from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import binding_limits, limit_amounts, use_of
 from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
+from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 
@@ -53,7 +54,9 @@ class PlanRequest:
 
     ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have their
     counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
-    to re-solve when a job split over offers falls short of its confidence.
+    to re-solve when a job split over offers falls short of its confidence. With ``previous``, a job that has not
+    started keeps its place and start of that plan unless moving saves ``least_saving`` (None: the larger of $1 and 1 %
+    of its cost).
     """
 
     jobs: tuple[Job, ...]
@@ -68,6 +71,8 @@ class PlanRequest:
     advisory: bool = False
     resolve_limits: int = 5
     confidence_rounds: int = 2
+    previous: Plan | None = None
+    least_saving: Usd | None = None
 
 
 @dataclass(slots=True)
@@ -274,7 +279,10 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
         answer, formulation = _search_wider(run, planning_input.problem, shortlist, answer, formulation)
     run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
     answer = improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
-    answer = start_early(answer, effort)
+    unmoved: frozenset[str] = frozenset()
+    if request.previous is not None:
+        answer, unmoved = keep_previous(answer, request.previous, request.least_saving, request.gap, effort)
+    answer = start_early(answer, effort, unmoved)
     timings.solve += time.perf_counter() - began
     return answer
 
