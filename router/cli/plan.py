@@ -82,7 +82,7 @@ def plan(
     stepfare plan job.yaml --now 2026-11-21T18:00Z --book embedded -o json
     stepfare plan show plan.json
     stepfare plan diff yesterday.json plan.json
-    stepfare plan jobs/ --since last --out plan.json --prometheus /var/lib/node_exporter/stepfare.prom
+    stepfare plan jobs/ --since last --out plan.json --prometheus plan.prom
 
     With --since, a job that has not started keeps the place and start that the earlier plan gave it, as long as limits,
     budgets and deadline allow that, unless moving it saves at least --least-saving, or staying exceeds --gap.
