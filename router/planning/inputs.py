@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pricing.money import Usd
-from router.jobs.limits import Limits
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import ScheduledRun
+
+if TYPE_CHECKING:
+    # A plan holds these values, and reading one needs no solver.
+    from router.jobs.limits import Limits
+    from router.planning.problem import PlacementProblem
+    from router.planning.schedule import ScheduledRun
 
 
 @dataclass(frozen=True, slots=True)
