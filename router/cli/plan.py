@@ -27,6 +27,13 @@ class PlanFormat(StrEnum):
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
+    GANTT = "gantt"
+
+
+HtmlFile = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a page: timetable, budgets, risk, limits, jobs."),
+]
 
 
 def plan(
@@ -67,6 +74,7 @@ def plan(
     ] = None,
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
+    html: HtmlFile = None,
     metrics: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Append a line of JSON with figures of this planning.")
     ] = None,
@@ -80,7 +88,8 @@ def plan(
     stepfare plan examples/nightly --limits examples/nightly/limits.yaml
     stepfare plan jobs/ --out plan.json && stepfare explain plan.json
     stepfare plan job.yaml --now 2026-11-21T18:00Z --book embedded -o json
-    stepfare plan show plan.json
+    stepfare plan jobs/ --limits limits.yaml --out plan.json --html tonight.html
+    stepfare plan show plan.json -o gantt
     stepfare plan diff yesterday.json plan.json
     stepfare plan jobs/ --since last --out plan.json --prometheus plan.prom
 
@@ -95,8 +104,8 @@ def plan(
     from router.config.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import Timings, make_plan
-    from router.render.plan_text import table, wide
 
+    console.check_output_folders(html)
     moment = parse_now(now)
     options = PlanOptions(
         horizon=_length("--horizon", horizon, timedelta(hours=1)),
@@ -129,17 +138,14 @@ def plan(
     jobs = format_count(len(request.jobs), "job")
     with console.progress(f"planning {jobs} over {len(request.book.offers):,} offers") as show_phase:
         placement_plan = make_plan(request, timings=timings, began=began, progress=show_phase)
-    document = plan_to_json(placement_plan)
     if out is not None:
+        document = plan_to_json(placement_plan)
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
         stored_limits = None if limits is None else read_limits(limits)
         store_planned_jobs(request.jobs, digest, stored_limits, moment, document)
-    if output is PlanFormat.JSON:
-        console.out(document)
-    else:
-        wanted = wide if output is PlanFormat.WIDE else table
-        console.out(wanted(placement_plan, console.screen()))
+    _write_page(placement_plan, html)
+    console.out(_text_of(placement_plan, output))
     _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
 
@@ -189,20 +195,41 @@ def _length(option: str, text: str, least: timedelta) -> timedelta:
 def show(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
+    html: HtmlFile = None,
 ) -> None:
-    """Print a plan that was written with --out.
+    """Print a plan that was written with --out, or draw it: when each job runs where, under which limits.
 
     \b
     stepfare plan show plan.json
-    stepfare plan show plan.json -o wide
+    stepfare plan show plan.json -o gantt
+    stepfare plan show plan.json --html tonight.html
     """
     from router.config.plan_files import read_plan
-    from router.planning.plan_json import plan_to_json
+
+    console.check_output_folders(html)
+    plan = read_plan(file)
+    _write_page(plan, html)
+    console.out(_text_of(plan, output))
+
+
+def _text_of(plan: Plan, output: PlanFormat) -> str:
+    """Return the plan in the format asked for; tables and pictures take the width of the terminal."""
+    if output is PlanFormat.JSON:
+        from router.planning.plan_json import plan_to_json
+
+        return plan_to_json(plan)
+    if output is PlanFormat.GANTT:
+        from router.render.gantt_text import gantt_text
+
+        return gantt_text(plan, console.screen())
     from router.render.plan_text import table, wide
 
-    plan = read_plan(file)
-    if output is PlanFormat.JSON:
-        console.out(plan_to_json(plan))
-    else:
-        wanted = wide if output is PlanFormat.WIDE else table
-        console.out(wanted(plan, console.screen()))
+    return (wide if output is PlanFormat.WIDE else table)(plan, console.screen())
+
+
+def _write_page(plan: Plan, file: Path | None) -> None:
+    """Write the page of the plan; nothing without a file. Its templates are loaded only then."""
+    if file is not None:
+        from router.render.tonight_page import tonight_page
+
+        console.write_output_file(file, tonight_page(plan).encode())

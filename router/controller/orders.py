@@ -34,7 +34,7 @@ class Order:
     @property
     def at_risk_usd(self) -> Usd:
         """Return the most that the gang may cost: the ceiling of every line for all its time."""
-        return Usd.total(line.max_usd_per_hour.over(line.end - line.start) for line in self.lines)
+        return Usd.total(line.at_risk_usd for line in self.lines)
 
     @property
     def ceiling(self) -> UsdPerHour:
@@ -47,7 +47,7 @@ def orders_of(plan: Plan) -> tuple[Order, ...]:
 
     Lines of the outlook and lines that are only shown are left out.
     """
-    lines = [line for line in plan.lines if line.kind == "order" and line.provisionable]
+    lines = [line for line in plan.lines if line.orderable]
     return tuple(sorted(_grouped_orders(lines), key=lambda order: (order.start, order.job, order.gang)))
 
 

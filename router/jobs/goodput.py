@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +18,14 @@ from numpy.typing import NDArray
 
 _FAR: Final = 40.0  # standard deviations beyond which floats hold only 0 and 1
 _ROOT_HALF: Final = math.sqrt(0.5)
+_ROOT_PI: Final = math.sqrt(math.pi)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 _MAX_INTERRUPTIONS = 1e5  # if more are expected before the work is done, it is taken to be never done
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
 _NEWTON, _DIGITS = 20, 4e-16  # the most steps of Newton's method, and the step size at which it ends
+_NORMAL: Final = NormalDist()
+_BESIDE = 1e-9  # share of an answer within which its side is not taken for known
 _LEAST_SHARE = 0.2  # no run takes less than this share of its expected time
 _CERTAIN = 1e-6  # the least standard deviation of a finish time, as a share of it
 
@@ -137,6 +141,11 @@ class _FinishTime:
         """Return P(done by then)."""
         return float(self.weights @ ndtr((wall_hours - self.centres) / self.spreads))
 
+    def density_at(self, wall_hours: float) -> float:
+        """Return the derivative of :meth:`probability_by`."""
+        deviations = (wall_hours - self.centres) / self.spreads
+        return float(self.weights @ (np.exp(-0.5 * deviations * deviations) / self.spreads)) * _ROOT_HALF / _ROOT_PI
+
 
 @lru_cache(maxsize=4096)
 def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
@@ -186,7 +195,7 @@ def on_time_probability(risk: GangRunRisk, steps: float, wall_hours: float) -> f
 def hours_with_probability(risk: GangRunRisk, steps: float, probability: float) -> float:
     """Return the least wall hours after the first start-up in which ``steps`` are done with ``probability``.
 
-    It is found by bisection; infinite where interruptions come so fast that the work is never done.
+    It is found by bisection, whose steps far from the answer follow from where Newton's method finds it; infinite where interruptions come so fast that the work is never done.
     """
     finish = _finish_time(risk, steps)
     if not math.isfinite(finish.centres[0]):
@@ -196,13 +205,37 @@ def hours_with_probability(risk: GangRunRisk, steps: float, probability: float) 
         low, high = high, 2 * high
         if high > 1e7:
             return math.inf
+    below, above = _bracket(finish, probability, low, high)
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
-        if finish.probability_by(middle) < probability:
+        # Outside the bracket the side is known; inside it the probability itself decides.
+        inside = below < middle < above
+        if finish.probability_by(middle) < probability if inside else middle <= below:
             low = middle
         else:
             high = middle
     return high
+
+
+def _bracket(finish: _FinishTime, probability: float, low: float, high: float) -> tuple[float, float]:
+    """Return hours just before and just after those with the probability, by Newton's method from a normal guess."""
+    mean = float(finish.weights @ finish.centres)
+    variance = float(finish.weights @ (finish.spreads**2 + (finish.centres - mean) ** 2))
+    x = mean + _NORMAL.inv_cdf(probability) * math.sqrt(max(variance, 0.0))
+    for _ in range(_NEWTON):
+        if not low < x < high:
+            x = (low + high) / 2
+        over = finish.probability_by(x) - probability
+        low, high = (x, high) if over < 0 else (low, x)
+        slope = finish.density_at(x)
+        step = over / slope if slope > 0 else math.inf
+        if abs(step) <= _BESIDE / 10 * x:
+            break
+        x -= step
+    for edge in (x * (1 - _BESIDE), x * (1 + _BESIDE)):
+        if low < edge < high:
+            low, high = (edge, high) if finish.probability_by(edge) < probability else (low, edge)
+    return low, high
 
 
 def on_time_steps_per_hour(risk: GangRunRisk, steps: float, probability: float) -> float:

@@ -13,7 +13,6 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
-from pricing.risk import GangRisk
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits
@@ -131,6 +130,38 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class GangOffer:
+    """A gang as it is sold, whatever job runs on it: its parts, price and risk."""
+
+    name: str
+    parts: tuple[GangPart, ...]
+    usd_per_hour: UsdPerHour
+    amortised_usd_per_hour: UsdPerHour | None
+    interruptions_per_hour: float
+    recovery_hours: float
+    weak: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangRates:
+    """What a job gets out of a gang: goodput, the same with its confidence, the share billed, and the risk behind."""
+
+    steps_per_hour: float
+    on_time_steps_per_hour: float
+    billed_share: float
+    risk: GangRunRisk
+
+
+class _JobFindings:
+    """Results that the candidates of one job share: transfers by region, speeds by machine, rates by risk."""
+
+    def __init__(self) -> None:
+        self.moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
+        self.speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
+        self.rates: dict[tuple[float, float, float, float, int], GangRates | ListingRefusal] = {}
+
+
+@dataclass(frozen=True, slots=True)
 class DroppedListing:
     """A listing (or region) that cannot serve the job.
 
@@ -164,6 +195,7 @@ class CandidateFinder:
         self._advisory = advisory
         self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
+        self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
             for listings in self._listings.values()
@@ -181,26 +213,24 @@ class CandidateFinder:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
-        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff] = {}
-        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed] = {}
+        findings = _JobFindings()
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
-                result = self._evaluate_listing(job, option, listing, moves, speeds)
+                result = self._evaluate_listing(job, option, listing, findings)
                 if isinstance(result, Candidate):
                     candidates.append(result)
                 elif result is not None:
                     dropped.append(result)
             if not job.gang.same_zone:
-                candidates += self._over_zones(job, option, moves, speeds)
-        return _with_running(job, sorted(candidates, key=lambda c: c.key)), tuple(dropped)
+                candidates += self._over_zones(job, option, findings)
+        return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
 
     def _evaluate_listing(
         self,
         job: Job,
         option: GangOption,
         listing: OfferListing,
-        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
-        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
+        findings: _JobFindings,
     ) -> Candidate | DroppedListing | None:
         """Return the candidate for one listing, or why it is dropped."""
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
@@ -210,14 +240,13 @@ class CandidateFinder:
         parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, ListingRefusal):
             return DroppedListing(parts.code, parts.reason, listing, option.count)
-        return self._evaluate_gang(job, option, parts, moves, speeds)
+        return self._evaluate_gang(job, option, parts, findings)
 
     def _over_zones(
         self,
         job: Job,
         option: GangOption,
-        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
-        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
+        findings: _JobFindings,
     ) -> list[Candidate]:
         """Return gangs that no zone holds alone; a job with an on-demand core stays in one zone."""
         candidates: list[Candidate] = []
@@ -227,7 +256,7 @@ class CandidateFinder:
             if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
                 continue
             parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
-            candidate = self._evaluate_gang(job, option, parts, moves, speeds)
+            candidate = self._evaluate_gang(job, option, parts, findings)
             if isinstance(candidate, Candidate):
                 candidates.append(candidate)
         return candidates
@@ -237,8 +266,7 @@ class CandidateFinder:
         job: Job,
         option: GangOption,
         parts: tuple[GangPart, ...],
-        moves: dict[RegionId, tuple[Transfer, ...] | UnknownTariff],
-        speeds: dict[tuple[str, str, int], Speed | UnknownSpeed],
+        findings: _JobFindings,
     ) -> Candidate | DroppedListing:
         """Return the gang of these parts as a candidate, or why it is dropped."""
         listing, machines = parts[-1].listing, sum(part.machines for part in parts)
@@ -248,6 +276,7 @@ class CandidateFinder:
 
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
+        moves, speeds = findings.moves, findings.speeds
         key = (listing.offer.cloud, listing.offer.instance_type, machines)
         if key not in speeds:
             speeds[key] = gang_speed(job.workload, listing.machine, machines, listing.accelerator)
@@ -263,7 +292,7 @@ class CandidateFinder:
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
-        candidate = self._with_rates(job, option, parts, speed, transfers)
+        candidate = self._with_rates(job, option, parts, speed, transfers, findings)
         return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
 
     def _split_on_demand_core(
@@ -291,41 +320,81 @@ class CandidateFinder:
         return ListingRefusal("core", "no on-demand offer beside the spot one for the core")
 
     def _with_rates(
-        self, job: Job, option: GangOption, parts: tuple[GangPart, ...], speed: Speed, transfers: tuple[Transfer, ...]
+        self,
+        job: Job,
+        option: GangOption,
+        parts: tuple[GangPart, ...],
+        speed: Speed,
+        transfers: tuple[Transfer, ...],
+        findings: _JobFindings,
     ) -> Candidate | ListingRefusal:
         """Return the candidate with its rates, or why it is too slow or too risky."""
-        risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
-        steps = steps_to_do(job, running=_runs_here(job, parts, option.count))
-        risk = goodput.round_risk(_risk(job, speed, risks, steps))
-        expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
-        if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
-            days = math.inf if expected == 0 else steps / expected / 24
-            return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
-        on_time = expected
-        if job.deadline is not None:
-            on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
-            if on_time <= 0:
-                return ListingRefusal("too risky", f"no finish time is {job.confidence:.0%} sure")
-        weak = "; ".join(dict.fromkeys(w for w in [*(p.offer.weak for p in parts), *(r.weak for r in risks)] if w))
+        gang = self._gang(parts, option.count)
+        steps = steps_to_do(job, running=_runs_here(job, parts, option.count, self.now))
+        key = (
+            speed.steps_per_hour,
+            speed.relative_error,
+            gang.interruptions_per_hour,
+            gang.recovery_hours,
+            steps,
+        )
+        rates = findings.rates.get(key)
+        if rates is None:
+            rates = findings.rates[key] = _gang_rates(job, speed, gang, steps)
+        if isinstance(rates, ListingRefusal):
+            return rates
         return Candidate(
-            key=f"{parts[-1].listing.name}x{option.count}{_kind(parts)}",
+            key=gang.name,
             job=job.name,
             region=parts[-1].offer.region_id,
-            parts=parts,
+            parts=gang.parts,
             accelerator=option.accelerator,
             accelerators=option.count,
-            usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
-            amortised_usd_per_hour=_amortised(parts),
-            steps_per_hour=expected,
-            on_time_steps_per_hour=on_time,
-            billed_share=goodput.to_digits(goodput.billed_share(risk)),
+            usd_per_hour=gang.usd_per_hour,
+            amortised_usd_per_hour=gang.amortised_usd_per_hour,
+            steps_per_hour=rates.steps_per_hour,
+            on_time_steps_per_hour=rates.on_time_steps_per_hour,
+            billed_share=rates.billed_share,
             startup=job.startup,
-            risk=risk,
+            risk=rates.risk,
             transfers=transfers,
             running=False,
             speed_basis=speed.basis,
-            weak=weak,
+            weak=gang.weak,
         )
+
+    def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
+        """Return the gang of these parts, made once."""
+        key = tuple((id(part.listing), part.machines) for part in parts)
+        gang = self._gangs.get(key)
+        if gang is None:
+            risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
+            doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
+            gang = self._gangs[key] = GangOffer(
+                name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
+                parts=parts,
+                usd_per_hour=_sum_rates(p.offer.usd_per_hour.times(p.machines) for p in parts),
+                amortised_usd_per_hour=_amortised(parts),
+                interruptions_per_hour=sum(r.interruptions_per_hour for r in risks),
+                recovery_hours=max(r.recovery_hours for r in risks),
+                weak="; ".join(dict.fromkeys(doubt for doubt in doubts if doubt)),
+            )
+        return gang
+
+
+def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRates | ListingRefusal:
+    """Return the job's rates on a gang, or why it is too slow or too risky."""
+    risk = goodput.round_risk(_risk(job, speed, gang, steps))
+    expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
+    if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
+        days = math.inf if expected == 0 else steps / expected / 24
+        return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
+    on_time = expected
+    if job.deadline is not None:
+        on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
+        if on_time <= 0:
+            return ListingRefusal("too risky", f"no finish time is {job.confidence:.0%} sure")
+    return GangRates(expected, on_time, goodput.to_digits(goodput.billed_share(risk)), risk)
 
 
 def _kind(parts: tuple[GangPart, ...]) -> str:
@@ -352,9 +421,8 @@ def steps_to_do(job: Job, *, running: bool) -> int:
     return job.steps_left if running or job.checkpoint is not None else job.steps
 
 
-def _risk(job: Job, speed: Speed, risks: list[GangRisk], steps: int) -> GangRunRisk:
-    rate = sum(r.interruptions_per_hour for r in risks)
-    recovery = max(r.recovery_hours for r in risks)
+def _risk(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRunRisk:
+    rate, recovery = gang.interruptions_per_hour, gang.recovery_hours
     startup = job.startup / timedelta(hours=1)
     whole = steps / speed.steps_per_hour
     if job.checkpoint is None:
@@ -394,10 +462,13 @@ def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> flo
     return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
-def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool:
-    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any)."""
+def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int, now: datetime) -> bool:
+    """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any).
+
+    A job that may not run yet cannot go on: wherever it runs, it has to start again.
+    """
     placement = job.status.running if job.status else None
-    if placement is None:
+    if placement is None or (job.earliest_start is not None and job.earliest_start.at(now) > now):
         return False
     offer = parts[-1].offer
     same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
@@ -410,13 +481,13 @@ def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int) -> bool
     return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
 
 
-def _with_running(job: Job, candidates: list[Candidate]) -> tuple[Candidate, ...]:
+def _with_running(job: Job, candidates: list[Candidate], now: datetime) -> tuple[Candidate, ...]:
     """Mark the candidate on which the job runs now.
 
     That is the one in the stated zone if it is there, else the first by key that fits.
     """
     placement = job.status.running if job.status else None
-    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators)]
+    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators, now)]
     if placement is None or not indexes:
         return tuple(candidates)
     index = min(indexes, key=lambda i: (candidates[i].offer.zone != placement.zone, i))

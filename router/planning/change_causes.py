@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pricing.money import Usd
-from router.planning.inputs import LimitAmount, TeamMoney
+from router.planning.inputs import LimitAmount
 from router.planning.plan_facts import JobPlacement, LimitHold, PlanFacts
+from router.planning.plan_usage import TeamUsage
 
 CauseKind = Literal[
     "new", "gone", "job", "price", "place", "limit", "budget", "time", "speed", "moves", "displaced", "freed", "gap"
@@ -196,7 +197,7 @@ def _room_changes(name: str, mine: PlanFacts, other: PlanFacts) -> Iterator[tupl
         yield from ((hold.limit, job) for job in risen[:_MOST_NAMED])
 
 
-def _left(team: TeamMoney) -> Usd:
+def _left(team: TeamUsage) -> Usd:
     return team.budget_usd - team.spent_usd
 
 
@@ -255,14 +256,14 @@ def _amounts(old: LimitAmount, new: LimitAmount) -> str:
     return f"{old.name}: {old.amount:,} -> {new.amount:,} {new.unit}"
 
 
-def _team_changes(before: Mapping[str, TeamMoney], after: Mapping[str, TeamMoney]) -> Iterator[str]:
+def _team_changes(before: Mapping[str, TeamUsage], after: Mapping[str, TeamUsage]) -> Iterator[str]:
     for team in sorted(before.keys() | after.keys()):
         old, new = before.get(team), after.get(team)
-        if old != new:
+        if old is None or new is None or (old.budget_usd, old.spent_usd) != (new.budget_usd, new.spent_usd):
             yield _team_text(old, new)
 
 
-def _team_text(old: TeamMoney | None, new: TeamMoney | None) -> str:
+def _team_text(old: TeamUsage | None, new: TeamUsage | None) -> str:
     """Return how a budget changed, in words; where only the spending did, say so."""
     found = old or new
     assert found is not None

@@ -77,17 +77,29 @@ class Effort:
             self.stopped(phase)
         return enough
 
-    def solve(self, phase: str, program: Program, gap: float, start: Mapping[int, float] | None = None) -> Solution:
-        """Solve as the solver does, at least the root while there is time; note an end before the optimum."""
+    def solve(
+        self,
+        phase: str,
+        program: Program,
+        gap: float,
+        start: Mapping[int, float] | None = None,
+        most_nodes: int | None = None,
+    ) -> Solution:
+        """Solve as the solver does, at least the root while there is time; note an end before the optimum.
+
+        An end by ``most_nodes`` is what the caller asked for, and is not noted.
+        """
         if self.late(phase):
             return Solution("unknown", (), math.inf, -math.inf, True, 0.0)
         columns = max(1, len(program.variables))
         nodes = max(1, int(self._work / columns) - _ROOT)
+        asked = most_nodes is not None and most_nodes <= nodes
+        nodes = nodes if most_nodes is None else min(nodes, most_nodes)
         solution = self.solver.solve(program, gap, self._seconds_left(), start, nodes)
         self.spend((_ROOT + solution.nodes) * columns)
         if solution.hit_time_limit:
             self._cuts[Cut(phase, "time")] = None
-        elif solution.outcome in ("feasible", "unknown"):
+        elif solution.outcome in ("feasible", "unknown") and not asked:
             self.stopped(phase)
         return solution
 

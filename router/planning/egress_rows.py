@@ -64,12 +64,22 @@ def add_egress(builder: ProgramBuilder, y: Mapping[tuple[str, RegionId, str], in
 
 
 def _meter_rows(builder: ProgramBuilder, meter: _Meter, already: int, name: str) -> int | None:
-    """Add the segments of one meter in GB; return the variable of the free part.
+    """Add the segments and the volume of one meter in GB; return the variable of the free part, if there is one."""
+    reach = sum(volume for _, volume in meter.volumes)
+    parts, free = add_segments(builder, meter.tariff, already, reach, name)
+    volume = [(variable, -volume / BYTES_PER_GB) for variable, volume in meter.volumes]
+    builder.row(f"volume {name}", [*((p, 1.0) for p in parts), *volume], "==", 0.0)
+    return free
 
-    None where no allowance tier is in reach.
+
+def add_segments(
+    builder: ProgramBuilder, tariff: Tariff, already: int, reach: int, name: str
+) -> tuple[list[int], int | None]:
+    """Add the segments of one meter in GB, for at most ``reach`` bytes more; return them and the free part's variable.
+
+    The free part is None where no allowance tier is in reach.
     """
-    tariff = meter.tariff
-    most = already + sum(volume for _, volume in meter.volumes)
+    most = already + reach
     parts: list[int] = []
     prices: list[float] = []
     sizes: list[float] = []
@@ -94,6 +104,4 @@ def _meter_rows(builder: ProgramBuilder, meter: _Meter, already: int, name: str)
             full = builder.binary(f"tier {k} full {name}")
             builder.row(f"fill {k} {name}", [(full, sizes[k]), (parts[k], -1.0)], "<=", 0.0)
             builder.row(f"open {k + 1} {name}", [(parts[k + 1], 1.0), (full, -sizes[k + 1])], "<=", 0.0)
-    volume = [(variable, -volume / BYTES_PER_GB) for variable, volume in meter.volumes]
-    builder.row(f"volume {name}", [*((p, 1.0) for p in parts), *volume], "==", 0.0)
-    return free
+    return parts, free

@@ -307,7 +307,8 @@ def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
             if name in problem.binding:
                 terms.setdefault((name, index), []).append((x, float(amount)))
     for (name, index), found in sorted(terms.items()):
-        builder.row(limit_row(name, index), found, "<=", float(problem.shared[name].amount))
+        room = problem.shared[name].amount - problem.held.get((name, index), 0.0)
+        builder.row(limit_row(name, index), found, "<=", float(room))
 
 
 def limit_row(name: str, index: int) -> str:

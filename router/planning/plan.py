@@ -13,6 +13,7 @@ from typing import Literal
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import PlanInputs
+from router.planning.plan_usage import PlanUsage
 
 VALID_FOR = timedelta(hours=6)
 LineKind = Literal["order", "outlook"]
@@ -74,6 +75,16 @@ class Line:
         """Return the line's cost with a reservation at its amortised price; None where that is not known."""
         rate = self.amortised_usd_per_hour
         return None if rate is None else rate.over(timedelta(microseconds=int(self.hours * 3_600_000_000)))
+
+    @property
+    def orderable(self) -> bool:
+        """Return whether the line is ordered when the plan is applied: no outlook, and a cloud that takes orders."""
+        return self.kind == "order" and self.provisionable
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """Return the most that the line may cost: its price ceiling for all its time."""
+        return self.max_usd_per_hour.over(self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +226,8 @@ class Cut:
 class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
-    Tuples are sorted; see ``docs/schema/plan.json``. ``inputs`` is None in plans of versions that did not record them;
-    the digest does not cover it.
+    Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
+    not record them; the digest is not over them.
     """
 
     as_of: datetime
@@ -242,3 +253,9 @@ class Plan:
     jobs: tuple[JobSummary, ...]
     cuts: tuple[Cut, ...] = ()
     inputs: PlanInputs | None = None
+    usage: PlanUsage | None = None
+
+    @property
+    def at_risk_usd(self) -> Usd:
+        """Return the most that the orders may cost, as ``plan check`` counts it."""
+        return Usd.total(line.at_risk_usd for line in self.lines if line.orderable)

@@ -11,8 +11,9 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 from pricing.money import Usd
-from router.planning.inputs import LimitAmount, TeamMoney
+from router.planning.inputs import LimitAmount
 from router.planning.plan import JobSummary, Line, Plan
+from router.planning.plan_usage import TeamUsage
 
 T = TypeVar("T")
 
@@ -82,9 +83,10 @@ class PlanFacts:
         return {} if self.plan.inputs is None else {limit.name: limit for limit in self.plan.inputs.limits}
 
     @cached_property
-    def teams(self) -> Mapping[str, TeamMoney]:
-        """Return the known budgets by team."""
-        return {} if self.plan.inputs is None else {team.team: team for team in self.plan.inputs.teams}
+    def teams(self) -> Mapping[str, TeamUsage]:
+        """Return the known budgets of the jobs' teams, by team."""
+        own = {job.team for job in self.plan.jobs}
+        return {} if self.plan.usage is None else {t.team: t for t in self.plan.usage.teams if t.team in own}
 
     @cached_property
     def team_costs(self) -> Mapping[str, Usd]:

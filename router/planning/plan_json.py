@@ -1,8 +1,8 @@
 """Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
 Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
-``digest`` is SHA-256 over the document without ``digest``, ``plan_id`` and ``inputs``; a file whose digest does not
-match was edited and is refused.
+``digest`` is SHA-256 over the document without ``digest``, ``plan_id``, ``usage`` and ``inputs``; the last two have
+digests of their own. A file whose digests do not match was edited and is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy
-from router.planning.inputs import GangUse, LimitAmount, PlanInputs, TeamMoney
+from router.planning.inputs import GangUse, LimitAmount, PlanInputs
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
@@ -33,8 +33,12 @@ from router.planning.plan import (
     ShadowPrice,
     Unplaced,
 )
+from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
+# The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
+SECTIONS = ("inputs", "usage")
+OUTSIDE_DIGEST = frozenset({"digest", "plan_id", *SECTIONS})
 T = TypeVar("T")
 # Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
 RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
@@ -44,8 +48,6 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
 )
-# Keys that the digest does not cover: it itself, and what was added later and decides nothing.
-UNSIGNED = frozenset({"digest", "plan_id", "inputs"})
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 
@@ -86,13 +88,26 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
+    if plan.usage is not None:
+        content["usage"] = _plain(plan.usage)
     digest = _digest(content)
+    for name in SECTIONS:
+        if name in content:
+            content[name]["digest"] = _section_digest(content[name], digest)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
 
 def _digest(content: dict[str, Any]) -> str:
-    unsigned = {key: value for key, value in content.items() if key not in UNSIGNED}
-    return hashlib.sha256(json.dumps(unsigned, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return _sha256({key: value for key, value in content.items() if key not in OUTSIDE_DIGEST})
+
+
+def _section_digest(section: dict[str, Any], plan_digest: str) -> str:
+    """Return the digest of a section outside the plan's digest; it holds for one plan alone."""
+    return _sha256({"plan": plan_digest, **{key: value for key, value in section.items() if key != "digest"}})
+
+
+def _sha256(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def optional_fields(kind: type) -> tuple[str, ...]:
@@ -158,16 +173,26 @@ def plan_from_json(text: str, where: str = "") -> Plan:
             where=where,
         )
     if content.get("digest") != _digest(content):
-        raise InvalidInputError.single(
-            "was changed after it was made: its digest does not fit",
-            where=where,
-            field="digest",
-            remedy="make the plan again with stepfare plan --out",
-        )
+        raise _changed(where, "digest")
+    for name in SECTIONS:
+        section = content.get(name)
+        if section is not None and (
+            not isinstance(section, dict) or section.get("digest") != _section_digest(section, content["digest"])
+        ):
+            raise _changed(where, f"{name}.digest")
     try:
         return _plan(content)
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInputError.single(f"is no plan: {error!r}", where=where) from None
+
+
+def _changed(where: str, field: str) -> InvalidInputError:
+    return InvalidInputError.single(
+        "was changed after it was made: its digest does not fit",
+        where=where,
+        field=field,
+        remedy="make the plan again with stepfare plan --out",
+    )
 
 
 def _plan(c: dict[str, Any]) -> Plan:
@@ -197,6 +222,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         jobs=tuple(_read_job(j) for j in c["jobs"]),
         cuts=_many(Cut, c.get("cuts", ())),
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
+        usage=_read_usage(c["usage"]) if "usage" in c else None,
     )
 
 
@@ -204,9 +230,14 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
     return PlanInputs(
         limits_digest=content["limits_digest"],
         limits=_many(LimitAmount, content["limits"]),
-        teams=_many(TeamMoney, content["teams"]),
         use=_many(GangUse, content["use"]),
     )
+
+
+def _read_usage(content: dict[str, Any]) -> PlanUsage:
+    limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
+    usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
+    return _read(PlanUsage, usage)
 
 
 def _read_line(content: dict[str, Any]) -> Line:

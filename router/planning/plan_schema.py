@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
-from router.planning import inputs, plan
+from router.planning import inputs, plan, plan_usage
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
 
 _RESERVATION_COST = (
@@ -41,7 +41,10 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "plan": "Where each job runs, what it costs, and how sure that is. Money is a decimal string, times are UTC.",
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
     "plan_id": "`plan-` and the first 12 digits of the digest.",
-    "digest": "SHA-256 of the document without digest, plan_id, inputs: JSON of sorted keys, no spaces, \\u escapes.",
+    "digest": (
+        "SHA-256 of the document without digest, plan_id, usage and inputs, as JSON of sorted keys, no spaces, "
+        "\\u escapes."
+    ),
     "as_of": "The moment for which the plan was made.",
     "expires_at": "After this the prices are too old to order by.",
     "book": "The price book that was planned with.",
@@ -69,7 +72,8 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
-    "inputs": "What limits and budgets were, for comparing plans; not covered by the digest, absent in older plans.",
+    "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
+    "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
 
 
@@ -134,6 +138,40 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "detail": "Of what, and where the job would then run.",
         "cost_usd": "What the job would then cost, dollars.",
     },
+    plan_usage.PlanUsage: {
+        "": "What the plan uses of limits and budgets, and the money at risk.",
+        "month": "Calendar month (UTC) of the plan, for which budgets are counted, `YYYY-MM`.",
+        "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
+        "limits": "Limits that are full at some time or have a shadow price, by name.",
+        "teams": "Teams that have a budget, by name.",
+        "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
+    },
+    plan_usage.LimitUsage: {
+        "": "Use of one limit.",
+        "limit": "Name of the limit, as in shadow_prices.",
+        "kind": "quota or stock of the limits file; capacity of an offer; reservation.",
+        "cloud": "Cloud; null where the limit holds for all clouds.",
+        "region": "Region; null where the limit holds for all regions.",
+        "market": "on_demand, spot or reserved; null where the limit holds for several.",
+        "unit": "accelerators, vcpus or machines.",
+        "amount": "How much there is.",
+        "full": "Whether all of it is used at some time.",
+        "use": "Use over time; none between the steps.",
+    },
+    plan_usage.UseStep: {
+        "": "Use of a limit that stays the same for some time.",
+        "start": "From here on.",
+        "end": "Until here.",
+        "used": "In the limit's unit; an outlook counts by the share of its time that is held.",
+    },
+    plan_usage.TeamUsage: {
+        "": "Budget of a team with what is spent, ordered and foreseen in the month.",
+        "team": "Team.",
+        "budget_usd": "Budget of the month, dollars.",
+        "spent_usd": "Spent before the plan, dollars.",
+        "orders_usd": "Orders of this plan and the moves that they need, dollars.",
+        "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
+    },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
         "phase": (
@@ -146,20 +184,14 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "": "Limits and budgets that the plan was made with, and what its gangs take of them.",
         "limits_digest": "SHA-256 of all limits, with hard budgets, spending and shortages.",
         "limits": "Limits of the file and capacities of the offers used, by name.",
-        "teams": "Budgets of the jobs' teams, by team.",
         "use": "What each gang takes of each limit, by gang and limit.",
+        "digest": "SHA-256 of the inputs without this field, with the plan's digest as `plan`, written like digest.",
     },
     inputs.LimitAmount: {
         "": "A limit on the use by all gangs at every instant.",
         "name": "Name of the limit, or of an offer's capacity.",
         "amount": "How much it allows.",
         "unit": "accelerators, vcpus or machines.",
-    },
-    inputs.TeamMoney: {
-        "": "A team's budget.",
-        "team": "Name of the team.",
-        "budget_usd": "Dollars of the budget.",
-        "spent_usd": "Of it spent before the plan, dollars.",
     },
     inputs.GangUse: {
         "": "What a gang takes of a limit while it holds its machines.",
@@ -272,8 +304,11 @@ _PARTS: dict[type, str] = {
     plan.Cut: "cut",
     inputs.PlanInputs: "inputs",
     inputs.LimitAmount: "limit_amount",
-    inputs.TeamMoney: "team_money",
     inputs.GangUse: "gang_use",
+    plan_usage.PlanUsage: "usage",
+    plan_usage.LimitUsage: "limit_usage",
+    plan_usage.UseStep: "use_step",
+    plan_usage.TeamUsage: "team_usage",
 }
 
 
@@ -284,7 +319,11 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage"})
+
+
+# Outside the plan's digest; each has a digest of its own.
+_SECTIONS = frozenset({inputs.PlanInputs, plan_usage.PlanUsage})
 
 
 _BOUNDS: dict[str, Schema] = {
@@ -301,6 +340,7 @@ _BOUNDS: dict[str, Schema] = {
     "on_time_probability": {"minimum": 0, "maximum": 1},
     "share": {"minimum": 0, "maximum": 1},
     "steps": {"minimum": 0},
+    "used": {"minimum": 0},
     "what": {"enum": ["data", "stream", "checkpoint"]},
 }
 
@@ -349,6 +389,8 @@ def _part(kind: type) -> Schema:
     if kind is plan.Line:
         words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
+    if kind in _SECTIONS:
+        properties["digest"] = {**_DIGEST, "description": FIELD_DESCRIPTIONS[kind]["digest"]}
     optional = optional_fields(kind)
     schema = _object(properties)
     schema["required"] = [name for name in schema["required"] if name not in optional]
@@ -394,5 +436,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
+        if known in _SECTIONS:  # absent, never null
+            return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

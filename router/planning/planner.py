@@ -25,6 +25,7 @@ from router.planning.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
+from router.planning.columns.search import solve_by_columns
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -32,17 +33,20 @@ from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
-from router.planning.plan import VALID_FOR, Line, Plan, PlannedMove, PlanStatus
+from router.planning.plan import VALID_FOR, Plan, PlanStatus
+from router.planning.plan_usage import PlanUsage
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
-from router.planning.shared_limits import binding_limits, limit_amounts, use_of
+from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
 from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
+from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
 
+MOST_COMPACT_JOBS = 30  # with more the plan is made by columns
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _WIDER, _CONFIDENCE = "wider search", "confidence"
@@ -228,13 +232,14 @@ def _placement_problem(
     request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
 ) -> PlacementProblem:
     """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
+    by_columns = len(placeable) > MOST_COMPACT_JOBS
     everything = {job.name: usable[job.name] for job in jobs}
-    use = {(name, c.key): use_of(c, request.limits) for name, found in everything.items() for c in found}
+    counter = UseCounter(request.limits)
+    use = {(name, c.key): counter.use(c) for name, found in everything.items() for c in found}
     shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
-    edges = [edge for job in jobs for edge in window(job, request.now) if edge is not None]
-    edges += [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
+    edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
@@ -244,7 +249,11 @@ def _placement_problem(
         book=request.book,
         limits=request.limits,
         slots=slots,
-        candidates={job.name: drop_dominated(job, usable[job.name], use, tight) for job in placeable},
+        candidates={
+            # Columns need no dominance: what is dear is never looked at, and the matrix costs more than it saves.
+            job.name: usable[job.name] if by_columns else drop_dominated(job, usable[job.name], use, tight)
+            for job in placeable
+        },
         all_candidates=everything,
         use=use,
         shared=shared,
@@ -259,6 +268,12 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     """
     request, effort, timings = run.request, run.search, run.timings
     problem, shortlist = planning_input.problem, None
+    if len(problem.jobs) > MOST_COMPACT_JOBS:
+        began = time.perf_counter()
+        # Columns are improved and started early in their own search.
+        answer, _ = _keep_previous(run, solve_by_columns(problem, effort, request.gap, run.progress))
+        timings.solve += time.perf_counter() - began
+        return answer
     shares = count_slot_shares(problem)
     if shares > MAX_FULL_SHARES:
         run.progress(f"choosing columns, {shares:,} shares of slots in all")
@@ -279,12 +294,18 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
         answer, formulation = _search_wider(run, planning_input.problem, shortlist, answer, formulation)
     run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
     answer = improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
-    unmoved: frozenset[str] = frozenset()
-    if request.previous is not None:
-        answer, unmoved = keep_previous(answer, request.previous, request.least_saving, request.gap, effort)
+    answer, unmoved = _keep_previous(run, answer)
     answer = start_early(answer, effort, unmoved)
     timings.solve += time.perf_counter() - began
     return answer
+
+
+def _keep_previous(run: PlanningRun, answer: PlacementSolution) -> tuple[PlacementSolution, frozenset[str]]:
+    """Return the answer near the previous plan, if there is one, and the jobs that are at their places of it."""
+    request = run.request
+    if request.previous is None:
+        return answer, frozenset()
+    return keep_previous(answer, request.previous, request.least_saving, request.gap, run.search)
 
 
 def _search_wider(
@@ -348,7 +369,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         stage_one_proven=answer.stage_one_proven,
         time_limit_hit=status == "time_limit" or any(cut.by == "time" for cut in budget.cuts),
         cost_usd=cost,
-        orders_usd=_orders(lines, moves),
+        orders_usd=orders_cost(lines, moves),
         threshold_usd=answer.threshold,
         bound_usd=bound,
         gap=gap,
@@ -360,15 +381,14 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
-        inputs=plan_inputs(request.limits, problem, answer.runs, frozenset(job.team for job in planning_input.jobs)),
+        inputs=plan_inputs(request.limits, problem, answer.runs),
+        usage=PlanUsage(
+            month=month_of(request.now),
+            at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
+            limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
+            teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
+        ),
     )
-
-
-def _orders(lines: Sequence[Line], moves: Sequence[PlannedMove]) -> Usd:
-    """Return the cost of the orders: their lines, and the moves into regions that a job's orders use."""
-    orders = [line for line in lines if line.kind == "order"]
-    used = {(line.job, f"{line.cloud}/{line.region}") for line in orders}
-    return Usd.total([*(x.cost_usd for x in orders), *(m.cost_usd for m in moves if (m.job, m.to) in used)])
 
 
 def _status(answer: PlacementSolution, gap: float, request: PlanRequest) -> PlanStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
@@ -59,8 +59,8 @@ def make_slots(
     """Return slots from ``now`` to ``last`` (UTC).
 
     Slots are ``slot`` long up to ``now + horizon``, then end every 6 h (UTC) up to seven days, then at midnights.
-    ``edges`` (deadlines, earliest starts) are edges too, and so is each start of a month. Every slot lies wholly inside
-    or outside the horizon.
+    ``edges`` (dates of reservations) are edges too, and so is each start of a month. Every slot lies wholly inside or
+    outside the horizon.
     """
     end_of_orders = now + horizon
     edge_times = {now, min(end_of_orders, last), last}
@@ -84,7 +84,8 @@ def _steps(start: datetime, step: timedelta, end: datetime) -> Iterable[datetime
 class PlacementProblem:
     """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
-    ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks.
+    ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks. ``held`` is what jobs outside the
+    problem take, by limit and slot.
     """
 
     jobs: tuple[Job, ...]
@@ -97,6 +98,7 @@ class PlacementProblem:
     use: Mapping[tuple[str, str], LimitUse]
     shared: Mapping[str, SharedLimit]
     binding: frozenset[str]
+    held: Mapping[tuple[str, int], float] = field(default_factory=dict)
 
     @cached_property
     def job(self) -> Mapping[str, Job]:
@@ -119,10 +121,18 @@ class PlacementProblem:
                 by_place.setdefault((offer.cloud, offer.region, offer.instance_type), []).append(offer)
         return {place: tuple(offers) for place, offers in by_place.items()}
 
+    @cached_property
+    def windows(self) -> Mapping[str, tuple[Slot, ...]]:
+        """Return by job the slots that it may hold, the first and last cut to its earliest start and deadline."""
+        return {job.name: clip_slots(self.slots, *window(job, self.now)) for job in self.jobs}
+
     def window(self, job: Job) -> tuple[Slot, ...]:
-        """Return the slots that the job may hold: from its earliest start to its deadline."""
-        first, last = window(job, self.now)
-        return tuple(s for s in self.slots if s.start >= first and (last is None or s.end <= last))
+        """Return the slots that the job may hold: from its earliest start to its deadline.
+
+        A slot that one of them cuts is shorter for this job alone; limits count it as if the whole of it were held.
+        """
+        found = self.windows.get(job.name)
+        return found if found is not None else clip_slots(self.slots, *window(job, self.now))
 
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
         """Return the slots of the job's window that the candidate can use.
@@ -144,6 +154,17 @@ class PlacementProblem:
         """
         first = window(job, self.now)[0]
         return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
+
+
+def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) -> tuple[Slot, ...]:
+    """Return the slots between two instants; those in which one of them lies are cut there and keep their index."""
+    clipped = []
+    for slot in slots:
+        start, end = max(slot.start, first), slot.end if last is None else min(slot.end, last)
+        if start < end:
+            whole = (start, end) == (slot.start, slot.end)
+            clipped.append(slot if whole else Slot(slot.index, start, end, slot.order))
+    return tuple(clipped)
 
 
 def slots_within_dates(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:

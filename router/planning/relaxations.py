@@ -16,7 +16,7 @@ from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps
 from router.planning.dominance import drop_dominated
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.problem import Slot, make_slots, window
+from router.planning.problem import Slot, clip_slots, make_slots, window
 from router.planning.shared_limits import use_of
 
 _FARTHEST = timedelta(days=60)
@@ -145,7 +145,7 @@ def _slots_past_deadline(here: JobContext, first: datetime) -> tuple[Slot, ...]:
     Limits count as far as the plan's slots reach.
     """
     problem = here.problem
-    known = [s for s in problem.slots if s.start >= first]
+    known = clip_slots(problem.slots, first, None)
     end = problem.slots[-1].end
     more = make_slots(end, timedelta(hours=1), _FARTHEST, (), end + _FARTHEST)
     offset = problem.slots[-1].index + 1

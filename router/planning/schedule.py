@@ -81,11 +81,11 @@ class _Piece:
 
 def holdings_of(problem: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
     """Return what each placed job holds in the program's answer."""
-    slots = {slot.index: slot for slot in problem.slots}
+    slots = {(job.name, slot.index): slot for job in problem.jobs for slot in problem.window(job)}
     holdings: dict[str, list[SlotHold]] = {}
     for (job, key, index), x in layout.x.items():
         value = values[x]
-        slot = slots[index]
+        slot = slots[job, index]
         whole = slot.order or problem.job[job].checkpoint is None
         if whole:
             value = float(round(value))

@@ -57,11 +57,14 @@ def shadow_prices(
     if not answer.runs:
         return ()
     problem = answer.problem
-    relaxed = effort.relax(_PHASE, _money_alone(answer))
-    if relaxed.outcome != "optimal":
-        return ()
-    limits = [_limit(problem, name, relaxed.duals) for name in sorted(problem.binding)]
-    limits += [_budget(team.team, relaxed.duals) for team in problem.limits.teams]
+    duals = answer.estimates
+    if answer.stage_two is not None:
+        relaxed = effort.relax(_PHASE, _money_alone(answer, answer.stage_two))
+        if relaxed.outcome != "optimal":
+            return ()
+        duals = relaxed.duals
+    limits = [_limit(problem, name, duals) for name in sorted(problem.binding)]
+    limits += [_budget(team.team, duals) for team in problem.limits.teams]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
     first = _blocking(answer)
     top = [*(f for f in limits if f.name in first), *(f for f in shown if f.name not in first)]
@@ -81,9 +84,8 @@ def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
     return (-price.places, price.basis != "resolved", -money.nanos, price.limit)
 
 
-def _money_alone(answer: PlacementSolution) -> Program:
+def _money_alone(answer: PlacementSolution, program: Program) -> Program:
     """Return the last stage's program without thresholds in its cost and with the set of placed jobs fixed."""
-    program = answer.stage_two
     costs = {i: v.cost for i, v in enumerate(program.variables) if not v.name.startswith("more starts ")}
     left_out = {
         i: float(v.name.removeprefix("u ") not in answer.runs)

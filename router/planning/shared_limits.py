@@ -28,6 +28,23 @@ def use_of(candidate: Candidate, limits: Limits) -> LimitUse:
     return use_of_parts(candidate.parts, limits)
 
 
+class UseCounter:
+    """Counts the use of limits by many candidates, each gang once: equal gangs share one mapping."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        # Keyed by identity because listings are slow to hash; the parts are kept so that none is reused.
+        self._known: dict[tuple[tuple[int, int], ...], tuple[Candidate, LimitUse]] = {}
+
+    def use(self, candidate: Candidate) -> LimitUse:
+        """Return what the candidate takes, as :func:`use_of`."""
+        key = tuple((id(part.listing), part.machines) for part in candidate.parts)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = (candidate, use_of(candidate, self._limits))
+        return known[1]
+
+
 def use_of_parts(parts: Iterable[GangPart], limits: Limits) -> LimitUse:
     """Return the same of machines that together are no candidate; what a limit cannot count is left out."""
     taken: dict[str, int] = {}

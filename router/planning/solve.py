@@ -6,7 +6,7 @@ Every answer carries a proven bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pricing.money import Usd
 from router.planning.column_generation import Shortlist
@@ -28,17 +28,19 @@ _STAYING = "staying"
 class PlacementSolution:
     """The program's answer as runs by job.
 
-    ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed.
+    ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed. ``stage_two`` is the compact program that
+    gave the answer; None where columns did, and ``estimates`` are then the duals of their relaxation by row name.
     """
 
     problem: PlacementProblem
-    stage_two: Program
+    stage_two: Program | None
     runs: Mapping[str, tuple[ScheduledRun, ...]]
     holdings: Mapping[str, tuple[SlotHold, ...]]
     bound_usd: Usd
     threshold: Usd
     stage_one_proven: bool
     hit_time_limit: bool
+    estimates: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def spent(self) -> Usd:

@@ -23,7 +23,7 @@ def keep_places(
     The gap is measured from the answer's proven bound.
     """
     moved = [job.name for job in problem.jobs if _left_its_place(problem, job.name, answer.runs.get(job.name, ()))]
-    if not moved:
+    if not moved or answer.stage_two is None:
         return answer
     rows = []
     for name in moved:

@@ -101,6 +101,49 @@ def test_show_prints_what_plan_printed(folder: Path) -> None:
     assert run("plan", "show", folder / "plan.json").stdout == plan(folder / "jobs").stdout
 
 
+def test_the_picture_is_the_same_while_planning_and_from_the_file(folder: Path) -> None:
+    shown = run("plan", "show", folder / "plan.json", "-o", "gantt")
+    planned = plan(folder / "jobs", "-o", "gantt")
+    assert (shown.exit_code, shown.stderr, planned.exit_code) == (0, "", 3)
+    assert shown.stdout == planned.stdout
+    assert longest(shown.stdout) <= 80
+    assert "\x1b" not in shown.stdout
+    for word in ("S spot, D on-demand, R reserved", "llama-7b", "long-run"):
+        assert word in shown.stdout
+
+
+def test_the_page_is_the_same_while_planning_and_from_the_file(folder: Path, tmp_path: Path) -> None:
+    shown = run("plan", "show", folder / "plan.json", "--html", tmp_path / "shown.html")
+    planned = plan(folder / "jobs", "--html", tmp_path / "planned.html")
+    assert (shown.exit_code, shown.stderr, planned.exit_code, planned.stderr) == (0, "", 3, "")
+    assert shown.stdout == planned.stdout
+    page = (tmp_path / "shown.html").read_text(encoding="utf-8")
+    assert page == (tmp_path / "planned.html").read_text(encoding="utf-8")
+    assert "2 of 3 jobs placed" in page
+    assert "rush" in page
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["planned.html", "shown.html"]
+
+
+def test_a_page_that_cannot_be_written_is_an_error_before_planning(folder: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "none" / "x.html"
+    for result in (
+        run("plan", "show", folder / "plan.json", "--html", missing),
+        plan(folder / "jobs", "--html", missing),
+    ):
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert f"{missing}: cannot be written: there is no folder {missing.parent}" in result.stderr
+    taken = run("plan", "show", folder / "plan.json", "--html", tmp_path)
+    assert (taken.exit_code, taken.stdout) == (1, "")
+    assert f"{tmp_path}: cannot be written" in taken.stderr
+
+
+def test_help_names_page_and_picture(folder: Path) -> None:
+    for command in (("plan",), ("plan", "show")):
+        helped = run(*command, "--help").stdout
+        assert "--html" in helped
+        assert "gantt" in helped
+
+
 def test_diff_names_what_moved_and_the_difference(folder: Path) -> None:
     result = run("plan", "diff", folder / "plan.json", folder / "aws.json")
     assert (result.exit_code, result.stderr) == (0, "")

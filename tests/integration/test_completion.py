@@ -32,7 +32,7 @@ def test_commands_groups_and_options() -> None:
     assert complete("stepfare plan --time") == ["--time-limit"]
     assert complete("stepfare prices diff --outp") == ["--output"]
     assert complete("stepfare showback --gr") == ["--group-by"]
-    assert complete("stepfare plan -o ") == ["table", "wide", "json"]
+    assert complete("stepfare plan -o ") == ["table", "wide", "json", "gantt"]
 
 
 def test_plan_takes_its_subcommands_and_files(tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def test_it_holds_the_four_packages_with_tables_and_nothing_else(wheel: Path) ->
     tables = {f"pricing/tables/{table.name}" for table in (ROOT / "pricing" / "tables").glob("*.csv")}
     assert tables, "no tables in the tree"
     assert tables <= set(names)
+    templates = {file.relative_to(ROOT).as_posix() for file in (ROOT / "router/render/templates").iterdir()}
+    assert "router/render/templates/base.html" in templates
+    assert templates <= set(names)
     modules = {
         file.relative_to(ROOT).as_posix() for file in (ROOT / "terraform" / "modules").rglob("*") if file.is_file()
     }
@@ -107,3 +110,6 @@ def test_it_plans_an_example_in_an_empty_environment(wheel: Path, tmp_path: Path
     )
     assert planned.returncode == 0, planned.stdout + planned.stderr
     assert (tmp_path / "plan.json").is_file()
+    drawn = _run(command, "plan", "show", "plan.json", "--html", "tonight.html", cwd=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert "1 of 1 job placed" in (tmp_path / "tonight.html").read_text(encoding="utf-8")

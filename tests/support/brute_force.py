@@ -84,7 +84,7 @@ def enumerate_problem(
     slot: timedelta,
 ) -> Problem:
     """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon."""
-    edges = slot_edges(now, now + horizon, slot, jobs, dates_of(limits.reservations))
+    edges = slot_edges(now, now + horizon, slot, dates_of(limits.reservations))
     caps = {
         _offer_name(part.offer): part.offer.machines_cap
         for kept in candidates.values()

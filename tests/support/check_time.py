@@ -42,7 +42,7 @@ def check_windows(view: View) -> Iterator[str]:
             yield f"{where}: an order of a share {line.share}"
         if not 0 < line.share <= 1 + RELATIVE:
             yield f"{where}: share {line.share}"
-        if edges and line.kind == "order" and line.start not in edges:
+        if edges and line.kind == "order" and line.start not in edges and line.start != first:
             yield f"{where}: does not begin on a slot edge"
 
 
@@ -50,9 +50,7 @@ def _edges(view: View) -> tuple[datetime, ...]:
     """Slot edges inside the horizon; none when the slot is not known."""
     if view.slot is None:
         return ()
-    return slot_edges(
-        view.plan.horizon_start, view.plan.horizon_end, view.slot, view.jobs, dates_of(view.limits.reservations)
-    )
+    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates_of(view.limits.reservations))
 
 
 def _held_until(line: Line, edges: Sequence[datetime]) -> datetime:

@@ -15,7 +15,7 @@ from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
 from tests.support.plan_view import HOUR, View, exact_hours
-from tests.support.schedules import dates_of, slot_edges, standing
+from tests.support.schedules import dates_of, own_slots, slot_edges, standing
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill, meter_name
 
@@ -28,7 +28,6 @@ def hand_plan(instance: Instance, best: Solution) -> Plan:
         instance.now,
         instance.now + instance.horizon,
         instance.slot,
-        instance.jobs,
         dates_of(instance.limits.reservations),
     )
     jobs = {job.name: job for job in instance.jobs}
@@ -37,7 +36,7 @@ def hand_plan(instance: Instance, best: Solution) -> Plan:
     for name, slots in best.choice:
         if slots is None:
             continue
-        made, starts = _lines(instance, jobs[name], _runs(slots, edges))
+        made, starts = _lines(instance, jobs[name], _runs(slots, own_slots(jobs[name], edges, instance.now)))
         lines += made
         threshold += starts * jobs[name].gang.min_saving.nanos
     empty = _plan(instance, jobs, best, lines, [], threshold)
@@ -45,12 +44,13 @@ def hand_plan(instance: Instance, best: Solution) -> Plan:
     return _plan(instance, jobs, best, lines, _moves(instance, view), threshold)
 
 
-def _runs(slots: Sequence[int], edges: Sequence[datetime]) -> list[Run]:
+def _runs(slots: Sequence[int], own: Sequence[tuple[datetime, datetime] | None]) -> list[Run]:
     runs, at = [], 0
     for candidate, group in groupby(slots):
         length = len(list(group))
-        if candidate >= 0:
-            runs.append((candidate, edges[at], edges[at + length]))
+        first, last = own[at], own[at + length - 1]
+        if candidate >= 0 and first is not None and last is not None:
+            runs.append((candidate, first[0], last[1]))
         at += length
     return runs
 

@@ -73,11 +73,8 @@ class Ways:
     shipments: tuple[tuple[tuple[str, Need], ...], ...]
 
 
-def slot_edges(
-    now: datetime, end: datetime, slot: timedelta, jobs: Sequence[Job], dates: Iterable[datetime] = ()
-) -> tuple[datetime, ...]:
-    """Edges in the horizon: every full slot from now, its end, month starts, deadlines, earliest starts, and ``dates``
-    of reservations."""
+def slot_edges(now: datetime, end: datetime, slot: timedelta, dates: Iterable[datetime] = ()) -> tuple[datetime, ...]:
+    """Edges in the horizon: every full slot from now, its end, month starts, and ``dates`` of reservations."""
     edges, at = {now, end, *(moment for moment in dates if now < moment < end)}, now
     while at < end:
         edges.add(at)
@@ -87,11 +84,15 @@ def slot_edges(
         month = (month + timedelta(days=32)).replace(day=1)
         if month < end:
             edges.add(month)
-    for job in jobs:
-        for moment in (job.deadline, job.earliest_start):
-            if moment is not None and now < moment.at(now) < end:
-                edges.add(moment.at(now))
     return tuple(sorted(edges))
+
+
+def own_slots(job: Job, edges: Sequence[datetime], now: datetime) -> list[tuple[datetime, datetime] | None]:
+    """Each slot as the job may hold it, cut at its earliest start and its deadline; None where nothing is left."""
+    first = job.earliest_start.at(now) if job.earliest_start is not None else now
+    last = job.deadline.at(now) if job.deadline is not None else edges[-1]
+    own = [(max(first, a), min(last, b)) for a, b in pairwise(edges)]
+    return [(a, b) if a < b else None for a, b in own]
 
 
 def standing(placement: Placement | None, candidates: Sequence[CandidateLike]) -> set[int]:
@@ -127,8 +128,9 @@ def enumerate_ways(
     reservations: Sequence[Reservation] = (),
 ) -> Ways:
     """All patterns that respect the job's own rules and the dates of reservations, each at its least cost."""
-    lengths = np.array([(b - a) / timedelta(hours=1) for a, b in pairwise(edges)])
-    slots = _patterns(len(candidates), _open_slots(job, edges, now))
+    own = own_slots(job, edges, now)
+    lengths = np.array([0.0 if slot is None else (slot[1] - slot[0]) / timedelta(hours=1) for slot in own])
+    slots = _patterns(len(candidates), [slot is not None for slot in own])
     slots = slots[~_outside(slots, candidates, edges, reservations)]
     starts = _starts(slots)
     held = np.stack([((slots == c) * lengths).sum(axis=1) for c in range(len(candidates))], axis=1)
@@ -137,7 +139,8 @@ def enumerate_ways(
     placement = status.running if status is not None else None
     staying = np.zeros(len(slots), dtype=bool)
     paid = runs.copy()
-    for c in standing(placement, candidates):
+    goes_on = own[0] is not None and own[0][0] == now
+    for c in standing(placement, candidates) if goes_on else ():
         stays = slots[:, 0] == c
         paid[stays, c] -= 1
         staying |= stays
@@ -164,12 +167,6 @@ def enumerate_ways(
     if job.budget is not None:
         good &= cost + top[np.maximum(arrivals, 0)] <= job.budget.dollars() + TOLERANCE
     return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
-
-
-def _open_slots(job: Job, edges: Sequence[datetime], now: datetime) -> list[bool]:
-    first = job.earliest_start.at(now) if job.earliest_start is not None else now
-    last = job.deadline.at(now) if job.deadline is not None else edges[-1]
-    return [first <= a and b <= last for a, b in pairwise(edges)]
 
 
 def dates_of(reservations: Iterable[Reservation]) -> list[datetime]:
@@ -214,7 +211,8 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
         return np.ones(len(starts), dtype=bool)
     first = job.earliest_start.at(now) if job.earliest_start is not None else now
     first = max(now, first)
-    late = np.array([edge >= first + job.max_wait and edge != first for edge in edges[:-1]])
+    begins = [max(edge, first) for edge in edges[:-1]]
+    late = np.array([begin >= first + job.max_wait and begin != first for begin in begins])
     result: npt.NDArray[np.bool_] = ~((starts >= 0) & late).any(axis=1)
     return result
 

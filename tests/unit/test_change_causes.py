@@ -225,12 +225,13 @@ def test_money_spent_and_prices_elsewhere_explain_no_exchange() -> None:
     plan = plan_of([a_job("a", **NEAR), a_job("b", **NEAR)], [NORTH, ONE], budget("$900"))
     other = exchanged(plan)
     assert other.inputs is not None
-    spent = tuple(replace(team, spent_usd=Usd.parse("5")) for team in other.inputs.teams)
-    after = replace(other, book_digest="0" * 64, inputs=replace(other.inputs, limits_digest="1" * 64, teams=spent))
+    assert other.usage is not None
+    usage = replace(other.usage, teams=tuple(replace(t, spent_usd=Usd.parse("5")) for t in other.usage.teams))
+    after = replace(other, book_digest="0" * 64, inputs=replace(other.inputs, limits_digest="1" * 64), usage=usage)
     found = plan_diff(plan, after)
     assert found.limits == ("budget of team red: spent $0.00 -> $5.00 of $900.00",)
     assert found.shown[0].unexplained
-    discount = replace(after, inputs=replace(other.inputs, limits_digest="1" * 64))
+    discount = replace(after, usage=other.usage)
     assert plan_diff(plan, discount).shown[0].why.startswith("the limits changed")
 
 

@@ -1,0 +1,246 @@
+"""Turn runs and paths into columns: whole schedules of one job with their cost and their use of what jobs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.planning.columns.paths import Path
+from router.planning.columns.runs import RunPricer
+from router.planning.columns.table import Floats, Ints, Table
+from router.planning.costing import compute_usd
+from router.planning.formulation import free_starts
+from router.planning.schedule import SlotHold, runs_of, starts_of
+
+_DONE = 1 - 1e-9
+_LEAST_SHARE = 1e-6
+
+Hold = tuple[int, int, float]
+"""A slot, a row of the table, and the share of the slot that is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A schedule of one job. ``usd``: dollars without moves, thresholds included; ``counted``: as budgets count it.
+
+    ``use`` and ``amount`` are what it takes: limit x T + slot, and how much. ``moves`` are meter, month, gigabytes.
+    """
+
+    job: int
+    holds: tuple[Hold, ...]
+    usd: float
+    counted: float
+    use: Ints
+    amount: Floats
+    moves: tuple[tuple[int, int, float], ...]
+
+    @property
+    def last(self) -> int:
+        """Return the last slot held."""
+        return self.holds[-1][0]
+
+
+def run_column(table: Table, pricer: RunPricer, row: int, start: int) -> Column:
+    """Return the unbroken run of a row from a slot, which must be possible."""
+    times = pricer.times(np.array([row], dtype=np.int64))
+    end, share = int(times.end[0, start]), float(times.share[0, start])
+    holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
+    return _column(table, holds, float(table.usd[row]), float(table.counted[row]))
+
+
+def path_column(table: Table, path: Path, surcharge: Floats) -> Column | None:
+    """Return the path made to do just what its job needs, exactly priced; None where it cannot.
+
+    ``surcharge`` [K, T] decides which slots at the edges of its runs are given up or added.
+    """
+    holds = _fitted(table, list(zip(path.slots, path.rows, [1.0] * len(path.slots), strict=True)), surcharge)
+    return None if holds is None else priced_column(table, holds)
+
+
+def mixed_column(table: Table, low: Path, high: Path) -> Column | None:
+    """Return the mixture of two paths that does just what the job needs; None where they differ in the horizon."""
+    horizon = table.horizon
+    if [p for p in zip(low.slots, low.rows, strict=True) if p[0] < horizon] != [
+        p for p in zip(high.slots, high.rows, strict=True) if p[0] < horizon
+    ]:
+        return None
+    few = {(t, r): 1.0 for t, r in zip(low.slots, low.rows, strict=True)}
+    many = {(t, r): 1.0 for t, r in zip(high.slots, high.rows, strict=True)}
+
+    def mixture(part: float) -> list[Hold]:
+        shares = {key: (1 - part) * few.get(key, 0.0) + part * many.get(key, 0.0) for key in few.keys() | many.keys()}
+        return [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
+
+    if share_done(table, mixture(1.0)) < _DONE:
+        return None
+    below, above = 0.0, 1.0
+    for _ in range(30):
+        middle = (below + above) / 2
+        if share_done(table, mixture(middle)) < _DONE:
+            below = middle
+        else:
+            above = middle
+    return priced_column(table, mixture(above))
+
+
+def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[Column]:
+    """Return, for each job that holds several columns in part, their mixtures that are schedules too.
+
+    Beyond the horizon a job may hold shares, so columns in one region that agree within it can be mixed as they are.
+    """
+    parts: dict[tuple[int, int, tuple[Hold, ...]], list[int]] = {}
+    for number in np.flatnonzero((x > _LEAST_SHARE) & (x < 1 - _LEAST_SHARE)).tolist():
+        column = columns[number]
+        if table.whole[column.job] or column.last < table.horizon:
+            continue
+        inside = tuple(hold for hold in column.holds if hold[0] < table.horizon)
+        parts.setdefault((column.job, int(table.group[column.holds[0][1]]), inside), []).append(number)
+    merged = []
+    for _, numbers in sorted(parts.items()):
+        if len(numbers) < 2:
+            continue
+        weight = x[numbers] / x[numbers].sum()
+        shares: dict[tuple[int, int], float] = {}
+        for number, part in zip(numbers, weight.tolist(), strict=True):
+            for slot, row, share in columns[number].holds:
+                shares[slot, row] = shares.get((slot, row), 0.0) + part * share
+        holds = [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
+        column = priced_column(table, holds)
+        if column is not None and column.counted <= table.budget[column.job]:
+            merged.append(column)
+    return merged
+
+
+def share_done(table: Table, holds: Sequence[Hold]) -> float:
+    """Return the share of the job that these holdings do, starts taken off as :mod:`router.planning.schedule` does."""
+    held: dict[int, float] = {}
+    rises: dict[int, float] = {}
+    before: dict[int, tuple[int, float]] = {}
+    for slot, row, share in holds:
+        held[row] = held.get(row, 0.0) + table.hours[table.job[row], slot] * share
+        last, level = before.get(row, (-2, 0.0))
+        rise = share - (level if last == slot - 1 else 0.0)
+        rises[row] = rises.get(row, 0.0) + max(0.0, rise)
+        before[row] = (slot, share)
+    done = 0.0
+    for row, hours in held.items():
+        need, startup = table.need[row], table.startup[row]
+        done += max(0.0, min(hours / (need + startup), (hours - startup * rises[row]) / need))
+    return float(done)
+
+
+def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
+    """Return the column of these holdings, priced as the plan will price them; None where they are not enough."""
+    number = int(table.job[holds[0][1]])
+    job = table.jobs[number]
+    if share_done(table, holds) < _DONE:
+        return None
+    slots = {slot.index: slot for slot in table.problem.window(job)}
+    held = [SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in holds]
+    try:
+        runs = runs_of(table.problem, job, held)
+    except RuntimeError:
+        return None
+    paid = compute_usd(runs).dollars()
+    threshold = max(0.0, starts_of(runs) - free_starts(job)) * job.gang.min_saving.dollars()
+    counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
+    return _column(table, tuple(holds), paid + threshold, counted)
+
+
+def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -> Column:
+    taken: dict[int, float] = {}
+    for slot, row, share in holds:
+        kind = table.kind[row]
+        for limit, amount in zip(table.limits[kind], table.amounts[kind], strict=True):
+            if limit:
+                place = int(limit) * table.slots + slot
+                taken[place] = taken.get(place, 0.0) + float(amount) * share
+    places = sorted(taken)
+    first = holds[0]
+    month = int(table.month[first[0]])
+    moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.group[first[1]])])
+    return Column(
+        job=int(table.job[first[1]]),
+        holds=holds,
+        usd=usd,
+        counted=counted,
+        use=np.array(places, dtype=np.int64),
+        amount=np.array([taken[place] for place in places]),
+        moves=moves,
+    )
+
+
+def _fitted(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold] | None:
+    """Return the holdings without what is not needed, or with what they lack; None where nothing can be added."""
+    if not holds:
+        return None
+    while share_done(table, holds) < _DONE:
+        added = _cheapest_neighbour(table, holds, surcharge)
+        if added is None:
+            return None
+        holds = sorted([*holds, added])
+    while True:
+        spare = [i for i in _edges(holds) if share_done(table, holds[:i] + holds[i + 1 :]) >= _DONE]
+        if not spare:
+            break
+        dearest = max(spare, key=lambda i: (_per_hour(table, holds[i], surcharge), i))
+        holds = holds[:dearest] + holds[dearest + 1 :]
+    return _loosened(table, holds, surcharge)
+
+
+def _per_hour(table: Table, hold: Hold, surcharge: Floats) -> float:
+    slot, row, _ = hold
+    hours = table.hours[table.job[row], slot]
+    rate = table.usd[row] / (table.need[row] + table.startup[row])
+    return float(surcharge[table.kind[row], slot] / max(hours, 1e-9) + rate)
+
+
+def _edges(holds: Sequence[Hold]) -> list[int]:
+    """Return the places of holdings at either end of an unbroken run."""
+    edges = []
+    for i, (slot, row, _) in enumerate(holds):
+        before = i > 0 and holds[i - 1][:2] == (slot - 1, row)
+        after = i + 1 < len(holds) and holds[i + 1][:2] == (slot + 1, row)
+        if not (before and after):
+            edges.append(i)
+    return edges
+
+
+def _cheapest_neighbour(table: Table, holds: Sequence[Hold], surcharge: Floats) -> Hold | None:
+    """Return the cheapest free slot beside a run, on the run's row."""
+    taken = {slot for slot, _, _ in holds}
+    free: list[Hold] = []
+    for i in _edges(holds):
+        slot, row, _ = holds[i]
+        after = (slot + 1, row, 1.0)
+        if slot + 1 < table.end[row] and slot + 1 not in taken:
+            free.append(after)
+        if slot - 1 >= table.first[row] and slot - 1 < table.start_end[row] and slot - 1 not in taken:
+            free.append((slot - 1, row, 1.0))
+    return min(free, key=lambda hold: (_per_hour(table, hold, surcharge), hold), default=None)
+
+
+def _loosened(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold]:
+    """Return the holdings with the last slot of the dearest run beyond the horizon cut to the share that is needed."""
+    if table.whole[table.job[holds[0][1]]]:
+        return holds
+    ends = [
+        i
+        for i, (slot, row, _) in enumerate(holds)
+        if slot >= table.horizon and not (i + 1 < len(holds) and holds[i + 1][:2] == (slot + 1, row))
+    ]
+    if not ends:
+        return holds
+    dearest = max(ends, key=lambda i: (_per_hour(table, holds[i], surcharge), i))
+    slot, row, _ = holds[dearest]
+    below, above = 0.0, 1.0
+    for _ in range(30):
+        middle = (below + above) / 2
+        trial = [*holds[:dearest], (slot, row, middle), *holds[dearest + 1 :]]
+        if share_done(table, trial) < _DONE:
+            below = middle
+        else:
+            above = middle
+    return [*holds[:dearest], (slot, row, above), *holds[dearest + 1 :]]

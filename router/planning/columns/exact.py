@@ -1,0 +1,180 @@
+"""Choose the schedules of a group of jobs anew by the compact program, while the others keep theirs.
+
+The compact program knows every schedule of the candidates that it is given, gaps and shares beyond the horizon
+included, which no list of columns does. It gets the candidates on limits that have a price; elsewhere a job takes one
+of its best columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pricing.money import Usd
+from router.planning.candidates import Candidate
+from router.planning.columns.column import Column, priced_column
+from router.planning.columns.master import ROOM, MasterSolution
+from router.planning.columns.runs import NEVER, Surcharges, row_floors
+from router.planning.columns.table import Bools, Floats, Table
+from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.effort import Effort
+from router.planning.formulation import Formulation, formulate, limit_row, team_row
+from router.planning.greedy import start_values
+from router.planning.problem import PlacementProblem
+from router.planning.program import Program, ProgramBuilder
+from router.planning.schedule import SlotHold, holdings_of
+
+_PHASE = "exact groups"
+_TINY = 1e-9
+
+
+@dataclass(frozen=True)
+class GroupChoice:
+    """Jobs to choose anew: rows within ``slack`` dollars of their worth, or one of ``options``, the present among them.
+
+    The search ends at a relative ``gap`` or after ``nodes``.
+    """
+
+    jobs: tuple[int, ...]
+    options: Mapping[int, tuple[Column, ...]]
+    slack: float
+    nodes: int
+    gap: float
+
+
+class GroupProgram:
+    """Writes the compact program of groups at the prices of one relaxation."""
+
+    def __init__(self, ledger: Ledger, solution: MasterSolution) -> None:
+        self.ledger = ledger
+        self.table: Table = ledger.table
+        self.solution = solution
+        charges = Surcharges.of(self.table, solution.prices)
+        self.floors: Floats = row_floors(self.table, charges)
+        self.priced: Bools = (charges.slot > 0).any(axis=1)[self.table.kind]
+        self.row_of = {(row.job, row.candidate.key, row.goes_on): i for i, row in enumerate(self.table.rows)}
+
+    def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
+        """Return the plan with the group's jobs chosen anew; never worse."""
+        table = self.table
+        problem = self._problem(plan, choice)
+        formulation = formulate(problem)
+        program, start, numbers = self._with_columns(formulation, plan, choice)
+        solution = effort.solve(_PHASE, program, choice.gap, start, choice.nodes)
+        if not solution.values:
+            return plan
+        columns = list(plan.columns)
+        for number, column in numbers.items():
+            if solution.values[number] > 0.5:
+                columns[column.job] = column
+        jobs = {table.jobs[job].name: job for job in choice.jobs}
+        for name, holds in holdings_of(problem, formulation.layout, solution.values).items():
+            column = priced_column(table, self._rows(jobs[name], holds))
+            if column is not None and column.counted <= table.budget[column.job]:
+                columns[jobs[name]] = column
+        better = self.ledger.plan(columns)
+        return better if better.rank < plan.rank and self._keeps_limits(columns) else plan
+
+    def _with_columns(
+        self, formulation: Formulation, plan: WholePlan, choice: GroupChoice
+    ) -> tuple[Program, dict[int, float], dict[int, Column]]:
+        """Add the columns that each job may take instead of its rows by slot, and the values to start from.
+
+        A job that the rows by slot leave out takes one of its columns. Their moves count at the relaxation's prices.
+        """
+        table, ledger, prices = self.table, self.ledger, self.solution.prices
+        layout = formulation.layout
+        builder = ProgramBuilder(list(formulation.program.variables), list(formulation.program.rows))
+        places = {row.name: number for number, row in enumerate(builder.rows)}
+        more: dict[int, list[tuple[int, float]]] = {}
+        fresh: dict[int, list[tuple[int, float]]] = {}
+        group = set(choice.jobs)
+        kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        room = ledger.capacity - ledger.load(kept)
+        numbers: dict[int, Column] = {}
+        values = start_values(self.table.problem, layout, {})
+        start = dict(values)
+        for job in choice.jobs:
+            u = layout.u[table.jobs[job].name]
+            terms = [(u, -1.0)]
+            for option in choice.options[job]:
+                moves = sum(prices.move[meter, month] * gb for meter, month, gb in option.moves)
+                i = builder.binary(f"column {job} {len(numbers)}", cost=option.usd + moves)
+                numbers[i] = option
+                start[i] = float(option is plan.columns[job])
+                terms.append((i, 1.0))
+                for place, amount in zip(option.use.tolist(), option.amount.tolist(), strict=True):
+                    name = limit_row(table.limit_names[place // table.slots], place % table.slots)
+                    if name in places:
+                        more.setdefault(places[name], []).append((i, amount))
+                    else:
+                        fresh.setdefault(place, []).append((i, amount))
+                budget = places.get(team_row(table.jobs[job].team))
+                if budget is not None:
+                    more.setdefault(budget, []).append((i, option.counted))
+            builder.row(f"columns of {job}", terms, "==", 0.0)
+        for number, terms in more.items():
+            builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
+        for place, terms in sorted(fresh.items()):
+            if sum(amount for _, amount in terms) > room[place] + ROOM:
+                builder.row(f"room {place}", terms, "<=", float(room[place]))
+        return builder.build(), start, numbers
+
+    def group(self, plan: WholePlan, regret: Floats, tried: Floats, slack: float, size: int) -> list[int]:
+        """Return the placed jobs with most to gain on limits that have a price: fresh ones first, then by regret."""
+        table = self.table
+        over = np.full(len(table.jobs), np.inf)
+        priced = np.flatnonzero(self.priced & (self.floors < NEVER / 2))
+        np.minimum.at(over, table.job[priced], self.floors[priced] - self.solution.alpha[table.job[priced]])
+        near = np.flatnonzero((over < slack) & np.array([column is not None for column in plan.columns]))
+        score = (regret[near] + 0.1 * np.maximum(0.0, slack - over[near])) / (1.0 + tried[near]) ** 2
+        chosen = near[np.lexsort((near, -score))][:size]
+        return sorted(chosen.tolist())
+
+    def _keeps_limits(self, columns: Sequence[Column | None]) -> bool:
+        load, spent = self.ledger.load(columns), self.ledger.spent(columns)[:-1]
+        return bool((load <= self.ledger.capacity + 1e-6).all() and (spent <= self.table.team_left + 1e-6).all())
+
+    def _rows(self, job: int, holds: Sequence[SlotHold]) -> list[tuple[int, int, float]]:
+        """Return holdings by row; what is held from the first slot on goes on where the job runs there."""
+        result: list[tuple[int, int, float]] = []
+        going: dict[str, int] = {}
+        for hold in sorted(holds, key=lambda h: (h.slot.index, h.key)):
+            slot = hold.slot.index
+            on = (job, hold.key, True) in self.row_of and going.get(hold.key, -1) == slot - 1
+            if on:
+                going[hold.key] = slot
+            result.append((slot, self.row_of[job, hold.key, on], hold.share))
+        return result
+
+    def _problem(self, plan: WholePlan, choice: GroupChoice) -> PlacementProblem:
+        """Return the problem of these jobs over their rows on priced limits, with what the others leave."""
+        table, ledger = self.table, self.ledger
+        group = set(choice.jobs)
+        kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        load = ledger.load(kept)
+        held = {
+            (table.limit_names[place // table.slots], int(place % table.slots)): float(load[place])
+            for place in np.flatnonzero(load > _TINY).tolist()
+        }
+        spent = dict(zip(table.team_names, ledger.spent(kept)[:-1].tolist(), strict=True))
+        teams = tuple(
+            team.model_copy(update={"spent": team.spent + Usd(int(spent.get(team.team, 0.0) * 1e9))})
+            for team in table.problem.limits.teams
+        )
+        return replace(
+            table.problem,
+            jobs=tuple(table.jobs[job] for job in sorted(choice.jobs)),
+            candidates={table.jobs[job].name: self._candidates(job, choice.slack) for job in choice.jobs},
+            limits=table.problem.limits.model_copy(update={"teams": teams}),
+            held=held,
+        )
+
+    def _candidates(self, job: int, slack: float) -> tuple[Candidate, ...]:
+        """Return the candidates on priced limits whose floor is within ``slack`` of the job's worth."""
+        table = self.table
+        own = (table.job == job) & self.priced & (self.floors - self.solution.alpha[job] < slack)
+        found = {table.rows[row].candidate.key: table.rows[row].candidate for row in np.flatnonzero(own).tolist()}
+        return tuple(found[key] for key in sorted(found))

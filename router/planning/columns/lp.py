@@ -1,0 +1,100 @@
+"""Keep a linear program open in HiGHS, so that columns and rows are added to it and it is solved from where it stood.
+
+PuLP writes a program anew for each solve, which at a thousand jobs takes longer than the solve. Whole-number programs
+go through :mod:`router.planning.solver`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import highspy
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LpSolution:
+    """An optimal basic solution: values by column, duals by row (what one unit more of its right side costs)."""
+
+    objective: float
+    values: Floats
+    duals: Floats
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Indices and their coefficients."""
+
+    indices: Ints
+    values: Floats
+
+
+class OpenLp:
+    """A minimisation whose columns are at least zero. One thread and a fixed seed: the same calls, the same answer."""
+
+    def __init__(self) -> None:
+        self._highs = highspy.Highs()
+        for option, value in (
+            ("output_flag", False),
+            ("threads", 1),
+            ("random_seed", 1),
+            ("solver", "simplex"),
+            ("primal_feasibility_tolerance", 1e-8),
+            ("dual_feasibility_tolerance", 1e-8),
+        ):
+            self._highs.setOptionValue(option, value)
+        self.rows = 0
+        self.columns = 0
+
+    def add_rows(self, rows: Sequence[SparseVector], low: Floats, high: Floats) -> None:
+        """Add rows over the columns that there are."""
+        starts, indices, values = _compressed(rows)
+        self._highs.addRows(len(rows), low, high, len(indices), starts, indices, values)
+        self.rows += len(rows)
+
+    def add_columns(self, columns: Sequence[SparseVector], costs: Floats, high: Floats) -> None:
+        """Add columns over the rows that there are."""
+        starts, indices, values = _compressed(columns)
+        low = np.zeros(len(columns))
+        self._highs.addCols(len(columns), costs, low, high, len(indices), starts, indices, values)
+        self.columns += len(columns)
+
+    def set_costs(self, columns: Ints, costs: Floats) -> None:
+        """Replace the costs of these columns."""
+        self._highs.changeColsCost(len(columns), columns.astype(np.int32), costs)
+
+    def set_bounds(self, columns: Ints, low: Floats, high: Floats) -> None:
+        """Replace the bounds of these columns."""
+        self._highs.changeColsBounds(len(columns), columns.astype(np.int32), low, high)
+
+    def set_row(self, row: int, low: float, high: float) -> None:
+        """Replace the bounds of a row."""
+        self._highs.changeRowBounds(row, low, high)
+
+    def solve(self) -> LpSolution | None:
+        """Return the optimum; None where there is none."""
+        self._highs.run()
+        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return None
+        solution, info = self._highs.getSolution(), self._highs.getInfo()
+        return LpSolution(
+            objective=float(info.objective_function_value),
+            values=np.array(solution.col_value),
+            duals=np.array(solution.row_dual),
+            iterations=max(0, int(info.simplex_iteration_count)),
+        )
+
+
+def _compressed(vectors: Sequence[SparseVector]) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:
+    """Return starts, indices and values of the vectors one after the other."""
+    sizes = [len(vector.indices) for vector in vectors]
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if sizes else np.zeros(0)
+    indices = np.concatenate([vector.indices for vector in vectors]) if vectors else np.zeros(0)
+    values = np.concatenate([vector.values for vector in vectors]) if vectors else np.zeros(0)
+    return starts.astype(np.int32), indices.astype(np.int32), values.astype(np.float64)

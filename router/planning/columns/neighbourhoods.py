@@ -1,0 +1,233 @@
+"""Improve a whole plan: one job at a time at its cheapest free place, then groups of jobs by small exact programs.
+
+A group is some jobs whose column costs much at the relaxation's prices, and the jobs that hold what those want. Each
+job of the group keeps its column or takes one whose reduced cost is at most what the whole group could gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from router.planning.columns.column import Column, run_column
+from router.planning.columns.master import ROOM, MasterSolution
+from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
+from router.planning.columns.table import Floats, Ints, Table
+from router.planning.columns.whole import Choice, Ledger, WholePlan, solve_choice
+from router.planning.effort import Effort
+
+_PHASE = "neighbourhoods"
+_OPTIONS = 40
+_FORCED = 6  # columns of a job left out that are tried in the way of others
+_LEAST_GAIN = 1e-4  # dollars
+_SMALL_GAP = 1e-4
+
+
+class Improver:
+    """Improves plans over the columns of one relaxation, at its prices."""
+
+    def __init__(
+        self, ledger: Ledger, pricer: RunPricer, solution: MasterSolution, columns: Sequence[Column], left_out: Floats
+    ) -> None:
+        self.ledger = ledger
+        self.table: Table = ledger.table
+        self.pricer = pricer
+        self.solution = solution
+        self.left_out = left_out
+        self.charges = Surcharges.of(self.table, solution.prices)
+        self._by_job: list[list[tuple[float, int, Column]]] = [[] for _ in self.table.jobs]
+        for number, column in enumerate(columns):
+            self._by_job[column.job].append((self.reduced_cost(column), number, column))
+        for found in self._by_job:
+            found.sort(key=lambda item: item[:2])
+
+    def reduced_cost(self, column: Column | None, job: int = -1) -> float:
+        """Return what a column costs more at the relaxation's prices than its job is worth."""
+        prices = self.solution.prices
+        if column is None:
+            return float(prices.left_out[job] - self.solution.alpha[job])
+        shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
+        moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
+        team = self.charges.team[column.job]
+        return float(column.usd + team * column.counted + shared + moves - self.solution.alpha[column.job])
+
+    def add(self, columns: Sequence[Column]) -> None:
+        """Add columns to those that groups choose from."""
+        begin = sum(len(found) for found in self._by_job)
+        for number, column in enumerate(columns, start=begin):
+            self._by_job[column.job].append((self.reduced_cost(column), number, column))
+        for job in {column.job for column in columns}:
+            self._by_job[job].sort(key=lambda item: item[:2])
+
+    def near_runs(self, slack: float, most: int) -> list[Column]:
+        """Return the unbroken runs on limits that have a price whose reduced cost is below ``slack``.
+
+        No plan that is better by more than ``slack`` minus the relaxation's distance uses another such run. At most
+        ``most`` of a job are returned, nearest first.
+        """
+        table, charges, alpha = self.table, self.charges, self.solution.alpha
+        floors = row_floors(table, charges)
+        priced = (charges.slot > 0).any(axis=1)
+        rows = np.flatnonzero(priced[table.kind] & (floors - alpha[table.job] < slack))
+        rows = rows[table.counted[rows] <= table.budget[table.job[rows]]]
+        if not len(rows):
+            return []
+        over = self.pricer.cost(rows, charges, floors) - alpha[table.job[rows]][:, None]
+        row, start = np.nonzero(over < slack)
+        over, row = over[row, start], rows[row]
+        order = np.lexsort((start, row, over, table.job[row]))
+        jobs = table.job[row[order]]
+        place = np.arange(len(order)) - np.searchsorted(jobs, jobs, side="left")
+        chosen = order[place < most]
+        return [run_column(table, self.pricer, int(row[i]), int(start[i])) for i in chosen]
+
+    def one_by_one(self, plan: WholePlan) -> WholePlan:
+        """Return the plan after each job, in turn, took its cheapest run in what the others leave, until none moves."""
+        for _ in range(4):
+            before = plan.rank
+            for job in range(len(self.table.jobs)):
+                plan = self._replaced(plan, job)
+            if plan.rank >= before:
+                break
+        return plan
+
+    def with_left_out_placed(self, plan: WholePlan) -> WholePlan:
+        """Return the plan with jobs left out put in the way of others, where these find another place."""
+        for job in sorted(np.flatnonzero([c is None for c in plan.columns]), key=lambda j: (self.table.tier[j], j)):
+            forced = [self._forced(plan, column) for _, _, column in self._by_job[int(job)][:_FORCED]]
+            plan = min([plan, *forced], key=lambda found: found.rank)
+        return plan
+
+    def _forced(self, plan: WholePlan, column: Column) -> WholePlan:
+        """Return the plan with this column, and with the jobs in its way moved or left out: the least worth first."""
+        table, ledger = self.table, self.ledger
+        columns = list(plan.columns)
+        columns[column.job] = column
+        over = ledger.load(columns) - ledger.capacity
+        money = ledger.spent(columns)[:-1] - table.team_left
+        moved = []
+        others = [job for job, other in enumerate(columns) if other is not None and job != column.job]
+        for job in sorted(others, key=lambda j: (-table.tier[j], self.solution.alpha[j], j)):
+            other = columns[job]
+            team = int(table.team[job])
+            if other is None:
+                continue
+            crowds = len(other.use) > 0 and bool((over[other.use] > ROOM).any())
+            if crowds or (team >= 0 and money[team] > ROOM):
+                over[other.use] -= other.amount
+                if team >= 0:
+                    money[team] -= other.counted
+                columns[job] = None
+                moved.append(job)
+        if bool((over > ROOM).any()) or bool((money > ROOM).any()):
+            return plan
+        found = ledger.plan(columns)
+        for job in sorted(moved, key=lambda j: (table.tier[j], -self.solution.alpha[j], j)):
+            found = self._replaced(found, job)
+        return found
+
+    def _replaced(self, plan: WholePlan, job: int) -> WholePlan:
+        table, ledger = self.table, self.ledger
+        others = [column if number != job else None for number, column in enumerate(plan.columns)]
+        room = ledger.capacity - ledger.load(others)
+        money = np.append(table.team_left, np.inf) - ledger.spent(others)
+        present = plan.columns[job]
+        ceiling = (
+            NEVER / 2
+            if present is None
+            else present.usd + sum(self.solution.prices.move[m, t] * gb for m, t, gb in present.moves)
+        )
+        rows = np.flatnonzero(table.job == job)
+        counted_left = min(float(table.budget[job]), float(money[table.team[job]]))
+        rows = rows[table.counted[rows] <= counted_left + ROOM]
+        if not len(rows):
+            return plan
+        plain = self._plain()
+        floors = row_floors(table, plain)
+        rows = rows[floors[rows] < ceiling - _LEAST_GAIN]
+        if not len(rows):
+            return plan
+        blocked = _blocked(table, table.kind[rows], room)
+        cost, start = self.pricer.best_of_rows(rows, plain, floors, blocked)
+        best = int(np.lexsort((rows, cost))[0])
+        if cost[best] >= ceiling - _LEAST_GAIN:
+            return plan
+        others[job] = run_column(table, self.pricer, int(rows[best]), int(start[best]))
+        found = ledger.plan(others)
+        return found if found.rank < plan.rank else plan
+
+    def _plain(self) -> Surcharges:
+        """Return charges that count moves at the relaxation's prices and nothing else."""
+        charges = self.charges
+        return Surcharges(
+            np.zeros_like(charges.slot),
+            np.zeros_like(charges.running),
+            np.zeros_like(charges.team),
+            self._move_only(),
+            charges.later,
+        )
+
+    def _move_only(self) -> Floats:
+        dearest = self.charges.team[self.table.group_job] * self.table.dearest_moves
+        moves: Floats = self.charges.group_moves - dearest
+        return moves
+
+    def regret(self, plan: WholePlan) -> Floats:
+        """Return by job what its column costs more than the job is worth."""
+        return np.array([self.reduced_cost(column, job) for job, column in enumerate(plan.columns)])
+
+    def group(self, plan: WholePlan, tried: Ints, size: int) -> list[int]:
+        """Return the jobs of the next group: a third with the dearest columns, then those who hold what these want."""
+        regret = self.regret(plan)
+        order = np.lexsort((np.arange(len(regret)), -regret / (1 + tried)))
+        leaders = [int(job) for job in order[: size // 3] if regret[job] > _LEAST_GAIN]
+        wanted = np.zeros(len(self.ledger.capacity))
+        price = self.solution.prices.limit.ravel()
+        for job in leaders:
+            for cost, _, column in self._by_job[job][:8]:
+                if cost < regret[job] and len(column.use):
+                    wanted[column.use] = np.maximum(wanted[column.use], price[column.use] * (regret[job] - cost))
+        teams = {int(self.table.team[job]) for job in leaders}
+        score = np.zeros(len(regret))
+        for job, column in enumerate(plan.columns):
+            if column is not None and len(column.use):
+                score[job] = float(wanted[column.use] @ column.amount)
+            if int(self.table.team[job]) in teams and self.charges.team[job] > 0:
+                score[job] += 1e-3
+        score = score / (1 + tried)
+        score[leaders] = -1.0
+        others = [int(job) for job in np.lexsort((np.arange(len(score)), -score)) if score[job] > 0]
+        return sorted([*leaders, *others[: size - len(leaders)]])
+
+    def options(self, plan: WholePlan, job: int, most: int) -> tuple[Column, ...]:
+        """Return the columns of least reduced cost, the present one and the cheapest without a priced limit included."""
+        found = [column for _, _, column in self._by_job[job][:most]]
+        price = self.solution.prices.limit.ravel()
+        plain = (c for _, _, c in self._by_job[job] if not len(c.use) or not price[c.use].any())
+        for column in (next(plain, None), plan.columns[job]):
+            if column is not None and all(column is not other for other in found):
+                found.append(column)
+        return tuple(found)
+
+    def improved(self, plan: WholePlan, jobs: Sequence[int], effort: Effort) -> WholePlan:
+        """Return the plan with these jobs chosen anew together, never worse."""
+        regret = sum(max(0.0, self.reduced_cost(plan.columns[job], job)) for job in jobs)
+        options = {}
+        for job in jobs:
+            near = [column for cost, _, column in self._by_job[job] if cost <= regret][:_OPTIONS]
+            present = plan.columns[job]
+            if present is not None and all(column is not present for column in near):
+                near.append(present)
+            options[job] = tuple(near)
+        return solve_choice(self.ledger, Choice(plan, tuple(jobs), options), self.left_out, effort, _SMALL_GAP)
+
+
+def _blocked(table: Table, kinds: Ints, room: Floats) -> Ints:
+    """Return [kinds, T+1]: the running number of slots without room, for these kinds; others count as free."""
+    blocked = np.zeros((len(table.limits), table.slots + 1), dtype=np.int64)
+    by_limit = room.reshape(len(table.capacity), table.slots)
+    for kind in np.unique(kinds).tolist():
+        short = (by_limit[table.limits[kind]] + ROOM < table.amounts[kind][:, None]).any(axis=0)
+        blocked[kind, 1:] = np.cumsum(short)
+    return blocked

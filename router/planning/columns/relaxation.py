@@ -1,0 +1,249 @@
+"""Solve the relaxation over all schedules by rounds: price all jobs, add the best columns, solve the master again.
+
+Each round gives a bound: for any prices, Σ_j min(worth of placing j, v_j) - Σ π K - Σ ω B + the least egress can add,
+with v_j the least cost of any schedule of the job at these prices. Prices are a mixture of the master's and those of
+the best bound so far, which keeps them from jumping; a round that finds nothing is priced at the master's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.planning.columns.column import Column, mixed_column, path_column, run_column
+from router.planning.columns.master import Master, MasterSolution, least_egress_cost
+from router.planning.columns.paths import Path, bound_paths, trace_paths
+from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
+from router.planning.columns.table import Floats, Ints, Table
+from router.planning.effort import Effort
+
+_PHASE = "columns"
+_RUNS_A_JOB = 4
+_OWN_SHARE_RUNS, _OWN_SHARE_PATHS = 0.5, 0.7  # of the master's own prices in the mixture
+_WORTH = 1e-6  # dollars by which a column must undercut the value of its job
+_PATHS_A_JOB = 3
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A proven bound at some prices: ``usd`` counts ``prices.left_out`` for each job left out."""
+
+    usd: float
+    prices: Prices
+    value: Floats
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The master's last optimum, and the best bounds over unbroken runs and over all schedules."""
+
+    solution: MasterSolution
+    runs: Bound
+    paths: Bound | None
+
+
+class Relaxer:
+    """Solves the relaxation of one table; columns stay in its master.
+
+    ``table`` may have another objective than the master's own (:meth:`Table.without_costs`).
+    """
+
+    def __init__(self, table: Table, master: Master, pricer: RunPricer, effort: Effort) -> None:
+        self.table = table
+        self._costed = master.table
+        self.master = master
+        self.pricer = pricer
+        self.effort = effort
+        self.rounds = 0
+
+    def start(self) -> None:
+        """Add the cheapest runs of every job at no prices."""
+        table = self.table
+        free = free_prices(table)
+        charges = Surcharges.of(table, free)
+        _, rows, starts, _ = self.pricer.best(
+            charges, self._run_floors(charges), np.full(len(table.jobs), NEVER / 2), _RUNS_A_JOB
+        )
+        self._add_runs(rows, starts)
+
+    def _run_floors(self, charges: Surcharges) -> Floats:
+        """Return floors with rows left out whose one run would be over the job's own budget."""
+        table = self.table
+        floors = row_floors(table, charges)
+        return np.where(table.counted > table.budget[table.job], NEVER, floors)
+
+    def _add_runs(self, rows: Ints, starts: Ints) -> list[int]:
+        return self.master.add(
+            [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
+        )
+
+    def over_runs(self, gap: float, rounds: int) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over unbroken runs: solved to ``gap``, or as far as ``rounds`` go."""
+        solution = self._solved()
+        best = self._bound_over_runs(solution.prices)[0]
+        for _ in range(rounds):
+            if self.effort.late(_PHASE) or solution.objective - best.usd <= gap * abs(solution.objective):
+                break
+            prices = solution.prices
+            added = 0
+            for at in (prices.mixed(best.prices, _OWN_SHARE_RUNS), prices):
+                bound, rows, starts = self._bound_over_runs(at)
+                if bound.usd > best.usd:
+                    best = bound
+                worth = self._own_costs(rows, starts, solution) < solution.alpha[self.table.job[rows]] - _WORTH
+                added = len(self._add_runs(rows[worth], starts[worth]))
+                if added:
+                    break
+            self.rounds += 1
+            if not added:
+                break
+            solution = self._solved()
+        return solution, best
+
+    def _own_costs(self, rows: Ints, starts: Ints, solution: MasterSolution) -> Floats:
+        """Return the cost of these runs at the master's own prices."""
+        charges = Surcharges.of(self.table, solution.prices)
+        floors = row_floors(self.table, charges)
+        times = self.pricer.times(rows)
+        each = np.arange(len(rows))
+        end, share = times.end[each, starts], times.share[each, starts]
+        kind = self.table.kind[rows]
+        return (
+            floors[rows]
+            + charges.later[self.table.group[rows], self.table.month[starts]]
+            + charges.running[kind, end - 1]
+            - charges.running[kind, starts]
+            + share * charges.slot[kind, end - 1]
+        )
+
+    def _bound_over_runs(self, prices: Prices) -> tuple[Bound, Ints, Ints]:
+        charges = Surcharges.of(self.table, prices)
+        value, rows, starts, _ = self.pricer.best(
+            charges, self._run_floors(charges), prices.left_out.copy(), _RUNS_A_JOB
+        )
+        return self._bound(prices, value), rows, starts
+
+    def _bound(self, prices: Prices, value: Floats) -> Bound:
+        """Return the Lagrangian bound with these least costs of the jobs."""
+        table = self.table
+        capacity = np.where(np.isfinite(table.capacity), table.capacity, 0.0)
+        shared = float(capacity @ prices.limit.sum(axis=1)) + float(prices.team @ table.team_left)
+        shared += float(prices.tier @ self.master.most_left_out)
+        egress = least_egress_cost(table, self.master.egress, prices)
+        total = float(np.minimum(value, prices.left_out).sum()) - shared + egress
+        return Bound(total, prices, value)
+
+    def over_paths(self, gap: float, rounds: int, first: Bound) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over all schedules, and its best bound."""
+        solution = self._solved()
+        best: Bound | None = None
+        centre = first
+        for _ in range(rounds):
+            prices = solution.prices
+            bound, columns = self._price_paths(prices.mixed(centre.prices, _OWN_SHARE_PATHS), solution)
+            if best is None or bound.usd > best.usd:
+                best = centre = bound
+            self.rounds += 1
+            added = len(self.master.add(columns))
+            if not added:
+                bound, columns = self._price_paths(prices, solution)
+                best = max(best, bound, key=lambda b: b.usd)
+                centre = best
+                added = len(self.master.add(columns))
+            solution = self._solved()
+            if not added or self.effort.late(_PHASE) or solution.objective - best.usd <= gap * abs(solution.objective):
+                break
+        if best is None:
+            best = self._price_paths(solution.prices, solution)[0]
+        return solution, best
+
+    def _price_paths(self, prices: Prices, solution: MasterSolution) -> tuple[Bound, list[Column]]:
+        """Return the bound over all schedules at these prices, and columns that would improve the master."""
+        table = self.table
+        charges = Surcharges.of(table, prices)
+        value, rows, starts, _ = self.pricer.best(
+            charges, self._run_floors(charges), prices.left_out.copy(), _RUNS_A_JOB
+        )
+        floors = row_floors(table, charges)
+        group_floor = np.minimum.reduceat(floors, table.group_first)
+        open_groups = np.flatnonzero((group_floor < value[table.group_job]) & ~table.whole[table.group_job])
+        upper = np.maximum(value[table.group_job[open_groups]] - charges.group_moves[open_groups], 1e-6)
+        bounds = bound_paths(table, charges, open_groups, upper=upper)
+        total = bounds.value + charges.group_moves[open_groups]
+        lowest = value.copy()
+        np.minimum.at(lowest, table.group_job[open_groups], total)
+        several = table.several[table.group_job[open_groups]]
+        if several.any():
+            lowest = self._pooled(lowest, floors)
+        bound = self._bound(prices, lowest)
+        good = np.flatnonzero(
+            total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH
+        )
+        chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
+        picked = type(bounds)(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
+        columns = self._path_columns(picked, charges)
+        columns += [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
+        own = Surcharges.of(table, solution.prices)
+        return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
+
+    def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
+        """Return the bounds with the plain floor for jobs that may use several regions."""
+        table = self.table
+        least = np.full(len(table.jobs), NEVER)
+        np.minimum.at(least, table.job, floors)
+        return np.where(table.several, np.minimum(lowest, least), lowest)
+
+    def _path_columns(self, bounds: object, charges: Surcharges) -> list[Column]:
+        table = self.table
+        below, above = trace_paths(table, charges, bounds)  # type: ignore[arg-type]
+        columns: list[Column] = []
+        for low, high in zip(below, above, strict=True):
+            columns += self._columns_between(low, high, charges)
+        return columns
+
+    def _columns_between(self, low: Path, high: Path, charges: Surcharges) -> list[Column]:
+        """Return the columns made of two paths: each fitted to the job, and their mixture."""
+        table, found = self._costed, []
+        if high.slots:
+            found.append(path_column(table, high, charges.slot))
+        if low.slots and low != high:
+            found.append(path_column(table, low, charges.slot))
+            found.append(mixed_column(table, low, high))
+        budget = table.budget
+        return [c for c in found if c is not None and c.counted <= budget[c.job]]
+
+    def reduced_cost(self, column: Column, charges: Surcharges, solution: MasterSolution) -> float:
+        """Return the column's cost at the master's prices less the value of its job."""
+        table, prices = self.table, solution.prices
+        shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
+        moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
+        team = charges.team[column.job]
+        usd = column.usd if self.table is self._costed else 0.0
+        return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
+
+    def _solved(self) -> MasterSolution:
+        solution = self.master.solve()
+        if solution is None:
+            raise RuntimeError("the program over columns has no answer, though every job may be left out")
+        return solution
+
+
+def free_prices(table: Table) -> Prices:
+    """Return prices of nothing: each meter at its next tier, all else free."""
+    return Prices(
+        limit=np.zeros((len(table.capacity), table.slots)),
+        team=np.zeros(len(table.team_names)),
+        move=np.zeros((len(table.tariffs), len(table.months))),
+        allowance=np.zeros(0),
+        tier=np.zeros(0),
+        left_out=np.full(len(table.jobs), NEVER),
+    )
+
+
+def _best_of_each(jobs: Ints, cost: Floats, chosen: Ints, most: int) -> Ints:
+    """Return at most ``most`` of the chosen of each job, cheapest first, in order of their places."""
+    order = chosen[np.lexsort((cost[chosen], jobs[chosen]))]
+    place = np.arange(len(order)) - np.searchsorted(jobs[order], jobs[order], side="left")
+    return np.sort(order[place < most])

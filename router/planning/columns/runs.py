@@ -1,0 +1,175 @@
+"""Find the best unbroken runs of all jobs at given prices of what jobs share.
+
+A run of row i from slot t covers its hours without a gap: its cost is K_i + ω paid_i + moves + Σ surcharges of the
+slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for any schedule
+of the row's group, since prices are never below zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from router.planning.columns.table import Bools, Floats, Ints, Table
+
+NEVER = 1e15  # dollars of a run that cannot be
+_SLACK = 1e-9  # hours
+_CHUNK = 4_000_000  # runs evaluated at once
+_LOWEST = 8  # rows of each job that are evaluated before the others are pruned
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars for what jobs share: ``limit`` [limits, T] a unit and slot, ``team`` [teams] a dollar counted.
+
+    ``move`` [meters, months] is for a gigabyte, ``allowance`` for a free one, ``tier`` [tiers] for leaving out a job of
+    the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs. None is below zero.
+    """
+
+    limit: Floats
+    team: Floats
+    move: Floats
+    allowance: Floats
+    tier: Floats
+    left_out: Floats
+
+    def mixed(self, other: Prices, share: float) -> Prices:
+        """Return ``share`` of these prices and the rest of the other ones."""
+        rest = 1 - share
+        return Prices(
+            share * self.limit + rest * other.limit,
+            share * self.team + rest * other.team,
+            share * self.move + rest * other.move,
+            share * self.allowance + rest * other.allowance,
+            share * self.tier + rest * other.tier,
+            share * self.left_out + rest * other.left_out,
+        )
+
+
+@dataclass(frozen=True)
+class Surcharges:
+    """Prices laid out for pricing: by kind and slot, their running sums, by job and by group.
+
+    ``group_moves`` [G] is what moving into the group costs in the cheapest month in which its job may start, and
+    ``later`` [G, months] how much more it is in each month.
+    """
+
+    slot: Floats
+    running: Floats
+    team: Floats
+    group_moves: Floats
+    later: Floats
+
+    @classmethod
+    def of(cls, table: Table, prices: Prices) -> Surcharges:
+        """Return the surcharges of these prices."""
+        slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
+        running = np.concatenate([np.zeros((len(slot), 1)), np.cumsum(slot, axis=1)], axis=1)
+        team = np.append(prices.team, 0.0)[table.team]
+        by_month = table.move_gb @ prices.move if prices.move.size else np.zeros((len(table.moves), len(table.months)))
+        least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
+        least = np.where(np.isfinite(least), least, 0.0)
+        moves = least + team[table.group_job] * table.dearest_moves
+        return cls(slot, running, team, moves, by_month - least[:, None])
+
+
+def row_floors(table: Table, prices: Surcharges) -> Floats:
+    """Return by row the cost of the job in one run on it, moves included, without prices of limits."""
+    cost = table.usd + prices.team[table.job] * table.paid + prices.group_moves[table.group]
+    return np.where(table.end > table.first, cost, NEVER)
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """For rows and first slots: the slot after the run's last one, the share of the last, whether the run can be."""
+
+    end: Ints
+    share: Floats
+    possible: Bools
+
+
+@dataclass
+class RunPricer:
+    """Evaluates runs against one table and keeps their times, which do not depend on prices."""
+
+    table: Table
+    _times: dict[int, tuple[Ints, RunTimes]] = field(default_factory=dict)
+
+    def times(self, rows: Ints) -> RunTimes:
+        """Return the times of the runs of these rows from every slot, [n, T]."""
+        table, slots = self.table, self.table.slots
+        flat, offset = table.flat_elapsed
+        job = table.job[rows]
+        begin = table.elapsed[job, :slots]
+        target = begin + (table.need[rows] + table.startup[rows])[:, None]
+        shifted = target + (offset * job)[:, None] - _SLACK
+        end = np.searchsorted(flat, shifted.ravel(), side="left").reshape(shifted.shape) - (job * (slots + 1))[:, None]
+        slot = np.arange(slots)
+        end = np.maximum(end, slot + 1)
+        possible = (
+            (slot >= table.first[rows][:, None])
+            & (slot < table.start_end[rows][:, None])
+            & (end <= table.end[rows][:, None])
+        )
+        end = np.where(possible, end, slot + 1)
+        last = end - 1
+        length = table.hours[job[:, None], last]
+        used = target - table.elapsed[job[:, None], last]
+        loose = ~table.order[last] & ~table.whole[job][:, None] & (length > 0)
+        share = np.where(loose, np.clip(used / np.where(length > 0, length, 1.0), 0.0, 1.0), 1.0)
+        return RunTimes(end, share, possible)
+
+    def cost(self, rows: Ints, prices: Surcharges, floors: Floats, blocked: Ints | None = None) -> Floats:
+        """Return the cost of the run of each row from every slot, [n, T]; ``NEVER`` where it cannot be.
+
+        ``blocked`` [kinds, T+1]: running number of slots in which a kind has no room.
+        """
+        table, times = self.table, self.times(rows)
+        kind = table.kind[rows][:, None]
+        slot = np.arange(table.slots)
+        last = times.end - 1
+        surcharge = prices.running[kind, last] - prices.running[kind, slot] + times.share * prices.slot[kind, last]
+        possible = times.possible
+        if blocked is not None:
+            possible = possible & (blocked[kind, times.end] == blocked[kind, slot])
+        later = prices.later[table.group[rows][:, None], table.month]
+        return np.where(possible, floors[rows][:, None] + later + surcharge, NEVER)
+
+    def best_of_rows(
+        self, rows: Ints, prices: Surcharges, floors: Floats, blocked: Ints | None = None
+    ) -> tuple[Floats, Ints]:
+        """Return by row the least cost of a run and its first slot, the earliest among equals."""
+        cost, start = np.empty(len(rows)), np.empty(len(rows), dtype=np.int64)
+        step = max(1, _CHUNK // max(1, self.table.slots))
+        for at in range(0, len(rows), step):
+            found = self.cost(rows[at : at + step], prices, floors, blocked)
+            start[at : at + step] = found.argmin(axis=1)
+            cost[at : at + step] = found[np.arange(len(found)), start[at : at + step]]
+        return cost, start
+
+    def best(
+        self, prices: Surcharges, floors: Floats, ceiling: Floats, most: int, blocked: Ints | None = None
+    ) -> tuple[Floats, Ints, Ints, Floats]:
+        """Return v [J], the least cost of an unbroken run of each job (at most ``ceiling``), and the best runs found.
+
+        The runs are rows, first slots and costs: at most ``most`` of each job, below its ceiling, cheapest first. Rows
+        whose floor is above what is found are not evaluated.
+        """
+        table = self.table
+        order = np.lexsort((np.arange(len(floors)), floors, table.job))
+        rank = np.arange(len(order)) - np.searchsorted(table.job[order], table.job[order], side="left")
+        lowest = order[(rank < _LOWEST) & (floors[order] < ceiling[table.job[order]])]
+        value = ceiling.copy()
+        cost, start = self.best_of_rows(lowest, prices, floors, blocked)
+        np.minimum.at(value, table.job[lowest], cost)
+        rest = order[(rank >= _LOWEST) & (floors[order] < value[table.job[order]])]
+        more_cost, more_start = self.best_of_rows(rest, prices, floors, blocked)
+        np.minimum.at(value, table.job[rest], more_cost)
+        rows = np.concatenate([lowest, rest])
+        cost, start = np.concatenate([cost, more_cost]), np.concatenate([start, more_start])
+        good = np.flatnonzero(cost < ceiling[table.job[rows]])
+        good = good[np.lexsort((start[good], cost[good], table.job[rows[good]]))]
+        place = np.arange(len(good)) - np.searchsorted(table.job[rows[good]], table.job[rows[good]], side="left")
+        good = good[place < most]
+        return value, rows[good], start[good], cost[good]

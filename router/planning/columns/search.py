@@ -1,0 +1,307 @@
+"""Plan many jobs: the relaxation, a whole plan from it, the proof of who must be left out, and the bound.
+
+Stages as in design note 003: first the fewest jobs left out, tier by tier; then the least cost for as many. The first
+relaxation prices a job left out far above any schedule. Where the plan leaves jobs out, each tier gets a bound of its
+own, and the cost a bound under exactly as many left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from router.jobs.spec import Job
+from router.planning.columns.column import Column, run_column
+from router.planning.columns.dive import dive
+from router.planning.columns.exact import GroupChoice, GroupProgram
+from router.planning.columns.master import Master, MasterSolution
+from router.planning.columns.neighbourhoods import Improver
+from router.planning.columns.relaxation import Relaxer, free_prices
+from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
+from router.planning.columns.table import Floats, Table, build_table
+from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.effort import Effort
+from router.planning.formulation import limit_row, team_row
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import SlotHold, runs_of
+from router.planning.solve import PlacementSolution, threshold_of
+from router.planning.solver import usd_below
+
+PHASE = "columns"
+_RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
+_DIVES = (0.02, 0.05, 0.1, 0.2)
+_MANY = 400  # jobs above which one dive is enough
+_GROUP = 60
+_ALL = 110  # jobs up to which all are chosen anew together
+_TRIES = 60
+_STALE = 6  # tries in turn without a gain after which a kind of group is given up
+_EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
+_PART_OF_GAP = 0.25
+_TIER_FACTOR = 4.0
+_NEAR_RUNS = 60
+_JOB = 1e-6  # of a job: rounding of the relaxation
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _State:
+    """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible."""
+
+    plan: WholePlan
+    bound: float
+    proven: bool
+    solution: MasterSolution
+
+    @property
+    def gap(self) -> float:
+        """Return the relative distance of the plan from its bound."""
+        return (self.plan.usd - self.bound) / self.plan.usd if self.plan.usd > 0 else 0.0
+
+
+def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, progress: Progress) -> PlacementSolution:
+    """Return the plan of many jobs, with a bound over all schedules.
+
+    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase.
+    """
+    placeable = _placeable(problem)
+    table = build_table(replace(problem, jobs=placeable))
+    if not placeable:
+        return _solution(problem, table, None, {}, late=effort.late(PHASE))
+    search = _Search(table, effort, gap, progress)
+    state = search.run()
+    estimates = search.estimates(state.solution)
+    return _solution(problem, table, state, estimates, late=effort.late(PHASE))
+
+
+def _placeable(problem: PlacementProblem) -> tuple[Job, ...]:
+    """Return the jobs that some schedule could carry if they were alone."""
+    table = build_table(problem)
+    free = Surcharges.of(table, free_prices(table))
+    left = np.minimum(table.budget, np.append(table.team_left, np.inf)[table.team])
+    floors = np.where(table.counted > left[table.job], NEVER, row_floors(table, free))
+    cost, _ = RunPricer(table).best_of_rows(np.arange(len(table.rows)), free, floors)
+    best = np.full(len(table.jobs), NEVER)
+    np.minimum.at(best, table.job, cost)
+    return tuple(job for job, usd in zip(table.jobs, best, strict=True) if usd < NEVER / 2)
+
+
+class _Search:
+    def __init__(self, table: Table, effort: Effort, gap: float, progress: Progress) -> None:
+        self.table, self.effort, self.gap, self.progress = table, effort, gap, progress
+        self.pricer = RunPricer(table)
+        self.penalty = _penalties(table)
+        self.master = Master(table, self.penalty)
+        self.ledger = Ledger(table, self.master.egress)
+        self.relaxer = Relaxer(table, self.master, self.pricer, effort)
+        self.tried = np.zeros(len(table.jobs), dtype=np.int64)
+        self.tried_by_slots = np.zeros(len(table.jobs))
+
+    def run(self) -> _State:
+        table, relaxer = self.table, self.relaxer
+        relaxer.start()
+        _, bound = relaxer.over_runs(self.gap * _PART_OF_GAP, _RUN_ROUNDS)
+        self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
+        solution, bound = relaxer.over_paths(self.gap * _PART_OF_GAP, _PATH_ROUNDS, bound)
+        self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
+        plan = self._first_plan(solution)
+        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
+        state = _State(plan, bound.usd, proven=not any(plan.left_out), solution=solution)
+        state = self._improve(state)
+        if any(state.plan.left_out):
+            state = self._with_jobs_left_out(state)
+        return replace(state, plan=self._early(state.plan))
+
+    def _first_plan(self, solution: MasterSolution) -> WholePlan:
+        """Return the best of some dives."""
+        shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
+        plans = [dive(self.master, self.ledger, solution, self.effort, share) for share in shares]
+        return min(plans, key=lambda plan: plan.rank)
+
+    def _improve(self, state: _State) -> _State:
+        """Improve the plan until its gap is small enough or the tries are used up."""
+        improver = Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
+        plan = improver.with_left_out_placed(improver.one_by_one(state.plan))
+        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
+        slack = max(0.0, plan.usd - state.bound) if not any(plan.left_out) or state.proven else 0.02 * plan.usd
+        improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
+        program = GroupProgram(self.ledger, state.solution)
+        stale = {"columns": 0, "slots": 0}
+        for turn in range(_TRIES):
+            state = replace(state, plan=plan)
+            by = "slots" if turn % 2 else "columns"
+            enough = not any(plan.left_out) and state.gap <= self.gap
+            if enough or min(stale.values()) >= _STALE or self.effort.late(PHASE):
+                break
+            if stale[by] >= _STALE:
+                continue
+            better = self._by_slots(improver, program, plan, slack) if turn % 2 else self._by_columns(improver, plan)
+            stale[by] = 0 if better.rank < plan.rank else stale[by] + 1
+            plan = better
+            self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
+        return replace(state, plan=improver.one_by_one(plan))
+
+    def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
+        """Choose the columns of a group anew."""
+        jobs = len(self.table.jobs)
+        group = list(range(jobs)) if jobs <= _ALL else improver.group(plan, self.tried, _GROUP)
+        self.tried[group] += 1
+        return improver.improved(plan, group, self.effort) if group else plan
+
+    def _by_slots(self, improver: Improver, program: GroupProgram, plan: WholePlan, slack: float) -> WholePlan:
+        """Choose the schedules of a group anew, slot by slot on what is scarce."""
+        regret = improver.regret(plan)
+        group = program.group(plan, regret, self.tried_by_slots, slack, _EXACT_GROUP)
+        self.tried_by_slots[group] += 1
+        options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in group}
+        choice = GroupChoice(tuple(group), options, slack, _EXACT_NODES, self.gap / 10)
+        return program.improved(plan, choice, self.effort) if group else plan
+
+    def _new(self, columns: Sequence[Column]) -> list[Column]:
+        """Add the columns to the master, and return those that it did not have."""
+        return [self.master.columns[number] for number in self.master.add(columns)]
+
+    def _with_jobs_left_out(self, state: _State) -> _State:
+        """Prove how many must be left out, then bound and improve the cost for as many."""
+        self.master.add([column for column in state.plan.columns if column is not None])
+        proven = self._prove(state.plan)
+        most = np.array(state.plan.left_out, dtype=np.float64)
+        self.master.set_column_costs(free=False)
+        self.master.set_left_out(np.zeros(len(self.table.jobs)), most)
+        _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
+        solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
+        self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
+        state = replace(state, bound=bound.usd, proven=proven, solution=solution)
+        self.tried[:] = 0
+        before = state.plan.left_out
+        dived = dive(self.master, self.ledger, solution, self.effort, _DIVES[1])
+        if dived.rank < state.plan.rank and dived.left_out == before:
+            state = replace(state, plan=dived)
+        better = self._improve(state)
+        if better.plan.left_out == before:
+            return better
+        # Fewer are left out than the bound allows for: it holds for as many as before alone.
+        return self._with_jobs_left_out(replace(better, bound=0.0))
+
+    def _prove(self, plan: WholePlan) -> bool:
+        """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
+        table = self.table
+        free = Relaxer(table.without_costs(), self.master, self.pricer, self.effort)
+        self.master.set_column_costs(free=True)
+        sizes = np.bincount(table.tier, minlength=len(plan.left_out)).astype(np.float64)
+        for tier, left_out in enumerate(plan.left_out):
+            if left_out:
+                most = sizes.copy()
+                most[:tier] = plan.left_out[:tier]
+                self.master.set_left_out(np.where(table.tier == tier, 1.0, 0.0), most)
+                if _whole_jobs(self._least_left_out(free, left_out)) < left_out:
+                    return False
+        return True
+
+    def _least_left_out(self, free: Relaxer, enough: int) -> float:
+        """Return a lower bound on the jobs of a tier that are left out; the search ends where it proves ``enough``."""
+        _, bound = free.over_runs(0.0, _PROOF_ROUNDS)
+        best = -math.inf
+        for _ in range(_PROOF_ROUNDS):
+            solution, found = free.over_paths(0.0, 1, bound)
+            if found.usd > best:
+                best, bound = found.usd, found
+            if (
+                _whole_jobs(best) >= enough
+                or solution.objective - best < _JOB
+                or _whole_jobs(solution.objective) < enough
+            ):
+                break
+        return best
+
+    def _early(self, plan: WholePlan) -> WholePlan:
+        """Return the plan with every unbroken run as early as the others allow, by priority and start."""
+        table, ledger = self.table, self.ledger
+        columns = list(plan.columns)
+        load = ledger.load(columns)
+        for _ in range(4):
+            moved = False
+            order = sorted(
+                (c for c in columns if c is not None), key=lambda c: (int(table.tier[c.job]), c.holds[0][0], c.job)
+            )
+            for column in order:
+                earlier = self._earlier(column, ledger.capacity - load)
+                if earlier is not None:
+                    load[column.use] -= column.amount
+                    load[earlier.use] += earlier.amount
+                    columns[column.job], moved = earlier, True
+            if not moved:
+                break
+        return ledger.plan(columns)
+
+    def _earlier(self, column: Column, room: Floats) -> Column | None:
+        """Return the column's own run from the first slot with room for it; None where it starts there already."""
+        table = self.table
+        first, row, _ = column.holds[0]
+        if first == 0 or any(r != row for _, r, _ in column.holds):
+            return None
+        if [t for t, _, _ in column.holds] != list(range(first, column.last + 1)):
+            return None
+        freed = room.copy()
+        freed[column.use] += column.amount
+        times = self.pricer.times(np.array([row]))
+        for start in range(int(table.first[row]), first):
+            if not times.possible[0, start] or table.month[start] != table.month[first]:
+                continue
+            earlier = run_column(table, self.pricer, row, start)
+            if bool((earlier.amount <= freed[earlier.use] + 1e-6).all()) and earlier.usd <= column.usd + 1e-6:
+                return earlier
+        return None
+
+    def estimates(self, solution: MasterSolution) -> Mapping[str, float]:
+        """Return the price of a unit more by the name of each row, as the compact program's relaxation gives it."""
+        table, found = self.table, {}
+        for limit, name in enumerate(table.limit_names):
+            for slot in np.flatnonzero(solution.prices.limit[limit]).tolist():
+                found[limit_row(name, slot)] = float(solution.prices.limit[limit, slot])
+        for team, name in enumerate(table.team_names):
+            found[team_row(name)] = float(solution.prices.team[team])
+        return found
+
+
+def _whole_jobs(share: float) -> int:
+    """Return the fewest whole jobs that a bound on their number proves."""
+    return max(0, math.ceil(share - _JOB))
+
+
+def _penalties(table: Table) -> Floats:
+    """Return what a job left out costs by tier: far above any schedule, more for each higher tier."""
+    free = Surcharges.of(table, free_prices(table))
+    floors = row_floors(table, free)
+    dearest = float(floors[floors < NEVER / 2].max(initial=0.0))
+    lowest = int(table.tier.max(initial=0))
+    return (4 * dearest + 100.0) * _TIER_FACTOR ** (lowest - table.tier).astype(np.float64)
+
+
+def _solution(
+    problem: PlacementProblem, table: Table, state: _State | None, estimates: Mapping[str, float], *, late: bool
+) -> PlacementSolution:
+    """Return the plan as the other phases of planning read it."""
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
+    for column in () if state is None else state.plan.columns:
+        if column is not None:
+            job = table.jobs[column.job]
+            slots = {slot.index: slot for slot in problem.window(job)}
+            holdings[job.name] = tuple(
+                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
+            )
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+    return PlacementSolution(
+        problem=problem,
+        stage_two=None,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(0.0 if state is None else state.bound),
+        threshold=threshold_of(problem, runs),
+        stage_one_proven=state is None or state.proven,
+        hit_time_limit=late,
+        estimates=estimates,
+    )

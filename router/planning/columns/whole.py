@@ -1,0 +1,201 @@
+"""Choose one column a job: plans over columns, what they take and cost, and the program over some jobs of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pricing.units import BYTES_PER_GB
+from router.planning.columns.column import Column
+from router.planning.columns.master import ROOM, EgressRows, add_egress_rows
+from router.planning.columns.table import Floats, Table
+from router.planning.effort import Effort
+from router.planning.program import ProgramBuilder
+
+_PHASE = "neighbourhoods"
+_NODES = 20
+
+
+@dataclass(frozen=True)
+class WholePlan:
+    """The column of each job, None for a job left out; ``left_out`` counts them by tier, ``usd`` moves included."""
+
+    columns: tuple[Column | None, ...]
+    left_out: tuple[int, ...]
+    usd: float
+
+    @property
+    def rank(self) -> tuple[tuple[int, ...], float]:
+        """Return the sort key: fewest jobs left out, tier by tier, then dollars."""
+        return (self.left_out, self.usd)
+
+
+class Ledger:
+    """Adds up what columns take of limits, budgets and meters."""
+
+    def __init__(self, table: Table, egress: EgressRows) -> None:
+        self.table = table
+        self.egress = egress
+        self.capacity = np.repeat(table.capacity, table.slots)
+
+    def load(self, columns: Iterable[Column | None]) -> Floats:
+        """Return the use of every limit and slot, flat."""
+        total = np.zeros(len(self.capacity))
+        for column in columns:
+            if column is not None:
+                total[column.use] += column.amount
+        return total
+
+    def spent(self, columns: Iterable[Column | None]) -> Floats:
+        """Return dollars counted by team, and those of jobs without a budget last."""
+        total = np.zeros(len(self.table.team_names) + 1)
+        for column in columns:
+            if column is not None:
+                total[self.table.team[column.job]] += column.counted
+        return total
+
+    def moved(self, columns: Iterable[Column | None]) -> dict[tuple[int, int], float]:
+        """Return gigabytes by meter and month."""
+        total: dict[tuple[int, int], float] = {}
+        for column in columns:
+            for meter, month, gb in () if column is None else column.moves:
+                total[meter, month] = total.get((meter, month), 0.0) + gb
+        return total
+
+    def moves_usd(self, moved: Mapping[tuple[int, int], float]) -> float:
+        """Return the dollars of these volumes, allowances given where they save most."""
+        left = {(cloud, month): gb for cloud, month, gb in self.egress.allowances}
+        total = 0.0
+        tariffs = self.table.tariffs
+        ranked = sorted(self.egress.meters, key=lambda item: -tariffs[item.meter].after_allowance.nanos)
+        for item in ranked:
+            volume = moved.get((item.meter, item.month), 0.0)
+            if volume <= 0:
+                continue
+            tariff = tariffs[item.meter]
+            start, end = item.already / BYTES_PER_GB, item.already / BYTES_PER_GB + volume
+            for index, tier in enumerate(tariff.tiers):
+                top = end if tier.to_bytes is None else min(end, tier.to_bytes / BYTES_PER_GB)
+                size = top - max(start, tier.from_bytes / BYTES_PER_GB)
+                if size <= 0:
+                    continue
+                price = tier.price.dollars()
+                if index == 0 and tariff.allowance_bytes:
+                    place = (tariff.cloud, item.month)
+                    free = min(size, left.get(place, 0.0))
+                    left[place] = left.get(place, 0.0) - free
+                    size, price = size - free, tariff.after_allowance.dollars()
+                total += size * price
+        return total
+
+    def plan(self, columns: Sequence[Column | None]) -> WholePlan:
+        """Return the columns as a plan."""
+        tiers = int(self.table.tier.max(initial=-1)) + 1
+        out = [0] * tiers
+        for job, column in enumerate(columns):
+            if column is None:
+                out[int(self.table.tier[job])] += 1
+        paid = sum(column.usd for column in columns if column is not None)
+        return WholePlan(tuple(columns), tuple(out), paid + self.moves_usd(self.moved(columns)))
+
+    def fits(self, column: Column, room: Floats, money: Floats) -> bool:
+        """Return whether the column fits into what is left of limits and of its team's budget."""
+        if len(column.use) and bool((column.amount > room[column.use] + ROOM).any()):
+            return False
+        team = int(self.table.team[column.job])
+        return team < 0 or column.counted <= money[team] + ROOM
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some jobs that may change, each with the columns that it may take; the other jobs of ``plan`` stay."""
+
+    plan: WholePlan
+    jobs: tuple[int, ...]
+    options: Mapping[int, tuple[Column, ...]]
+
+
+def solve_choice(ledger: Ledger, choice: Choice, left_out_usd: Floats, effort: Effort, gap: float) -> WholePlan:
+    """Return the best plan over the choice that the solver finds from the present one; never a worse one."""
+    table, plan = ledger.table, choice.plan
+    free = set(choice.jobs)
+    kept = [column if job not in free else None for job, column in enumerate(plan.columns)]
+    room = ledger.capacity - ledger.load(kept)
+    money = np.append(table.team_left, np.inf) - ledger.spent(kept)
+    moved = ledger.moved(kept)
+    builder = ProgramBuilder()
+    start: dict[int, float] = {}
+    x: list[tuple[int, Column]] = []
+    limits: dict[int, list[tuple[int, float]]] = {}
+    peaks: dict[int, dict[int, float]] = {}
+    teams: dict[int, list[tuple[int, float]]] = {}
+    volumes: dict[tuple[int, int], list[tuple[int, float]]] = {}
+    for job in choice.jobs:
+        u = builder.binary(f"u {job}", cost=float(left_out_usd[job]))
+        start[u] = float(plan.columns[job] is None)
+        terms = [(u, 1.0)]
+        for number, column in enumerate(choice.options[job]):
+            if not ledger.fits(column, room, money):
+                continue
+            i = builder.binary(f"x {job} {number}", cost=column.usd)
+            start[i] = float(column is plan.columns[job])
+            x.append((i, column))
+            terms.append((i, 1.0))
+            for place, amount in zip(column.use.tolist(), column.amount.tolist(), strict=True):
+                limits.setdefault(place, []).append((i, amount))
+                peak = peaks.setdefault(place, {})
+                peak[job] = max(peak.get(job, 0.0), amount)
+            team = int(table.team[job])
+            if team >= 0:
+                teams.setdefault(team, []).append((i, column.counted))
+            for meter, month, gb in column.moves:
+                volumes.setdefault((meter, month), []).append((i, gb))
+        builder.row(f"job {job}", terms, "==", 1.0)
+    for place, found in sorted(limits.items()):
+        if sum(peaks[place].values()) > room[place] + ROOM:
+            builder.row(f"limit {place}", found, "<=", float(room[place]))
+    for team, found in sorted(teams.items()):
+        builder.row(f"team {team}", found, "<=", float(money[team]))
+    _add_moves(builder, ledger, moved, volumes)
+    solution = effort.solve(_PHASE, builder.build(), gap, start, _NODES)
+    if not solution.values:
+        return plan
+    columns = list(kept)
+    for i, column in x:
+        if solution.values[i] > 0.5:
+            columns[column.job] = column
+    better = ledger.plan(columns)
+    return better if better.rank < plan.rank else plan
+
+
+def _add_moves(
+    builder: ProgramBuilder,
+    ledger: Ledger,
+    moved: Mapping[tuple[int, int], float],
+    volumes: Mapping[tuple[int, int], Sequence[tuple[int, float]]],
+) -> None:
+    """Add the tiers of the meters that the free jobs could use, on top of what the others move."""
+    table, egress = ledger.table, ledger.egress
+    used: dict[tuple[str, int], float] = {}
+    for (meter, month), gb in moved.items():
+        tariff = table.tariffs[meter]
+        already = next(i.already for i in egress.meters if (i.meter, i.month) == (meter, month))
+        taken = tariff.allowance_use(already, round(gb * BYTES_PER_GB)) / BYTES_PER_GB
+        used[tariff.cloud, month] = used.get((tariff.cloud, month), 0.0) + taken
+    meters = []
+    for item in egress.meters:
+        terms = volumes.get((item.meter, item.month))
+        if terms:
+            before = round(moved.get((item.meter, item.month), 0.0) * BYTES_PER_GB)
+            reach = int(np.ceil(sum(gb for _, gb in terms) * BYTES_PER_GB))
+            meters.append(replace(item, already=item.already + before, reach=reach))
+    allowances = tuple(
+        (cloud, month, max(0.0, left - used.get((cloud, month), 0.0))) for cloud, month, left in egress.allowances
+    )
+    layout = add_egress_rows(builder, table, EgressRows(tuple(meters), allowances))
+    for item, row in zip(meters, layout.volume, strict=True):
+        terms = volumes[item.meter, item.month]
+        old = builder.rows[row]
+        builder.rows[row] = replace(old, terms=(*old.terms, *((i, -gb) for i, gb in terms)))

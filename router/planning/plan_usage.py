@@ -1,0 +1,74 @@
+"""Define what a plan uses of limits and budgets, and the money that it puts at risk.
+
+This part of a plan describes its circumstances: the plan's digest is not over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pricing.money import Usd
+
+UsageKind = Literal["quota", "stock", "capacity", "reservation"]
+
+
+@dataclass(frozen=True, slots=True)
+class UseStep:
+    """The use of a limit from ``start`` until ``end``, in the limit's unit; a share of an outlook counts as a share."""
+
+    start: datetime
+    end: datetime
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUsage:
+    """The use of one limit that is full at some time or has a shadow price.
+
+    ``limit`` is the name in the shadow prices. ``cloud``, ``region`` and ``market`` are None where the limit holds for
+    all of them. ``use`` is in time order without overlaps; nothing is used between its steps.
+    """
+
+    limit: str
+    kind: UsageKind
+    cloud: str | None
+    region: str | None
+    market: str | None
+    unit: str
+    amount: int
+    full: bool
+    use: tuple[UseStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TeamUsage:
+    """The budget of a team, what of it was spent before, and what the plan adds in the month of the plan.
+
+    Orders count whole. A line of the outlook counts by the share of its time that lies in the month.
+    """
+
+    team: str
+    budget_usd: Usd
+    spent_usd: Usd
+    orders_usd: Usd
+    outlook_usd: Usd
+
+    @property
+    def together_usd(self) -> Usd:
+        """Return the spending by the end of the month: before, orders and outlook."""
+        return Usd.total((self.spent_usd, self.orders_usd, self.outlook_usd))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanUsage:
+    """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
+
+    ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling.
+    """
+
+    month: str
+    at_risk_usd: Usd
+    limits: tuple[LimitUsage, ...]
+    teams: tuple[TeamUsage, ...]

@@ -1,0 +1,84 @@
+"""Write figures the way pages show them: money, shares, chances, times, counts of machines. Pure functions.
+
+Money stays exact until it is text and is rounded half to even, each amount by itself.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+
+from pricing.money import Usd
+
+MINUS = "\u2212"
+MARKET_LETTERS = {"spot": "S", "on_demand": "D", "reserved": "R"}
+MARKET_WORDS = {"spot": "spot", "on_demand": "on-demand", "reserved": "reserved"}
+_CENT = Decimal("0.01")
+
+
+def cents(amount: Usd) -> str:
+    """Return an amount to the cent as a machine reads it, such as ``-1234.56``."""
+    return str(_rounded(amount, _CENT))
+
+
+def money(amount: Usd) -> str:
+    """Return an amount to the cent, such as ``$1,234.56`` or ``−$0.50``."""
+    return _with_sign(_rounded(amount, _CENT), ",.2f")
+
+
+def whole_dollars(amount: Usd) -> str:
+    """Return an amount to the dollar, such as ``$1,235``."""
+    return _with_sign(_rounded(amount, Decimal(1)), ",.0f")
+
+
+def _rounded(amount: Usd, unit: Decimal) -> Decimal:
+    value = Decimal(amount.nanos).scaleb(-9).quantize(unit, ROUND_HALF_EVEN)
+    return value if value else abs(value)  # never minus zero
+
+
+def _with_sign(value: Decimal, form: str) -> str:
+    return f"{MINUS if value < 0 else ''}${format(abs(value), form)}"
+
+
+def percent(share: float, decimals: int = 0) -> str:
+    """Return a share such as ``82%``."""
+    return f"{share * 100:.{decimals}f}%"
+
+
+def chance(probability: float | None) -> str:
+    """Return a probability such as ``95%``; above 99 % it is ``>99%``, and None is ``no deadline``."""
+    if probability is None:
+        return "no deadline"
+    return ">99%" if probability > 0.99 else percent(probability)
+
+
+def day(moment: datetime) -> str:
+    """Return a day such as ``21 Nov``."""
+    at = moment.astimezone(UTC)
+    return f"{at.day} {at:%b}"
+
+
+def clock(moment: datetime) -> str:
+    """Return a time of day in UTC such as ``18:00``."""
+    return f"{moment.astimezone(UTC):%H:%M}"
+
+
+def day_clock(moment: datetime | None) -> str:
+    """Return a moment such as ``21 Nov 18:00``; ``none`` for None."""
+    return "none" if moment is None else f"{day(moment)} {clock(moment)}"
+
+
+def long_day(moment: datetime) -> str:
+    """Return a day such as ``Saturday 21 November 2026``."""
+    at = moment.astimezone(UTC)
+    return f"{at:%A} {at.day} {at:%B %Y}"
+
+
+def hours(length: timedelta) -> str:
+    """Return a length such as ``9.6 h``."""
+    return f"{length / timedelta(hours=1):.1f} h"
+
+
+def amount_of(number: float) -> str:
+    """Return a number without decimals where it is whole, else with one."""
+    return f"{number:,.0f}" if number == int(number) else f"{number:,.1f}"

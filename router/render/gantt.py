@@ -1,0 +1,277 @@
+"""Arrange a plan for a picture: places as rows, runs of jobs with their bars, limits as ceilings. Pure functions.
+
+The page and the terminal draw the same :class:`Gantt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import groupby
+
+from pricing.money import Usd
+from router.planning.plan import Line, Plan, ShadowPrice
+from router.planning.plan_usage import LimitUsage, UseStep
+from router.planning.usage_totals import add_up_use
+from router.render.figures import MARKET_LETTERS, amount_of, money
+
+MOST_LANES = 40
+SMALL_SHARE = 0.01
+_MARKET_ORDER = {"reserved": 0, "on_demand": 1, "spot": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of time in which a job holds the same machines; ``lines`` of the plan touch in it."""
+
+    start: datetime
+    end: datetime
+    outlook: bool
+    cost_usd: Usd
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """The bars of one job in one place on the same machines of one market, in time order."""
+
+    job: str
+    cloud: str
+    region: str
+    market: str
+    accelerators: int
+    accelerator: str
+    bars: tuple[Bar, ...]
+
+    @property
+    def letter(self) -> str:
+        """Return the letter of the market: S, D or R."""
+        return MARKET_LETTERS[self.market]
+
+    @property
+    def size(self) -> str:
+        """Return the accelerators, such as ``32 H100``."""
+        return f"{self.accelerators:,} {self.accelerator}"
+
+    @property
+    def cost_usd(self) -> Usd:
+        """Return the cost of all bars."""
+        return Usd.total(bar.cost_usd for bar in self.bars)
+
+    @property
+    def start(self) -> datetime:
+        """Return the start of the first bar."""
+        return self.bars[0].start
+
+    @property
+    def end(self) -> datetime:
+        """Return the end of the last bar."""
+        return self.bars[-1].end
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """A limit that is full at some time or has a worth; ``worth`` says in words what more of it brings."""
+
+    name: str
+    market: str
+    amount: int
+    unit: str
+    full: bool
+    use: tuple[UseStep, ...]
+    worth: str
+
+    @property
+    def size(self) -> str:
+        """Return the amount with its unit, such as ``768 vCPUs`` or ``1 machine``."""
+        return sized(self.amount, self.unit)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A place; ``region`` is "" for limits of a whole cloud, and ``cloud`` "" for those of all clouds."""
+
+    cloud: str
+    region: str
+    runs: tuple[JobRun, ...]
+    ceilings: tuple[Ceiling, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """The places that are left out of a large picture because all their jobs are small; the table lists them.
+
+    ``load`` is the number of accelerators that they hold.
+    """
+
+    places: int
+    jobs: int
+    cost_usd: Usd
+    load: tuple[UseStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Gantt:
+    """The picture of a plan: ``end`` is the last end of anything in it, at least the horizon."""
+
+    start: datetime
+    horizon: datetime
+    end: datetime
+    rows: tuple[Row, ...]
+    folded: Folded | None = None
+
+
+def gantt_of(plan: Plan) -> Gantt:
+    """Return the picture of a plan.
+
+    With more than :data:`MOST_LANES` runs, places whose jobs all cost under a hundredth of the orders are folded,
+    cheapest first, until so many are left; a place whose limit has a worth stays.
+    """
+    runs = runs_of(plan.lines)
+    ceilings = _ceilings(plan)
+    places = sorted({(run.cloud, run.region) for run in runs} | {place for place, _ in ceilings}, key=_by_place)
+    rows = tuple(
+        Row(
+            *place,
+            tuple(run for run in runs if (run.cloud, run.region) == place),
+            tuple(ceiling for at, ceiling in ceilings if at == place),
+        )
+        for place in places
+    )
+    end = max([plan.horizon_end, *(line.end for line in plan.lines)])
+    return _fold(Gantt(plan.horizon_start, plan.horizon_end, end, rows), plan)
+
+
+def runs_of(lines: Iterable[Line]) -> tuple[JobRun, ...]:
+    """Return the runs of all jobs by place, market, start and job.
+
+    Lines of one gang and time are one bar (a gang may lie in several zones); bars that touch are one.
+    """
+
+    def key(x: Line) -> tuple[str, str, str, int, str, bool, str, datetime, datetime]:
+        market = _MARKET_ORDER[x.market]
+        return (x.job, x.cloud, x.region, market, x.accelerator, x.kind == "outlook", x.gang, x.start, x.end)
+
+    found: dict[tuple[str, str, str, str, int, str], list[Bar]] = {}
+    for _, group in groupby(sorted(lines, key=key), key):
+        gang = tuple(group)
+        first = gang[0]
+        size = sum(x.accelerators for x in gang)
+        bar = Bar(first.start, first.end, first.kind == "outlook", Usd.total(x.cost_usd for x in gang), len(gang))
+        found.setdefault((first.job, first.cloud, first.region, first.market, size, first.accelerator), []).append(bar)
+    runs = (JobRun(*what, _joined(lane)) for what, bars in found.items() for lane in _without_overlaps(bars))
+    return tuple(sorted(runs, key=lambda r: (*_by_place((r.cloud, r.region)), _MARKET_ORDER[r.market], r.start, r.job)))
+
+
+def _without_overlaps(bars: Iterable[Bar]) -> Iterable[tuple[Bar, ...]]:
+    """Return the bars in as many groups as needed for none to lie over another of its group."""
+    groups: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda b: (b.start, b.end, b.outlook)):
+        group = next((each for each in groups if each[-1].end <= bar.start), None)
+        if group is None:
+            groups.append([bar])
+        else:
+            group.append(bar)
+    return (tuple(group) for group in groups)
+
+
+def _joined(bars: Iterable[Bar]) -> tuple[Bar, ...]:
+    joined: list[Bar] = []
+    for bar in sorted(bars, key=lambda b: (b.start, b.end, b.outlook)):
+        last = joined[-1] if joined else None
+        if last is not None and last.end == bar.start and last.outlook == bar.outlook:
+            joined[-1] = Bar(last.start, bar.end, bar.outlook, last.cost_usd + bar.cost_usd, last.lines + bar.lines)
+        else:
+            joined.append(bar)
+    return tuple(joined)
+
+
+def _by_place(place: tuple[str, str]) -> tuple[bool, str, bool, str]:
+    """Return the order of places: by cloud and region, what holds for a whole cloud or for all clouds last."""
+    cloud, region = place
+    return (not cloud, cloud, not region, region)
+
+
+def _ceilings(plan: Plan) -> tuple[tuple[tuple[str, str], Ceiling], ...]:
+    """Return the limits of the plan's usage with the place where each is drawn; those with a worth come first."""
+    prices = {price.limit: price for price in plan.shadow_prices}
+    limits = plan.usage.limits if plan.usage is not None else ()
+    ordered = sorted(limits, key=lambda limit: (limit.limit not in prices, limit.limit))
+    return tuple(((each.cloud or "", each.region or ""), _ceiling(each, prices.get(each.limit))) for each in ordered)
+
+
+def _ceiling(limit: LimitUsage, price: ShadowPrice | None) -> Ceiling:
+    return Ceiling(
+        name=limit_name(limit.limit),
+        market=limit.market or "",
+        amount=limit.amount,
+        unit=limit.unit,
+        full=limit.full,
+        use=limit.use,
+        worth="" if price is None else worth_in_words(price),
+    )
+
+
+def limit_name(name: str) -> str:
+    """Return a limit's name as people know it: a reservation's own, an offer's place and machine."""
+    if name.startswith("capacity ") and name.endswith(")") and "(" in name:
+        return name[name.index("(") + 1 : -1]
+    return name
+
+
+def worth_in_words(price: ShadowPrice) -> str:
+    """Return what more of a limit would bring, such as ``one machine more would save $270.50``."""
+    unit = price.unit.removesuffix("s")
+    if price.basis == "lp_estimate" or price.saves_usd is None:
+        mark = "~" if price.basis == "lp_estimate" else ""
+        return f"one {_unit(unit)} more would save {mark}{money(price.usd_per_unit)}"
+    many = price.machines or price.raised_by
+    noun = "machine" if price.machines else unit
+    more = f"${price.raised_by:,} more" if noun == "USD" else f"{_number(many)} {_unit(noun)}{'s' * (many != 1)} more"
+    saved = f"save {money(price.saves_usd)}"
+    if not price.places:
+        return f"{more} would {saved}"
+    jobs = f"{_number(price.places)} more job{'s' * (price.places != 1)}"
+    bill = saved if price.saves_usd.nanos >= 0 else f"add {money(-price.saves_usd)} to the bill"
+    return f"{more} would place {jobs} and {bill}"
+
+
+def sized(amount: float, unit: str) -> str:
+    """Return an amount with its unit, such as ``768 vCPUs``."""
+    noun = _unit(unit.removesuffix("s"))
+    return f"{amount_of(amount)} {noun}{'' if amount == 1 else 's'}"
+
+
+def _unit(unit: str) -> str:
+    return {"vcpu": "vCPU", "USD": "dollar"}.get(unit, unit)
+
+
+def _number(count: int) -> str:
+    return "one" if count == 1 else f"{count:,}"
+
+
+def _fold(gantt: Gantt, plan: Plan) -> Gantt:
+    lanes = sum(len(row.runs) for row in gantt.rows)
+    if lanes <= MOST_LANES:
+        return gantt
+    costs = {job.job: job.cost_usd for job in plan.jobs}
+    most = plan.orders_usd.dollars() * SMALL_SHARE
+    folded: list[Row] = []
+    for row in sorted(gantt.rows, key=lambda row: (Usd.total(run.cost_usd for run in row.runs), row.cloud, row.region)):
+        if lanes <= MOST_LANES:
+            break
+        small = all(costs[run.job].dollars() < most for run in row.runs)
+        if row.runs and small and not any(ceiling.worth for ceiling in row.ceilings):
+            folded.append(row)
+            lanes -= len(row.runs)
+    if not folded:
+        return gantt
+    rest = tuple(row for row in gantt.rows if row not in folded)
+    return replace(gantt, rows=rest, folded=_folded(folded))
+
+
+def _folded(rows: Sequence[Row]) -> Folded:
+    runs = [run for row in rows for run in row.runs]
+    load = add_up_use([UseStep(bar.start, bar.end, run.accelerators) for run in runs for bar in run.bars])
+    return Folded(len(rows), len({run.job for run in runs}), Usd.total(run.cost_usd for run in runs), load)

@@ -1,0 +1,278 @@
+"""Draw the picture of a plan as SVG in a given width: lanes, labels that never meet, ceilings. Pure functions."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from router.render import drawing
+from router.render.drawing import TimeScale, fit_text, line, rect, text, text_width
+from router.render.figures import MARKET_WORDS, clock, day, day_clock, money
+from router.render.gantt import Bar, Ceiling, Folded, Gantt, JobRun, Row
+from router.render.tables import clip_text, format_count
+
+_TOP = 40.0
+_LANE = 23.0
+_BAR = 16.5
+_NARROWEST = 3.0
+_STRIP = 13.0
+_NOTE = 15.0
+_LONGEST_NAME = 28
+_APART = 10.0  # between what shares a lane
+
+
+@dataclass(frozen=True, slots=True)
+class GanttLayout:
+    """Width of a drawing and its column for places; a ``narrow`` one writes places above their lanes."""
+
+    width: int
+    gutter: float
+    spacing: float
+    narrow: bool = False
+
+
+WIDE = GanttLayout(1078, 150, 66)
+MIDDLE = GanttLayout(692, 150, 62)
+NARROW = GanttLayout(340, 0, 46, narrow=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """Words beside or in a bar; ``x`` is where they begin, or end for ``anchor`` e."""
+
+    words: str
+    x: float
+    anchor: str
+    left: float
+    right: float
+    halo: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _PlacedRun:
+    run: JobRun
+    label: _Label
+    left: float
+    right: float
+
+
+def draw_gantt(gantt: Gantt, layout: GanttLayout) -> str:
+    """Return the picture as an SVG element. Each bar has data attributes with its job, place, market and times."""
+    scale = TimeScale(gantt.start, gantt.horizon, gantt.end, layout.gutter, float(layout.width))
+    y, body = _TOP, []
+    for row in gantt.rows:
+        parts, y = _draw_row(row, scale, layout, y)
+        body += parts
+    if gantt.folded is not None:
+        parts, y = _draw_folded(gantt.folded, scale, layout, y)
+        body += parts
+    name = (
+        "Gantt chart of the plan: rows are clouds and regions, bars are jobs coloured and lettered by market. "
+        "The table of jobs below holds the same figures."
+    )
+    return drawing.picture(name, layout.width, y + 2, [*_draw_axis(scale, layout, y), *body])
+
+
+def _draw_axis(scale: TimeScale, layout: GanttLayout, bottom: float) -> list[str]:
+    """Return the lines and words of both scales: now, round times, the horizon."""
+    top = _TOP - 6
+    parts = [line(scale.left, top, scale.left, bottom, "mk")]
+    outlook = scale.has_outlook
+    ends = "orders" if layout.narrow else f"orders end {clock(scale.horizon)}"
+    free_from = scale.left + 34
+    if layout.narrow:
+        parts.append(text(scale.left, 12, f"now {clock(scale.start)}", "b"))
+        free_from = scale.left + 70
+    else:
+        parts += [text(scale.left, 12, "now", "b"), text(scale.left, 28, clock(scale.start), "s")]
+    free_to = scale.horizon_at - text_width(ends) - 10
+    taken = scale.left if layout.narrow else scale.left + 36
+    middle = (scale.horizon_at + scale.outlook_at) / 2
+    for x, moment in scale.ticks(layout.spacing):
+        words, date = _tick_words(moment, scale, layout)
+        half = text_width(words) / 2
+        if x > middle:
+            taken = max(taken, middle + 4)
+        if x - half < taken or x + half > layout.width:
+            continue
+        taken = x + half + 6
+        parts += [line(x, top, x, bottom, "g"), text(x, 28, words, "s m")]
+        if date and free_from < x - text_width(date) / 2 and x + text_width(date) / 2 < free_to:
+            parts.append(text(x, 12, date, "s m"))
+    if outlook:
+        words = "outlook" if layout.narrow else f"outlook to {day(scale.end)}"
+        parts += [
+            line(middle, 6, middle, bottom, "hz"),
+            text(middle - 5, 12, ends, "s e"),
+            text(middle + 5, 12, words, "s"),
+        ]
+    return parts
+
+
+def _tick_words(moment: datetime, scale: TimeScale, layout: GanttLayout) -> tuple[str, str]:
+    """Return the words of a tick, and the date above it where a day begins among hours."""
+    midnight = clock(moment) == "00:00"
+    if moment >= scale.horizon or (scale.horizon - scale.start > timedelta(days=4) and midnight):
+        return day(moment), ""
+    if not midnight:
+        return clock(moment), ""
+    return (day(moment), "") if layout.narrow else ("00:00", f"{moment:%a} {day(moment)}")
+
+
+def _draw_row(row: Row, scale: TimeScale, layout: GanttLayout, y: float) -> tuple[list[str], float]:
+    """Return the parts of a place, and where the next begins."""
+    parts = [line(0, y, layout.width, y, "g"), _place_name(row, layout, y)]
+    at = y + (18 if layout.narrow else 0)
+    lanes = _pack([_place_run(run, scale, layout) for run in row.runs])
+    for number, lane in enumerate(lanes):
+        for placed in lane:
+            parts += _draw_run(placed, scale, at + number * _LANE)
+    at += len(lanes) * _LANE
+    for ceiling in row.ceilings:
+        # The first strip of a place without jobs lies beside the name of the place.
+        named = not layout.narrow and at > y
+        drawn, at = _draw_ceiling(ceiling, scale, at, named=named)
+        parts += drawn
+    least = y + (18 if layout.narrow else _LANE)
+    return parts, max(at, least) + 9
+
+
+def _place_name(row: Row, layout: GanttLayout, y: float) -> str:
+    cloud, region = row.cloud or "all clouds", row.region or ("all regions" if row.cloud else "")
+    room = (layout.width if layout.narrow else layout.gutter) - text_width(cloud) - 20
+    words = drawing.element("tspan", html.escape(f"{cloud} "), cls="s") + html.escape(fit_text(region, room, bold=True))
+    return drawing.element("text", words, x=6.0 if layout.narrow else 0.0, y=y + (14 if layout.narrow else 17), cls="b")
+
+
+def _place_run(run: JobRun, scale: TimeScale, layout: GanttLayout) -> _PlacedRun:
+    """Return a run with its label where it fits: in the longest bar, right of the last, left of the first."""
+    drawn = [(span, bar.outlook) for bar in run.bars for span in _bar_spans(bar, scale)]
+    spans = [span for span, _ in drawn]
+    left, right = min(x for x, _ in spans), max(x for _, x in spans)
+    name = clip_text(run.job, _LONGEST_NAME)
+    short = f"{run.letter}  {name}"
+    full = short if layout.narrow else f"{short} · {run.size}"
+    widest, hatched = max(drawn, key=lambda each: each[0][1] - each[0][0])
+    for words in (full, short):
+        if text_width(words) + 10 <= widest[1] - widest[0]:
+            label = _Label(words, widest[0] + 6, "", *widest, halo=hatched)
+            return _PlacedRun(run, label, left, right)
+    for words in (full, short):
+        need = text_width(words)
+        if right + 6 + need <= scale.right:
+            label = _Label(words, right + 6, "", right + 6, right + 6 + need)
+            return _PlacedRun(run, label, left, label.right)
+        if left - 6 - need >= scale.left:
+            label = _Label(words, left - 6, "e", left - 6 - need, left - 6)
+            return _PlacedRun(run, label, label.left, right)
+    before, after = left - 6 - scale.left, scale.right - right - 6
+    words = fit_text(short, max(before, after, 30.0))
+    if after >= before:
+        return _PlacedRun(run, _Label(words, right + 6, "", right + 6, scale.right), left, scale.right)
+    return _PlacedRun(run, _Label(words, left - 6, "e", scale.left, left - 6), scale.left, right)
+
+
+def _bar_spans(bar: Bar, scale: TimeScale) -> list[tuple[float, float]]:
+    """Return where a bar is drawn, at least as wide as the narrowest."""
+    spans = []
+    for x1, x2 in scale.spans(bar.start, bar.end):
+        left = min(x1, scale.right - _NARROWEST)
+        spans.append((left, max(x2, left + _NARROWEST)))
+    return spans
+
+
+def _pack(runs: Sequence[_PlacedRun]) -> list[list[_PlacedRun]]:
+    """Return the runs in as few lanes as go without anything meeting; a lane has runs of one market only."""
+    lanes: list[list[_PlacedRun]] = []
+    first = 0
+    for number, placed in enumerate(runs):
+        if number and placed.run.market != runs[number - 1].run.market:
+            first = len(lanes)
+        for at in range(first, len(lanes)):
+            if all(placed.left >= other.right + _APART or placed.right + _APART <= other.left for other in lanes[at]):
+                lanes[at].append(placed)
+                break
+        else:
+            lanes.append([placed])
+    return lanes
+
+
+def _draw_run(placed: _PlacedRun, scale: TimeScale, y: float) -> list[str]:
+    """Return the bars of a run, dotted threads between them, and the label."""
+    run, parts = placed.run, []
+    before: float | None = None
+    for bar in run.bars:
+        spans = _bar_spans(bar, scale)
+        if before is not None and spans[0][0] - before > 1:
+            parts.append(line(before, y + 13, spans[0][0], y + 13, "dash"))
+        for x1, x2 in spans:
+            width = max(x2 - x1 - 1.5, _NARROWEST - 1.5)
+            words = drawing.title(_tooltip(run, bar))
+            place = f"{run.cloud}/{run.region}"
+            data = {"data_job": run.job, "data_place": place, "data_market": run.market, "data_size": run.size}
+            times = {"data_start": _stamp(bar.start), "data_end": _stamp(bar.end), "data_lines": bar.lines}
+            shape = "out" if bar.outlook else "bar"
+            cls = f"{shape} {run.market}"
+            parts.append(rect(x1 + 0.75, y + 4.75, width, _BAR, cls, words, rx=3, **data, **times))
+        before = spans[-1][1]
+    label = placed.label
+    parts.append(text(label.x, y + 17, label.words, " ".join(filter(None, ("halo" * label.halo, label.anchor)))))
+    return parts
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _tooltip(run: JobRun, bar: Bar) -> str:
+    kind = ", outlook" if bar.outlook else ""
+    times = f"{day_clock(bar.start)} to {day_clock(bar.end)} UTC"
+    return f"{run.job}: {run.size}, {MARKET_WORDS[run.market]}{kind}, {times}, {money(bar.cost_usd)}"
+
+
+def ceiling_in_words(ceiling: Ceiling) -> str:
+    """Return a limit with its size and worth, such as ``Ceiling: p5, 1 machine; one machine more would save $2.00``."""
+    rest = ceiling.worth or ("full at times; no worth was found" if ceiling.full else "never full")
+    return f"Ceiling: {ceiling.name}, {ceiling.size}; {rest}"
+
+
+def _draw_ceiling(ceiling: Ceiling, scale: TimeScale, y: float, *, named: bool) -> tuple[list[str], float]:
+    """Return the strip of use under a heavy line at the limit with its words, and where it ends."""
+    top, bottom = y + 5, y + 5 + _STRIP
+    parts = [text(0, bottom - 2, "in use", "s")] if named else []
+    for step in ceiling.use:
+        share = min(step.used / ceiling.amount, 1.0) if ceiling.amount else 1.0
+        height = max(_STRIP * share, 0.5)
+        for x1, x2 in scale.spans(step.start, step.end):
+            parts.append(rect(x1, bottom - height, max(x2 - x1, 0.5), height, f"use {ceiling.market or 'met'}"))
+    for x1, x2 in scale.spans(scale.start, scale.end):
+        parts += [line(x1, top, x2, top, "mk"), line(x1, bottom, x2, bottom, "ax")]
+    at = bottom - 1
+    for words in drawing.wrap_to_width(ceiling_in_words(ceiling), scale.right - scale.left - 12):
+        at += _NOTE
+        parts.append(text(scale.left + 6, at, words, "s"))
+    return parts, at + 3
+
+
+def _draw_folded(folded: Folded, scale: TimeScale, layout: GanttLayout, y: float) -> tuple[list[str], float]:
+    """Return one row for all places with small jobs: how many, and the accelerators that they hold over time."""
+    most = max((step.used for step in folded.load), default=0.0)
+    words = (
+        f"{format_count(folded.jobs, 'small job')} in {format_count(folded.places, 'place')}, "
+        f"{money(folded.cost_usd)}, up to {most:,.0f} accelerators at once; the table lists them"
+    )
+    parts = [line(0, y, layout.width, y, "g")]
+    if not layout.narrow:
+        parts.append(text(0, y + 17, "small jobs", "b"))
+    bottom = y + 5 + _STRIP
+    for step in folded.load:
+        height = max(_STRIP * step.used / most, 0.5)
+        for x1, x2 in scale.spans(step.start, step.end):
+            parts.append(rect(x1, bottom - height, max(x2 - x1, 0.5), height, "use met"))
+    at = bottom
+    for piece in drawing.wrap_to_width(words, scale.right - scale.left - 12):
+        at += _NOTE
+        parts.append(text(scale.left + 6, at, piece, "s"))
+    return parts, at + 9

@@ -1,0 +1,63 @@
+"""Fill the templates of pages: escaped text, figures in one form, drawings as markup.
+
+A page is one file without scripts and outside requests; equal values give equal bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from datetime import UTC, datetime, timedelta
+from functools import cache
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pricing.money import Usd
+from router.render import figures
+from router.render.tables import format_count
+
+
+def fill_template(name: str, /, **values: object) -> str:
+    """Return a template of ``router/render/templates`` filled with values; text in them is escaped."""
+    return _environment().get_template(name).render(values)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("router.render"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "money": figures.money,
+        "dollars": figures.whole_dollars,
+        "money_data": lambda usd: _data(usd, figures.money(usd)),
+        "dollars_data": lambda usd: _data(usd, figures.whole_dollars(usd)),
+        "number": lambda number: f"{number:,}",
+        "percent": figures.percent,
+        "day": figures.day,
+        "clock": figures.clock,
+        "day_clock": figures.day_clock,
+        "long_day": figures.long_day,
+        "month_name": lambda moment: f"{moment.astimezone(UTC):%B}",
+        "day_before": _day_before,
+        "count_of": _count_of,
+    }
+    return environment
+
+
+def _data(amount: Usd, words: str) -> Markup:
+    """Return an amount with its cents beside the words that are shown."""
+    return Markup('<data value="{}">{}</data>').format(figures.cents(amount), words)
+
+
+def _day_before(moment: datetime) -> str:
+    at = moment.astimezone(UTC) - timedelta(days=1)
+    return f"{at.day} {at:%B}"
+
+
+def _count_of(number: int | Sized, noun: str) -> str:
+    return format_count(number if isinstance(number, int) else len(number), noun)

@@ -1,0 +1,349 @@
+"""Arrange a plan for the page "tonight": sentence, tiles, tables; the picture is a :class:`Gantt`. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pricing.money import ZERO, Usd
+from router.planning.plan import JobSummary, Line, Plan, Unplaced
+from router.planning.plan_facts import main_placement
+from router.planning.plan_json import plan_content
+from router.planning.plan_usage import TeamUsage
+from router.planning.usage_totals import end_of_month
+from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent
+from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
+from router.render.tables import format_count
+
+_SHOWN_AT_RISK = 8
+_SHOWN_RULES = 12
+_WORTH_SHOWING = 0.005  # dollars
+_UNSURE = 0.005  # how far below the probability asked for a job counts as less sure
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRow:
+    """A team's budget; ``parts`` are the shares spent, ordered and in the outlook, ``share`` their sum.
+
+    ``share`` is None where the budget is zero and something is spent.
+    """
+
+    usage: TeamUsage
+    over: bool
+    share: float | None
+    parts: tuple[float, float, float]
+
+    @property
+    def together(self) -> str:
+        """Return the share of the budget that is used up with orders and outlook, in words."""
+        return "more than all" if self.share is None else f"~{percent(self.share)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LateRow:
+    """A job that ends after its deadline, or is less sure to be on time than it asks."""
+
+    job: str
+    team: str
+    finish: datetime
+    deadline: datetime
+    chance: str
+    asked: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class RiskRow:
+    """What a job's orders are expected to cost and what they may cost at most."""
+
+    job: str
+    where: str
+    expected_usd: Usd
+    at_risk_usd: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class WorthRow:
+    """A limit or a rule of a job, what the plan could do without it, and what that would save."""
+
+    name: str
+    detail: str
+    instead: str
+    done: str
+    saves_usd: Usd
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingRow:
+    """A limit that is full at some time: how much there is and for how long all of it is used."""
+
+    name: str
+    size: str
+    full_for: str
+    worth: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job of the table."""
+
+    job: str
+    team: str
+    where: str
+    machines: str
+    start: datetime | None
+    finish: datetime | None
+    deadline: datetime | None
+    chance: str
+    cost_usd: Usd
+    weak: bool
+    outlook: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tonight:
+    """Everything that the page says, in its order."""
+
+    plan: Plan
+    plan_id: str
+    digest: str
+    gantt: Gantt
+    jobs: tuple[JobRow, ...]
+    left_out: tuple[Unplaced, ...]
+    ordered_jobs: int
+    order_moves_usd: Usd
+    moves_usd: Usd
+    expected_usd: Usd
+    late: tuple[LateRow, ...]
+    late_jobs: int
+    least_sure: str
+    budgets: tuple[BudgetRow, ...] | None
+    without_budget: tuple[tuple[str, Usd], ...]
+    at_risk: tuple[RiskRow, ...]
+    other_risks: int
+    other_risks_usd: Usd
+    worths: tuple[WorthRow, ...]
+    other_worths: int
+    full_limits: tuple[CeilingRow, ...] | None
+    notes: tuple[str, ...]
+
+    @property
+    def placed(self) -> int:
+        """Return the number of jobs that are placed."""
+        return len(self.jobs)
+
+    @property
+    def passed(self) -> int:
+        """Return the number of budgets that are passed."""
+        return sum(row.over for row in self.budgets or ())
+
+    @property
+    def nearest(self) -> BudgetRow | None:
+        """Return the budget of which the greatest share is used up."""
+        return self.budgets[0] if self.budgets else None
+
+    @property
+    def month_end(self) -> datetime:
+        """Return the first instant after the month for which budgets are counted."""
+        return end_of_month(self.plan.as_of)
+
+
+def tonight_of(plan: Plan) -> Tonight:
+    """Return what the page says about a plan."""
+    content = plan_content(plan)
+    own = _lines_by_job(plan)
+    placed = sorted((job for job in plan.jobs if job.finish is not None), key=lambda j: (j.start or plan.as_of, j.job))
+    ordered = {line.job for line in plan.lines if line.kind == "order"}
+    lines_usd = Usd.total(line.cost_usd for line in plan.lines if line.kind == "order")
+    late = tuple(row for job in placed if (row := _late(job)) is not None)
+    risks = _risks(own)
+    worths = _worths(plan)
+    return Tonight(
+        plan=plan,
+        plan_id=content["plan_id"],
+        digest=content["digest"],
+        gantt=gantt_of(plan),
+        jobs=tuple(_job_row(job, own.get(job.job, ())) for job in placed),
+        left_out=plan.unplaced,
+        ordered_jobs=len(ordered),
+        order_moves_usd=plan.orders_usd - lines_usd,
+        moves_usd=Usd.total(move.cost_usd for move in plan.moves),
+        expected_usd=Usd.total(line.cost_usd for line in plan.lines if line.orderable),
+        late=late,
+        late_jobs=sum(row.finish > row.deadline for row in late),
+        least_sure=_least_sure(placed),
+        budgets=_budgets(plan),
+        without_budget=_without_budget(plan, own),
+        at_risk=risks[:_SHOWN_AT_RISK],
+        other_risks=len(risks[_SHOWN_AT_RISK:]),
+        other_risks_usd=Usd.total(row.at_risk_usd for row in risks[_SHOWN_AT_RISK:]),
+        worths=worths[:_SHOWN_RULES],
+        other_worths=len(worths[_SHOWN_RULES:]),
+        full_limits=_full_limits(plan),
+        notes=_notes(plan, own),
+    )
+
+
+def _lines_by_job(plan: Plan) -> dict[str, tuple[Line, ...]]:
+    own: dict[str, list[Line]] = {}
+    for line in plan.lines:
+        own.setdefault(line.job, []).append(line)
+    return {job: tuple(lines) for job, lines in own.items()}
+
+
+def _job_row(job: JobSummary, lines: Sequence[Line]) -> JobRow:
+    place = main_placement(lines, job.job)
+    gang = [line for line in lines if line.gang == lines[0].gang]
+    markets = " + ".join(dict.fromkeys(MARKET_WORDS[line.market] for line in gang))
+    machines = f"{place.accelerators:,} {lines[0].accelerator}, {markets}" if place is not None else "none"
+    return JobRow(
+        job=job.job,
+        team=job.team,
+        where=f"{place.cloud} {place.region}" if place is not None else "none",
+        machines=machines,
+        start=job.start,
+        finish=job.finish,
+        deadline=job.deadline,
+        chance=chance(job.on_time_probability),
+        cost_usd=job.cost_usd,
+        weak=any(line.weak for line in lines),
+        outlook=not any(line.kind == "order" for line in lines),
+    )
+
+
+def _late(job: JobSummary) -> LateRow | None:
+    """Return the job's row where it ends after its deadline or is less sure than it asks."""
+    if job.finish is None or job.deadline is None:
+        return None
+    after = job.finish - job.deadline
+    unsure = job.on_time_probability is not None and job.on_time_probability < job.confidence - _UNSURE
+    if after.total_seconds() <= 0 and not unsure:
+        return None
+    words = f"late by {hours(after)}" if after.total_seconds() > 0 else "less sure than asked"
+    asked = chance(job.confidence)
+    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), asked, words)
+
+
+def _least_sure(placed: Sequence[JobSummary]) -> str:
+    """Return the job that is least sure to be on time, with its chance; "" where no job has a deadline."""
+    known = [(p, job) for job in placed if (p := job.on_time_probability) is not None]
+    if not known:
+        return ""
+    probability, job = min(known, key=lambda pair: (pair[0], pair[1].job))
+    as_asked = "as asked" if probability >= job.confidence - _UNSURE else f"{chance(job.confidence)} asked"
+    return f"{job.job}, {chance(probability)}, {as_asked}"
+
+
+def _budgets(plan: Plan) -> tuple[BudgetRow, ...] | None:
+    """Return the budgets, of which most is used up first; None where the plan does not record them."""
+    if plan.usage is None:
+        return None
+    rows = [_budget_row(team) for team in plan.usage.teams]
+    return tuple(sorted(rows, key=lambda row: (row.share is not None, -(row.share or 0.0), row.usage.team)))
+
+
+def _budget_row(team: TeamUsage) -> BudgetRow:
+    over = team.together_usd > team.budget_usd
+    whole = team.budget_usd.nanos
+    if whole <= 0:
+        return BudgetRow(team, over, None if over else 0.0, (0.0, 0.0, 0.0))
+    parts = (team.spent_usd.nanos / whole, team.orders_usd.nanos / whole, team.outlook_usd.nanos / whole)
+    return BudgetRow(team, over, team.together_usd.nanos / whole, parts)
+
+
+def _without_budget(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[tuple[str, Usd], ...]:
+    """Return the teams without a budget that order something, with the cost of the orders' lines, dearest first."""
+    known = {team.team for team in plan.usage.teams} if plan.usage is not None else set()
+    sums: dict[str, Usd] = {}
+    for job in plan.jobs:
+        orders = [line.cost_usd for line in own.get(job.job, ()) if line.kind == "order"]
+        if job.team not in known and orders:
+            sums[job.team] = sums.get(job.team, ZERO) + Usd.total(orders)
+    return tuple(sorted(sums.items(), key=lambda item: (-item[1].nanos, item[0])))
+
+
+def _risks(own: dict[str, tuple[Line, ...]]) -> tuple[RiskRow, ...]:
+    """Return what the orders of each job may cost at most, dearest first."""
+    rows = []
+    for job, lines in own.items():
+        orders = [line for line in lines if line.orderable]
+        place = main_placement(orders, job)
+        if place is not None:
+            expected, most = (Usd.total(getattr(x, name) for x in orders) for name in ("cost_usd", "at_risk_usd"))
+            rows.append(RiskRow(job, f"{place.cloud} {place.region}", expected, most))
+    return tuple(sorted(rows, key=lambda row: (-row.at_risk_usd.nanos, row.job)))
+
+
+def _worths(plan: Plan) -> tuple[WorthRow, ...]:
+    """Return limits with a worth as the plan sorts them, then rules of jobs that cost money, dearest first."""
+    usage = plan.usage.limits if plan.usage is not None else ()
+    details = {
+        each.limit: ", ".join(
+            filter(None, (each.kind, f"{each.cloud or ''} {each.region or ''}".strip(), sized(each.amount, each.unit)))
+        )
+        for each in usage
+    }
+    limits = [
+        WorthRow(
+            limit_name(price.limit),
+            details.get(price.limit, "budget of a team" if price.unit == "USD" else "limit"),
+            worth_in_words(price) if price.places else worth_in_words(price).split(" would ")[0],
+            "",
+            price.usd_per_unit if price.saves_usd is None else price.saves_usd,
+            "~" if price.basis == "lp_estimate" else "",
+        )
+        for price in plan.shadow_prices
+    ]
+    rules = [
+        WorthRow(job.job, rule.rule, *_instead(rule.instead), rule.saving_usd)
+        for job in plan.jobs
+        for rule in job.constraint_costs
+        if rule.saving_usd.dollars() >= _WORTH_SHOWING
+    ]
+    rules.sort(key=lambda row: (-row.saves_usd.nanos, row.name, row.detail))
+    return (*limits, *rules)
+
+
+def _instead(words: str) -> tuple[str, str]:
+    """Return where a job would run without a rule, and when it would be done, from the plan's words."""
+    place, _, done = words.partition(", done ")
+    parts = place.split("/")
+    if len(parts) < 4:
+        return place or "not said", done
+    market = next((words for name, words in MARKET_WORDS.items() if parts[-1].startswith(name)), parts[-1])
+    return f"{parts[0]} {' '.join(parts[1:-1])}, {market}", f"done {done}" if done else ""
+
+
+def _full_limits(plan: Plan) -> tuple[CeilingRow, ...] | None:
+    """Return the limits that are full at some time; None where the plan does not record them."""
+    if plan.usage is None:
+        return None
+    worths = {price.limit: worth_in_words(price) for price in plan.shadow_prices}
+    rows = []
+    for limit in (limit for limit in plan.usage.limits if limit.full):
+        full = [step for step in limit.use if step.used >= limit.amount - 1e-6]
+        total = sum((step.end - step.start).total_seconds() for step in full) / 3600
+        size = sized(limit.amount, limit.unit)
+        long = f"{amount_of(round(total, 1))} h" if full else "never"
+        rows.append(CeilingRow(limit_name(limit.limit), size, long, worths.get(limit.limit, "none found")))
+    return tuple(sorted(rows, key=lambda row: (row.worth == "none found", row.name)))
+
+
+def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:
+    """Return sentences under the heading of the picture."""
+    notes = [f"Orders until {day_clock(plan.horizon_end)}"]
+    if any(line.kind == "outlook" for line in plan.lines):
+        notes[0] += ", then an outlook on a tighter scale"
+    limits = [price for price in plan.shadow_prices if price.unit != "USD"]
+    if len(limits) == 1:
+        notes.append(f"One limit costs money: {limit_name(limits[0].limit)}")
+    elif plan.lines:
+        notes.append(f"{len(limits)} limits cost money" if limits else "No limit costs money")
+    if plan.usage is None:
+        notes.append("This plan does not record how much of each limit it uses")
+    weak = sum(any(line.weak for line in lines) for lines in own.values())
+    if weak:
+        notes.append(f"{format_count(weak, 'job')} {'rests' if weak == 1 else 'rest'} on weak price or risk data")
+    return tuple(notes)
