@@ -14,13 +14,13 @@ from pricing.money import Usd
 from router.planning.inputs import LimitAmount
 from router.planning.plan_facts import JobPlacement, LimitHold, PlanFacts
 from router.planning.plan_usage import TeamUsage
+from router.planning.takers import Takers
 
 CauseKind = Literal[
     "new", "gone", "job", "price", "place", "limit", "budget", "time", "speed", "moves", "displaced", "freed", "gap"
 ]
 _SLACK = 1e-6
 _CENT = 10_000_000  # nano-dollars
-_MOST_NAMED = 5  # jobs that one limit gives as causes, those that take most of it
 _LONGEST = 60  # characters of two values that are shown
 
 
@@ -52,23 +52,27 @@ def own_causes(name: str, before: PlanFacts, after: PlanFacts, fields: Sequence[
     return tuple(causes)
 
 
-def followed_causes(name: str, before: PlanFacts, after: PlanFacts) -> tuple[Cause, ...]:
-    """Return the other jobs that this one makes way for, or whose room or money it now has."""
-    found = [Cause("displaced", f"{job} now takes {limit}", job) for limit, job in _room_changes(name, before, after)]
+def followed_causes(
+    name: str, before: PlanFacts, after: PlanFacts, taking: Takers, leaving: Takers
+) -> tuple[Cause, ...]:
+    """Return the other jobs that this one makes way for, or whose room or money it now has.
+
+    ``taking`` knows those that take more in the later plan, ``leaving`` those that took more in the earlier one.
+    """
+    found = [
+        Cause("displaced", f"{job} now takes {limit}", job) for limit, job in _room_changes(name, before, after, taking)
+    ]
     found += [
-        Cause("freed", f"{job} no longer takes {limit}", job) for limit, job in _room_changes(name, after, before)
+        Cause("freed", f"{job} no longer takes {limit}", job)
+        for limit, job in _room_changes(name, after, before, leaving)
     ]
     team = before.jobs[name].team
-    spends_more = _costs_of_team(team, before, after)
     if _lacks_money(name, before, after):
-        found += [
-            Cause("displaced", f"{job} takes more of team {team}'s budget", job) for job in spends_more if job != name
-        ]
+        more = taking.of_budget(team, name)
+        found += [Cause("displaced", f"{job} takes more of team {team}'s budget", job) for job in more]
     if _lacks_money(name, after, before):
-        spends_less = _costs_of_team(team, after, before)
-        found += [
-            Cause("freed", f"{job} takes less of team {team}'s budget", job) for job in spends_less if job != name
-        ]
+        less = leaving.of_budget(team, name)
+        found += [Cause("freed", f"{job} takes less of team {team}'s budget", job) for job in less]
     return tuple({cause.follows: cause for cause in reversed(found)}.values())[::-1]
 
 
@@ -177,24 +181,12 @@ def _without_room(name: str, mine: PlanFacts, other: PlanFacts) -> Iterator[Limi
             yield hold
 
 
-def _room_changes(name: str, mine: PlanFacts, other: PlanFacts) -> Iterator[tuple[str, str]]:
+def _room_changes(name: str, mine: PlanFacts, other: PlanFacts, takers: Takers) -> Iterator[tuple[str, str]]:
     """Yield limit and job for each job that takes, in the other plan alone, the room of one of the job's gangs."""
     for hold in _without_room(name, mine, other):
         had, has = mine.limits.get(hold.limit), other.limits[hold.limit]
-        if had is not None and had.amount > has.amount:
-            continue
-        jobs = dict.fromkeys(
-            h.job
-            for h in other.holds_by_limit[hold.limit]
-            if h.job != name and h.start < hold.end and h.end > max(hold.start, other.plan.horizon_start)
-        )
-        rises = {
-            job: other.job_use(hold.limit, hold.start, hold.end, job)
-            - mine.job_use(hold.limit, hold.start, hold.end, job)
-            for job in jobs
-        }
-        risen = sorted((job for job in jobs if rises[job] > _SLACK), key=lambda job: (-rises[job], job))
-        yield from ((hold.limit, job) for job in risen[:_MOST_NAMED])
+        if had is None or had.amount <= has.amount:
+            yield from ((hold.limit, job) for job in takers.of_limit(hold))
 
 
 def _left(team: TeamUsage) -> Usd:
@@ -219,15 +211,6 @@ def _budget_causes(name: str, before: PlanFacts, after: PlanFacts) -> Iterator[C
         yield Cause("budget", _team_text(old, new))
     if old is not None and (new is None or _left(new) > _left(old)) and _lacks_money(name, after, before):
         yield Cause("budget", _team_text(old, new))
-
-
-def _costs_of_team(team: str, mine: PlanFacts, other: PlanFacts) -> Iterator[str]:
-    """Yield the team's jobs that cost more in the other plan."""
-    for job in other.plan.jobs:
-        if job.team == team:
-            had = mine.jobs[job.job].cost_usd if job.job in mine.jobs else Usd(0)
-            if job.cost_usd.nanos > had.nanos + _CENT:
-                yield job.job
 
 
 def _same_place_causes(name: str, before: PlanFacts, after: PlanFacts) -> Iterator[Cause]:

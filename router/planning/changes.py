@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from pricing.money import Usd
 from router.planning.change_causes import Cause, followed_causes, limit_changes, own_causes, unexplained
 from router.planning.plan import JobSummary, Plan
 from router.planning.plan_facts import JobPlacement, PlanFacts
+from router.planning.takers import Takers
 
 ChangeKind = str
 _CENT = 10_000_000  # nano-dollars
@@ -81,7 +82,8 @@ def plan_diff(before: Plan, after: Plan, fields: Mapping[str, Sequence[str]] | N
     changes = {name: _change(name, old, new) for name in names}
     changed = [name for name in names if changes[name].kind != "same" or _has_other_spec(name, old, new)]
     causes = {name: own_causes(name, old, new, (fields or {}).get(name, ())) for name in changed}
-    followed = {name: followed_causes(name, old, new) for name in changed if not causes[name]}
+    taking, leaving = Takers(old, new), Takers(new, old)
+    followed = {name: followed_causes(name, old, new, taking, leaving) for name in changed if not causes[name]}
     changes.update(_with_roots(changed, causes, followed, old, new, changes))
     same_jobs = {n: j.job_digest for n, j in old.jobs.items()} == {n: j.job_digest for n, j in new.jobs.items()}
     return PlanDiff(
@@ -152,17 +154,25 @@ def _with_roots(
         if causes[name] or not any(cause.follows in changes for cause in followed[name])
     }
     roots = {name: (name, 0) for name in final}
-    waiting = [name for name in names if name not in final]
-    while waiting:
-        reached = {name: kept for name in waiting if (kept := tuple(c for c in followed[name] if c.follows in final))}
-        for name, kept in sorted(reached.items()):
-            nearest = min(kept, key=lambda cause: (roots[cause.follows][1], cause.follows)).follows
-            roots[name] = (roots[nearest][0], roots[nearest][1] + 1)
-        final.update(reached)
-        if not reached:
-            first = min(waiting, key=lambda name: (_more(changes[name]), name))
-            final[first], roots[first] = (unexplained(first, before, after),), (first, 0)
-        waiting = [name for name in waiting if name not in final]
+    followers: dict[str, list[str]] = {}
+    for name in names:
+        for cause in () if name in final else followed[name]:
+            followers.setdefault(cause.follows, []).append(name)
+    gaining = sorted((name for name in names if name not in final), key=lambda name: (_more(changes[name]), name))
+    fresh: Iterable[str] = tuple(final)
+    for first in (None, *gaining):  # each begins a chain if nothing before it reaches it
+        if first in final:
+            continue
+        if first is not None:
+            final[first], roots[first], fresh = (unexplained(first, before, after),), (first, 0), (first,)
+        while fresh:
+            near = {name for found in fresh for name in followers.get(found, ()) if name not in final}
+            reached = {name: tuple(c for c in followed[name] if c.follows in final) for name in sorted(near)}
+            for name, kept in reached.items():
+                nearest = min(kept, key=lambda cause: (roots[cause.follows][1], cause.follows)).follows
+                roots[name] = (roots[nearest][0], roots[nearest][1] + 1)
+            final.update(reached)
+            fresh = reached
     return {
         name: replace(
             changes[name],

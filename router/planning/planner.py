@@ -301,11 +301,14 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
 
 
 def _keep_previous(run: PlanningRun, answer: PlacementSolution) -> tuple[PlacementSolution, frozenset[str]]:
-    """Return the answer near the previous plan, if there is one, and the jobs that are at their places of it."""
+    """Return the answer near the previous plan, if there is one, and the jobs that are at their places of it.
+
+    It takes seconds, and a search that used up its time needs it most: it has the time of the whole planning.
+    """
     request = run.request
     if request.previous is None:
         return answer, frozenset()
-    return keep_previous(answer, request.previous, request.least_saving, request.gap, run.search)
+    return keep_previous(answer, request.previous, request.least_saving, request.gap, run.budget)
 
 
 def _search_wider(

@@ -14,6 +14,8 @@ from router.jobs.spec import Job
 from router.planning.change_causes import spec_changes
 from router.planning.changes import PlacementChange, PlanDiff, plan_diff
 from router.planning.plan import Plan
+from router.planning.plan_facts import PlanFacts
+from router.planning.takers import Takers
 from router.render.plan_diff_text import diff_json, diff_text
 from tests.support.made_up_book import offer
 from tests.support.scenes import NORTH, NOW, a_job, plan_of
@@ -260,3 +262,14 @@ def test_fields_of_two_specifications_and_no_values_of_the_environment() -> None
     assert spec_changes({"run": {"env": 1}}, {"run": None}) == ("run",)
     assert spec_changes({"residency": {"allow": ["EU"]}}, {"residency": None}) == ("residency removed",)
     assert spec_changes(before, before) == ()
+
+
+def test_of_many_jobs_of_a_limit_and_a_team_those_that_take_most_are_named() -> None:
+    jobs = [a_job(f"j{number}", steps=200 + 50 * number) for number in range(8)]
+    later = PlanFacts(plan_of([a_job(), *jobs], [SOUTH], {**quota(9), **budget("$9000")}))
+    takers = Takers(PlanFacts(plan_of([a_job()], [SOUTH], {**quota(9), **budget("$9000")})), later)
+    (hold,) = later.holds_by_job["a"]
+    assert takers.of_limit(hold) == ("j0", "j1", "j2", "j3", "j4")
+    assert takers.of_limit(replace(hold, job="j1")) == ("j0", "j2", "j3", "j4", "j5")
+    assert takers.of_budget("red", "j7") == ("j6", "j5", "j4", "j3", "j2")
+    assert takers.of_budget("blue", "") == ()

@@ -14,7 +14,7 @@ from pricing.offers import Offer
 from router.jobs.spec import Job
 from router.planning.changes import plan_diff
 from router.planning.plan import Plan
-from router.planning.planner import make_plan
+from router.planning.planner import MOST_COMPACT_JOBS, make_plan
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_limits
@@ -190,3 +190,12 @@ def test_time_that_is_over_keeps_the_answer() -> None:
     plan = make_plan(request)
     assert plan.time_limit_hit
     assert check_plan(plan, request.jobs, request.book, make_limits({})) == []
+
+
+def test_many_jobs_that_are_planned_by_columns_keep_their_places_too() -> None:
+    """A place elsewhere is cheaper by 32 cents for each job of $192."""
+    jobs = [a_job(f"j{number:02}") for number in range(MOST_COMPACT_JOBS + 1)]
+    before = plan_of(jobs, [NORTH])
+    cheaper = [NORTH, at("south-1", "59.90")]
+    assert set(kinds(before, plan_of(jobs, cheaper)).values()) == {"moved"}
+    assert set(kinds(before, again(before, jobs, cheaper)).values()) == {"same"}
