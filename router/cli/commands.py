@@ -11,6 +11,7 @@ _COMMANDS = {
     "plan show": CommandEntry("Print a plan that was written with --out.", "router.cli.plan", "show"),
     "plan diff": CommandEntry("Compare two plans and explain the changes.", "router.cli.plan_diff", "diff"),
     "plan check": CommandEntry("Check whether a plan can still be applied.", "router.cli.plan_check", "check"),
+    "plan approve": CommandEntry("Record who approves a plan.", "router.cli.plan_approve", "approve"),
     "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
     "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),
     "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),

@@ -90,6 +90,15 @@ def write(text: str, file: Path | None) -> None:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
+def append_line(text: str, file: Path) -> None:
+    """Append one line to a file, in one write. Raises CommandError if that fails."""
+    try:
+        with file.open("a", encoding="utf-8", newline="\n") as stream:
+            stream.write(f"{text}\n")
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
 def screen(stream: TextIO | None = None, file: Path | None = None) -> Screen:
     """Return the screen that tables are drawn for: a terminal of 80 columns or more, or a pipe or file.
 

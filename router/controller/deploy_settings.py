@@ -399,9 +399,22 @@ class Deploy(Spec):
         description="By team: secrets that its job files may refer to with secret:env:NAME and secret:file:PATH.",
         examples=[{"research": {"env": ["HF_TOKEN"], "files": ["/etc/stepfare/secrets/research"]}}],
     )
+    approval_rules: Text | None = Field(
+        default=None,
+        description="Absolute path of the rules of approvals (docs/guides/platform-team.md); left out: plans need "
+        "none. Whoever applies must not be able to change that file, or this one.",
+        examples=["/etc/stepfare/approval.yaml"],
+    )
     timeouts: Timeouts = Field(default=Timeouts(), validation_alias=AliasChoices("timeouts", "patience"))
     notify: NotifyEntry = NotifyEntry()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
+
+    @field_validator("approval_rules")
+    @classmethod
+    def _check_approval_rules(cls, value: str | None) -> str | None:
+        if value is not None and not Path(value).is_absolute():
+            raise RefusedError("is no absolute path", "write e.g. /etc/stepfare/approval.yaml")
+        return value
 
     @field_validator("policy", mode="before")
     @classmethod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pricing.money import Usd
 from pricing.units import format_count
-from router.planning.changes import main_placement
 from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.planning.plan_facts import main_placement
 from router.render.plan_text import describe_shadow_price
 from router.render.tables import (
     MARKETS,

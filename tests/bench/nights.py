@@ -12,6 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from pricing.money import Usd
@@ -235,7 +236,7 @@ def _limits(draw: random.Random, count: int, asked: dict[str, float]) -> Limits:
         limits=tuple(named),
         reservations=reservations,
         teams=teams,
-        egress_month_to_date_gb={"aws": 9900, "gcp": 1200, "azure": 40},
+        egress_month_to_date_gb={"aws": Decimal(9900), "gcp": Decimal(1200), "azure": Decimal(40)},
     )
 
 

@@ -15,7 +15,7 @@ from tests.support.repository import PACKAGES, ROOT
 
 ARROWS = "Arrows point down: router, then terraform and providers, then pricing"
 CORE = "The core does no I/O"
-ONE_EACH = "One module each calls a solver, runs Terraform and serves HTTP"
+FEW = "Few modules call a solver, run Terraform and serve HTTP"
 SDKS = "Cloud SDKs stay in their adapter"
 INSIDE = "Inside router: a room imports only rooms below it"
 CIRCLES = "No package has a circle inside"
@@ -34,11 +34,11 @@ PLANTED = (
     ("router/spot/planted.py", "import router.config.deploy_file", INSIDE, "router.spot.planted -> router.config."),
     ("router/controller/planted.py", "import router.config", INSIDE, "router.controller.planted -> router.config"),
     ("router/planning/plan.py", "import router.planning.planner", CIRCLES, "No cycles are allowed in router.planning."),
-    ("router/coordinator/handlers.py", "import starlette", ONE_EACH, "router.coordinator.handlers -> starlette"),
+    ("router/coordinator/handlers.py", "import starlette", FEW, "router.coordinator.handlers -> starlette"),
     ("router/planning/planted.py", "import sqlite3", CORE, "router.planning.planted -> sqlite3"),
     ("pricing/planted.py", "from os import environ", CORE, "pricing.planted -> os"),
-    ("router/planning/planted.py", "import pulp", ONE_EACH, "router.planning.planted -> pulp"),
-    ("router/cli/planted.py", "import python_terraform", ONE_EACH, "router.cli.planted -> python_terraform"),
+    ("router/planning/planted.py", "import pulp", FEW, "router.planning.planted -> pulp"),
+    ("router/cli/planted.py", "import python_terraform", FEW, "router.cli.planted -> python_terraform"),
     ("router/cli/planted.py", "import boto3.session", SDKS, "router.cli.planted -> boto3"),
     ("router/planning/planted.py", "import pricing.book_file", BOOKS, "router.planning.planted -> pricing.book_file"),
     ("router/agent/planted.py", "import pricing.money", AGENT, "router.agent.planted -> pricing.money"),

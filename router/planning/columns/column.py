@@ -73,8 +73,8 @@ def mixed_column(table: Table, low: Path, high: Path) -> Column | None:
         p for p in zip(high.slots, high.rows, strict=True) if p[0] < horizon
     ]:
         return None
-    few = {(t, r): 1.0 for t, r in zip(low.slots, low.rows, strict=True)}
-    many = {(t, r): 1.0 for t, r in zip(high.slots, high.rows, strict=True)}
+    few = dict.fromkeys(zip(low.slots, low.rows, strict=True), 1.0)
+    many = dict.fromkeys(zip(high.slots, high.rows, strict=True), 1.0)
 
     def mixture(part: float) -> list[Hold]:
         shares = {key: (1 - part) * few.get(key, 0.0) + part * many.get(key, 0.0) for key in few.keys() | many.keys()}
@@ -114,9 +114,9 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
             for slot, row, share in columns[number].holds:
                 shares[slot, row] = shares.get((slot, row), 0.0) + part * share
         holds = [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
-        column = priced_column(table, holds)
-        if column is not None and column.counted <= table.budget[column.job]:
-            merged.append(column)
+        mixture = priced_column(table, holds)
+        if mixture is not None and mixture.counted <= table.budget[mixture.job]:
+            merged.append(mixture)
     return merged
 
 

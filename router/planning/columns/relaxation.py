@@ -7,7 +7,6 @@ the best bound so far, which keeps them from jumping; a round that finds nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,8 @@ import numpy as np
 from router.planning.columns.column import Column, mixed_column, path_column, run_columns
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost
 from router.planning.columns.paths import Path, bound_paths, trace_paths
-from router.planning.columns.single import solve_single
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
+from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.effort import Effort
 
@@ -34,15 +33,6 @@ class Bound:
     usd: float
     prices: Prices
     value: Floats
-
-
-@dataclass(frozen=True)
-class Relaxation:
-    """The master's last optimum, and the best bounds over unbroken runs and over all schedules."""
-
-    solution: MasterSolution
-    runs: Bound
-    paths: Bound | None
 
 
 class Relaxer:
@@ -186,7 +176,7 @@ class Relaxer:
         own = Surcharges.of(table, solution.prices)
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
 
-    def sharpened(self, best: Bound, solution: MasterSolution, most: int) -> tuple[Bound, list[Column]]:
+    def sharpened(self, best: Bound, most: int) -> tuple[Bound, list[Column]]:
         """Return the bound at the same prices with exact values where paths promise less than runs, and their columns.
 
         At most ``most`` programs of single jobs are solved, where most is promised first.
@@ -246,7 +236,7 @@ class Relaxer:
 
     def reduced_cost(self, column: Column, charges: Surcharges, solution: MasterSolution) -> float:
         """Return the column's cost at the master's prices less the value of its job."""
-        table, prices = self.table, solution.prices
+        prices = solution.prices
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]

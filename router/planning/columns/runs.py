@@ -1,8 +1,8 @@
 """Find the best unbroken runs of all jobs at given prices of what jobs share.
 
 A run of row i from slot t covers its hours without a gap: its cost is K_i + ω paid_i + moves + Σ surcharges of the
-slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for any schedule
-of the row's group, since prices are never below zero.
+slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for
+any schedule of the row's group, since prices are never below zero.
 """
 
 from __future__ import annotations

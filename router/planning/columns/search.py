@@ -22,7 +22,7 @@ from router.planning.columns.neighbourhoods import Improver
 from router.planning.columns.relaxation import Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Table, build_table
-from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
 from router.planning.formulation import limit_row, team_row
 from router.planning.problem import PlacementProblem
@@ -100,7 +100,7 @@ class _Search:
         self.pricer = RunPricer(table)
         self.penalty = _penalties(table)
         self.master = Master(table, self.penalty)
-        self.ledger = Ledger(table, self.master.egress)
+        self.totals = PlanTotals(table, self.master.egress)
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
@@ -131,7 +131,7 @@ class _Search:
         first: dict[int, None] = {}
         for share in shares:
             for _ in range(_DIVES_A_SHARE):
-                plan = dive(self.master, self.ledger, solution, self.effort, share, tuple(first))
+                plan = dive(self.master, self.totals, solution, self.effort, share, tuple(first))
                 plans.append(plan)
                 fresh = [job for job, column in enumerate(plan.columns) if column is None and job not in first]
                 if not fresh:
@@ -157,7 +157,7 @@ class _Search:
         plan = improver.one_by_one(state.plan)
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
-        program = GroupProgram(self.ledger, state.solution)
+        program = GroupProgram(self.totals, state.solution)
         fails = [0, 0]
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
@@ -173,7 +173,7 @@ class _Search:
         return replace(state, plan=improver.one_by_one(plan))
 
     def _improver(self, state: _State) -> Improver:
-        return Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
+        return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
         """Choose the columns of a group anew."""
@@ -206,7 +206,7 @@ class _Search:
         solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.tried[:] = 0
-        dived = dive(self.master, self.ledger, solution, self.effort, _DIVES[1])
+        dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         plan = min(state.plan, dived, key=lambda found: found.rank)
         return _State(plan, bound.usd, proven and plan.left_out == state.plan.left_out, solution, state.plan.left_out)
 
@@ -243,23 +243,23 @@ class _Search:
 
     def _early(self, plan: WholePlan) -> WholePlan:
         """Return the plan with every unbroken run as early as the others allow, by priority and start."""
-        table, ledger = self.table, self.ledger
+        table, totals = self.table, self.totals
         columns = list(plan.columns)
-        load = ledger.load(columns)
+        load = totals.load(columns)
         for _ in range(4):
             moved = False
             order = sorted(
                 (c for c in columns if c is not None), key=lambda c: (int(table.tier[c.job]), c.holds[0][0], c.job)
             )
             for column in order:
-                earlier = self._earlier(column, ledger.capacity - load)
+                earlier = self._earlier(column, totals.capacity - load)
                 if earlier is not None:
                     load[column.use] -= column.amount
                     load[earlier.use] += earlier.amount
                     columns[column.job], moved = earlier, True
             if not moved:
                 break
-        return ledger.plan(columns)
+        return totals.plan(columns)
 
     def _earlier(self, column: Column, room: Floats) -> Column | None:
         """Return the column's own run from the first slot with room for it; None where it starts there already."""
