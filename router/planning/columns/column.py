@@ -142,7 +142,7 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     """Return the column of these holdings, priced as the plan will price them; None where they are not enough."""
     number = int(table.job[holds[0][1]])
     job = table.jobs[number]
-    if share_done(table, holds) < _DONE:
+    if share_done(table, holds) < _DONE or _starts_too_late(table, holds):
         return None
     slots = {slot.index: slot for slot in table.problem.window(job)}
     held = [SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in holds]
@@ -154,6 +154,15 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     threshold = max(0.0, starts_of(runs) - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
     return _column(table, tuple(holds), paid + threshold, counted)
+
+
+def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
+    """Return whether a share rises, which takes part of a start, in a slot in which no run may begin."""
+    shares = {(slot, row): share for slot, row, share in holds}
+    return any(
+        slot >= table.start_end[row] and share > shares.get((slot - 1, row), 0.0) + _LEAST_SHARE
+        for slot, row, share in holds
+    )
 
 
 def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -> Column:

@@ -19,12 +19,12 @@ from router.planning.columns.dive import dive
 from router.planning.columns.exact import GroupChoice, GroupProgram
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
-from router.planning.columns.relaxation import Relaxer, free_prices
+from router.planning.columns.relaxation import Bound, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
-from router.planning.formulation import limit_row, team_row
+from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.solve import PlacementSolution, threshold_of
@@ -43,6 +43,7 @@ _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
 _NEAR_RUNS = 60
+_MOST_SINGLES, _SINGLE_NODES = 60, 200
 _JOB = 1e-6  # of a job: rounding of the relaxation
 
 Progress = Callable[[str], None]
@@ -52,7 +53,8 @@ Progress = Callable[[str], None]
 class _State:
     """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible.
 
-    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds.
+    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds. ``relaxed`` is that
+    bound with its prices, None once exact single jobs have sharpened it.
     """
 
     plan: WholePlan
@@ -60,6 +62,7 @@ class _State:
     proven: bool
     solution: MasterSolution
     counted: tuple[int, ...]
+    relaxed: Bound | None = None
 
     @property
     def gap(self) -> float:
@@ -72,7 +75,7 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
 
     The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase.
     """
-    placeable = _placeable(problem)
+    placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
     if not placeable:
         return _solution(problem, table, None, {}, late=effort.late(PHASE))
@@ -82,8 +85,11 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
     return _solution(problem, table, state, estimates, late=effort.late(PHASE))
 
 
-def _placeable(problem: PlacementProblem) -> tuple[Job, ...]:
-    """Return the jobs that some schedule could carry if they were alone."""
+def _placeable(problem: PlacementProblem, effort: Effort) -> tuple[Job, ...]:
+    """Return the jobs that some schedule could carry if they were alone.
+
+    Where no unbroken run can, the compact program of the job alone decides; while it does not know, the job stays.
+    """
     table = build_table(problem)
     free = Surcharges.of(table, free_prices(table))
     left = np.minimum(table.budget, np.append(table.team_left, np.inf)[table.team])
@@ -91,7 +97,19 @@ def _placeable(problem: PlacementProblem) -> tuple[Job, ...]:
     cost, _ = RunPricer(table).best_of_rows(np.arange(len(table.rows)), free, floors)
     best = np.full(len(table.jobs), NEVER)
     np.minimum.at(best, table.job, cost)
-    return tuple(job for job, usd in zip(table.jobs, best, strict=True) if usd < NEVER / 2)
+    return tuple(
+        job
+        for job, usd in zip(table.jobs, best, strict=True)
+        if usd < NEVER / 2 or _could_be_placed(problem, job, effort)
+    )
+
+
+def _could_be_placed(problem: PlacementProblem, job: Job, effort: Effort) -> bool:
+    """Return False where it is proven that no schedule of the job keeps its rules, limits and budgets."""
+    alone = replace(problem, jobs=(job,), candidates={job.name: problem.candidates[job.name]})
+    formulation = formulate(alone)
+    placed = formulation.program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
+    return effort.solve(PHASE, placed, 1.0, None, _SINGLE_NODES).outcome != "infeasible"
 
 
 class _Search:
@@ -114,7 +132,7 @@ class _Search:
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = _State(plan, bound.usd, proven=True, solution=solution, counted=(0,) * len(plan.left_out))
+        state = _State(plan, bound.usd, True, solution, (0,) * len(plan.left_out), bound)
         state = self._place_more(state)
         if any(state.plan.left_out):
             state = self._with_jobs_left_out(state)
@@ -155,6 +173,7 @@ class _Search:
         """Improve the cost until the gap is small enough or nothing more is found."""
         improver = self._improver(state)
         plan = improver.one_by_one(state.plan)
+        state = self._sharpened(replace(state, plan=plan))
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
         program = GroupProgram(self.totals, state.solution)
@@ -171,6 +190,15 @@ class _Search:
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
+
+    def _sharpened(self, state: _State) -> _State:
+        """Return the state with the bound of exact single jobs, where the gap asks for it."""
+        if state.gap <= self.gap or state.relaxed is None:
+            return state
+        bound, columns = self.relaxer.sharpened(state.relaxed, _MOST_SINGLES)
+        self.master.add(columns)
+        self.progress(f"{len(columns)} single jobs solved, bound ${bound.usd:,.2f}")
+        return replace(state, bound=max(state.bound, bound.usd), relaxed=None)
 
     def _improver(self, state: _State) -> Improver:
         return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
@@ -208,7 +236,8 @@ class _Search:
         self.tried[:] = 0
         dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         plan = min(state.plan, dived, key=lambda found: found.rank)
-        return _State(plan, bound.usd, proven and plan.left_out == state.plan.left_out, solution, state.plan.left_out)
+        sure = proven and plan.left_out == state.plan.left_out
+        return _State(plan, bound.usd, sure, solution, state.plan.left_out, bound)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
