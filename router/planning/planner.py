@@ -185,7 +185,7 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = _placement_problem(request, jobs, placeable, usable)
+    problem = _placement_problem(request, jobs, placeable, usable, advisory)
     run.timings.feasibility += time.perf_counter() - began
     return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
@@ -229,14 +229,22 @@ def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now:
 
 
 def _placement_problem(
-    request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
+    request: PlanRequest,
+    jobs: tuple[Job, ...],
+    placeable: tuple[Job, ...],
+    usable: Mapping[str, tuple[Candidate, ...]],
+    advisory: Mapping[str, tuple[Candidate, ...]],
 ) -> PlacementProblem:
-    """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
+    """Return the placement problem of the placeable jobs; ``usable`` and ``advisory`` have those of all jobs.
+
+    The use of limits is counted for advisory candidates too, which alternatives show.
+    """
     by_columns = len(placeable) > request.compact_jobs
     everything = {job.name: usable[job.name] for job in jobs}
     counter = UseCounter(request.limits)
-    use = {(name, c.key): counter.use(c) for name, found in everything.items() for c in found}
-    shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
+    found = [(job.name, c) for job in jobs for c in (*usable[job.name], *advisory[job.name])]
+    use = {(name, c.key): counter.use(c) for name, c in found}
+    shared = limit_amounts((c for _, c in found), request.limits)
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]

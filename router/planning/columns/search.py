@@ -140,7 +140,7 @@ class _Search:
         if any(state.plan.left_out) and state.plan.left_out != state.counted:
             # The last improvement placed one more job: the bound holds for as many left out as before alone.
             state = self._improve(self._with_jobs_left_out(state))
-        return replace(state, plan=self._early(state.plan))
+        return replace(state, plan=self._early(self._stayed(state)))
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -269,6 +269,27 @@ class _Search:
             ):
                 break
         return best
+
+    def _stayed(self, state: _State) -> WholePlan:
+        """Return the plan with running jobs left where they run, where that fits and is within the gap too."""
+        table, totals, plan = self.table, self.totals, state.plan
+        most = state.bound / (1 - self.gap)
+        for row in np.flatnonzero(table.goes_on).tolist():
+            job = int(table.job[row])
+            present = plan.columns[job]
+            if present is None or table.goes_on[present.holds[0][1]]:
+                continue
+            if not self.pricer.times(np.array([row])).possible[0, 0]:
+                continue
+            columns = list(plan.columns)
+            columns[job] = None
+            room = totals.capacity - totals.load(columns)
+            money = np.append(table.team_left, np.inf) - totals.spent(columns)
+            columns[job] = here = run_column(table, self.pricer, row, 0)
+            if totals.fits(here, room, money) and here.counted <= table.budget[job]:
+                stayed = totals.plan(columns)
+                plan = stayed if stayed.usd <= max(most, plan.usd) else plan
+        return plan
 
     def _early(self, plan: WholePlan) -> WholePlan:
         """Return the plan with every unbroken run as early as the others allow, by priority and start."""
