@@ -39,3 +39,8 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Give everything back to the collector: libraries that count their objects at exit would report leaks."""
+    gc.unfreeze()
