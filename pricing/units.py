@@ -1,4 +1,4 @@
-"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB is 2**30 bytes (sizes)."""
+"""Units that are easily confused: GB is 1e9 bytes (tariffs), GiB is 2**30 bytes (sizes). Counts with their nouns."""
 
 from __future__ import annotations
 
@@ -22,3 +22,8 @@ def gb_to_bytes(gb: float | Decimal) -> int:
 def hours(duration: timedelta) -> float:
     """Return a duration in hours."""
     return duration / timedelta(hours=1)
+
+
+def format_count(number: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun, such as ``1 gang``, ``3 gangs`` or ``3 entries``."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -37,6 +37,8 @@ from terraform.process import EndReason, ProcessResult, StopTimeouts, run_proces
 from terraform.workdir import CLI_CONFIG, PREVIEW, check_directory, read_user_data
 
 _LOCKED: Final = "Error acquiring the state lock"
+# Terraform says so of a full disk too, where nobody else holds the lock and waiting for it is in vain.
+_LOCK_NOT_WRITTEN: Final = "could not write lock info"
 _DELETES: Final = frozenset({"delete", "replace"})
 _CREATES: Final = frozenset({"create", "replace"})
 _CHANGES: Final = frozenset({"update"})
@@ -328,7 +330,7 @@ class Runner:
             raise TimedOutError(f"{what} was stopped after {limit_s:g} s{how}", diagnostics, killed=finished.killed)
         if finished.ended is EndReason.ASKED:
             raise StoppedError(f"{what} was stopped as asked", diagnostics)
-        if any(_LOCKED in diagnostic.summary for diagnostic in diagnostics):
+        if any(_LOCKED in d.summary and _LOCK_NOT_WRITTEN not in d.detail for d in diagnostics):
             raise StateLockedError(f"{what}: another run is at work on this state", diagnostics)
         if finished.code < 0:
             raise StoppedError(f"{what} was ended by signal {-finished.code}", diagnostics)

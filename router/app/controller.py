@@ -152,8 +152,8 @@ def open_controller(
     deploy = opened.deploy
     environment = terraform_environment(opened)
     engine = find_engine(deploy.engine, environment.get("PATH", ""))
-    patience = deploy.patience
-    limits = CommandLimits(apply_s=patience.apply.total_seconds(), destroy_s=patience.destroy.total_seconds())
+    timeouts = deploy.timeouts
+    limits = CommandLimits(apply_s=timeouts.apply.total_seconds(), destroy_s=timeouts.destroy.total_seconds())
     cache, mirror = deploy.plugin_cache, deploy.plugin_mirror
     return ControllerContext(
         store=store,

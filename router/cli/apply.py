@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
+from router.cli.approval_rules import RULES_HELP, load_binding_rules
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_usd_option
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from router.app.settings import AppSettings
     from router.controller.accept import AcceptedOrders
+    from router.controller.approval import ApprovalRules
     from router.controller.context import ControllerContext
     from router.controller.guardrails import CostLimits, CurrentPrice, Refusal
     from router.controller.orders import Order
@@ -73,6 +76,7 @@ def apply(
         str | None, typer.Option(metavar="USD", help="Require an approver above this amount.")
     ] = None,
     approved_by: Annotated[str, typer.Option(metavar="WHO", help="Name of the approver.")] = "",
+    rules: Annotated[Path | None, typer.Option(metavar="FILE", help=RULES_HELP)] = None,
     override_policy: Annotated[
         bool, typer.Option("--override-policy", help="Run the deploy file's policy instead of the quoted one.")
     ] = False,
@@ -99,6 +103,9 @@ def apply(
     stepfare apply plan.json --yes --max-cost 5000 --follow
     stepfare apply plan.json --dry-run
 
+    With rules of approvals (--rules, or `approval_rules` in the deploy file), the plan needs the approvals that
+    `plan approve` recorded.
+
     A job of an accepted quote runs under the quoted policy. If the deploy file names another policy, the job is refused
     unless --override-policy is given.
 
@@ -120,7 +127,17 @@ def apply(
         site,
     ):
         lock = lock_provisioning(site, wait)
-        work = _Work(site, opened, plan, book, limits, jobs or [], tries, override_policy=override_policy)
+        work = _Work(
+            site,
+            opened,
+            plan,
+            book,
+            limits,
+            jobs or [],
+            tries,
+            override_policy=override_policy,
+            rules=load_binding_rules(opened, rules),
+        )
         accepted, prices, refused = work.evaluate(guard)
         if not accepted.requests:
             console.out("the plan orders nothing")
@@ -158,6 +175,7 @@ class _Work:
         tries: int,
         *,
         override_policy: bool,
+        rules: ApprovalRules | None = None,
     ) -> None:
         from router.config.limits_file import read_limits
         from router.controller.orders import orders_of
@@ -167,7 +185,7 @@ class _Work:
         from router.prices.books import load_book
 
         self._site, self._opened, self._plan, self._tries = site, opened, plan, tries
-        self._override = override_policy
+        self._override, self._rules = override_policy, rules
         self._digest: str = plan_content(plan)["digest"]
         self._book, self._book_name = load_book(book), book
         # The limits that the plan was made with are known if it was planned on this machine.
@@ -215,6 +233,7 @@ class _Work:
         accepted_before = site.store.plans.plan(self._digest) is not None
         now = site.clock()
         at_risk = Usd.total(maximum_cost(e.choices) for e in accepted.requests if e.order in open_orders)
+        guard, approvals = self._with_approvals(guard, accepted_before=accepted_before)
         refused = find_refusals(plan, prices, guard, now, at_risk=at_risk, book=self._book)
         # A plan accepted while it was fresh may be applied later; prices are checked each time.
         refused = tuple(refusal for refusal in refused if not (accepted_before and refusal.is_age))
@@ -229,7 +248,27 @@ class _Work:
             budgets_in_force(site.store.budgets.all(), Month.of(now)),
         )
         policies = policy_refusals(open_orders, self._jobs, site.deploy, override=self._override)
-        return accepted, prices, (*refused, *policies, *budgets)
+        return accepted, prices, (*refused, *approvals, *policies, *budgets)
+
+    def _with_approvals(self, guard: CostLimits, *, accepted_before: bool) -> tuple[CostLimits, tuple[Refusal, ...]]:
+        """Return the guard with the recorded approvers, where no other is named, and what the rules have against it."""
+        from dataclasses import replace
+
+        from router.controller.approval import approvals_of, judge_approvals
+
+        if self._rules is None:
+            return guard, ()
+        site = self._site
+        judged = judge_approvals(
+            self._rules,
+            self._plan,
+            self._digest,
+            approvals_of(site.store.audit.entries()),
+            acting_user(),
+            site.clock(),
+            accepted_before=accepted_before,
+        )
+        return replace(guard, approved_by=guard.approved_by or ", ".join(judged.approvers)), judged.refusals
 
     def was_confirmed(self, accepted: AcceptedOrders) -> bool:
         """Return whether this plan was confirmed before, with at least as much money as is at risk now."""
@@ -256,9 +295,11 @@ class _Work:
         def accept() -> None:
             if refused := self.evaluate(guard)[2]:
                 raise CommandError(refused[0].what, _refusal_code(refused), refused[0].remedy)
+            accepted_before = self._site.store.plans.plan(self._digest) is not None
+            approved_by = self._with_approvals(guard, accepted_before=accepted_before)[0].approved_by
             specs = {request.digest: job_json(request.job) for request in accepted.requests}
             record_acceptance(
-                self._site, accepted, plan_to_json(self._plan), acting_user(), guard.approved_by, specs, self._limits
+                self._site, accepted, plan_to_json(self._plan), acting_user(), approved_by, specs, self._limits
             )
 
         applying = PlanExecution(self._site, accepted.requests)
@@ -319,7 +360,7 @@ def _confirm(accepted: AcceptedOrders, yes: bool) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    gangs = f"{len(accepted.requests)} gang{'s' if len(accepted.requests) != 1 else ''}"
+    gangs = format_count(len(accepted.requests), "gang")
     question = (
         f"Make {gangs}, expected {format_usd(accepted.expected_usd)}, at risk up to {format_usd(accepted.at_risk_usd)}?"
     )

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.showback.bill_import import BillImport

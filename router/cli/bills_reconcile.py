@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.console import ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month
 from router.cli.options import option_error, parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, open_state_store
-from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.render.bills_reconcile_text import ReconcileView

@@ -14,6 +14,7 @@ _COMMANDS = {
         "Compare plans under other limits, prices or deadlines.", "router.cli.what_if", "what_if"
     ),
     "plan check": CommandEntry("Check whether a plan can still be applied.", "router.cli.plan_check", "check"),
+    "plan approve": CommandEntry("Record who approves a plan.", "router.cli.plan_approve", "approve"),
     "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
     "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),
     "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),

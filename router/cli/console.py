@@ -90,6 +90,15 @@ def write(text: str, file: Path | None) -> None:
         raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
+def append_line(text: str, file: Path) -> None:
+    """Append one line to a file, in one write. Raises CommandError if that fails."""
+    try:
+        with file.open("a", encoding="utf-8", newline="\n") as stream:
+            stream.write(f"{text}\n")
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
 def screen(stream: TextIO | None = None, file: Path | None = None) -> Screen:
     """Return the screen that tables are drawn for: a terminal of 80 columns or more, or a pipe or file.
 
@@ -184,8 +193,26 @@ def _lines(problem: Problem, kind: str = "error") -> Iterator[str]:
 def handle_command_errors() -> Iterator[None]:
     """Turn every expected error of a command into a message and :class:`CommandExitError` with its exit code."""
     try:
-        yield
+        with _show_errors():
+            yield
+            sys.stdout.flush()
+    except CommandExitError:
+        _drop_unwritten_output()
+        raise
+
+
+def _drop_unwritten_output() -> None:
+    """Drop output that cannot be written: the interpreter would fail at it once more, with an exit code of its own."""
+    try:
         sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _show_errors() -> Iterator[None]:
+    try:
+        yield
     except InvalidInputError as error:
         show_problems(error)
         raise CommandExitError(ExitCode.INVALID_INPUT) from None
@@ -196,8 +223,7 @@ def handle_command_errors() -> Iterator[None]:
         note("\ninterrupted")
         raise CommandExitError(ExitCode.INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output has closed the pipe. The interpreter flushes stdout once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of the output has closed the pipe.
         raise CommandExitError(ExitCode.OK) from None
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""

@@ -10,6 +10,7 @@ import typer
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_plans
 from router.cli.console import ExitCode
@@ -139,9 +140,9 @@ def _select_waiting(site: ControllerContext, wanted: list[str]) -> list[AttemptH
     """Return the jobs without machines that would be provisioned again."""
     from router.controller.attempt_history import resumable_histories
 
-    timeouts, names = site.deploy.patience, {_plan_or_name(text) for text in wanted}
-    ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.again)
-    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.crashes)
+    timeouts, names = site.deploy.timeouts, {_plan_or_name(text) for text in wanted}
+    ended_attempts = site.store.attempts.ended_last(site.clock() - timeouts.retry_for)
+    jobs = resumable_histories(site.store, ended_attempts, crashes=timeouts.max_crashes)
     return [c for c in jobs if not names or names & {c.last.id, c.last.job, c.last.plan, f"plan-{c.last.plan[:12]}"}]
 
 
@@ -161,7 +162,7 @@ def _confirm(count: int) -> bool:
 
     if not sys.stdin.isatty():
         raise InvalidInputError.single("nobody can be asked here", field="--yes", remedy="agree with --yes")
-    return console.ask_confirmation(f"Release {count} gang{'s' if count != 1 else ''}?")
+    return console.ask_confirmation(f"Release {format_count(count, 'gang')}?")
 
 
 def _release(site: ControllerContext, attempts: list[Attempt]) -> int:

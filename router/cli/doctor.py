@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import CallCheck, Diagnosis
 from providers.registry import CLOUDS
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import WIDTH, format_count, format_timestamp, wrap_text
+from router.render.tables import WIDTH, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 # Clouds refuse tokens and signatures beyond five minutes; warn at half of that.

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import BillFormat
 from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, format_exact_usd, parse_month, print_rows, translate_closed_books
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_count, format_usd
+from router.render.tables import format_usd
 
 if TYPE_CHECKING:
     from router.app.close_month import SealCheck

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from pricing.units import format_count
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.ledger_options import parse_month
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_count
 
 
 def backup(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pricing.units import format_count
 from router.cli import console
 from router.cli.bills import report_corrections
 from router.cli.budget import Basis, BudgetBasisOption
@@ -18,7 +19,6 @@ from router.cli.console import CommandError, ExitCode
 from router.cli.ledger_options import LedgerFormat, parse_month, print_rows
 from router.cli.options import parse_as_of, parse_now
 from router.cli.site_options import CLOUDS_HELP, DEPLOY_HELP, acting_user, open_state_store
-from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from router.ledger.entry import LedgerEntryKind

@@ -12,13 +12,13 @@ from pricing.book import PriceBook
 from pricing.book_check import did_you_mean
 from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import parse_duration_option, parse_now
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey, select_offers, unknown_names
-from router.render.tables import format_count
 
 
 class OffersFormat(StrEnum):

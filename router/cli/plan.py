@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
-from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import format_count
+from router.cli.options import parse_duration_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
     from router.planning.plan import Plan
+    from router.planning.planner import PlanRequest, Timings
 
 
 class PlanFormat(StrEnum):
@@ -63,9 +64,23 @@ def plan(
         str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
     ] = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="last|FILE", help="Keep to an earlier plan: the last one written or applied, or a file."),
+    ] = None,
+    least_saving: Annotated[
+        str | None,
+        typer.Option(metavar="USD", help="Move a job of that plan for this saving (default: $1, or 1 % if more)."),
+    ] = None,
     output: Annotated[PlanFormat, typer.Option("--output", "-o", help="Format.")] = PlanFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the plan (JSON) to this file too.")] = None,
     html: HtmlFile = None,
+    metrics: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append a line of JSON with figures of this planning.")
+    ] = None,
+    prometheus: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures for Prometheus' textfile collector.")
+    ] = None,
 ) -> int:
     """Place jobs so that a step costs least and every deadline holds.
 
@@ -76,7 +91,10 @@ def plan(
     stepfare plan jobs/ --limits limits.yaml --out plan.json --html tonight.html
     stepfare plan show plan.json -o gantt
     stepfare plan diff yesterday.json plan.json
+    stepfare plan jobs/ --since last --out plan.json --prometheus plan.prom
 
+    With --since, a job that has not started keeps the place and start that the earlier plan gave it, as long as limits,
+    budgets and deadline allow that, unless moving it saves at least --least-saving, or staying exceeds --gap.
     The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
@@ -85,7 +103,7 @@ def plan(
     from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, store_planned_jobs
     from router.config.limits_file import read_limits
     from router.planning.plan_json import plan_content, plan_to_json
-    from router.planning.planner import make_plan
+    from router.planning.planner import Timings, make_plan
 
     console.check_output_folders(html)
     moment = parse_now(now)
@@ -111,21 +129,60 @@ def plan(
     report_budget_sources(prepared.budgets if now is None else (), moment)
     for each in prepared.idle:
         console.warn(each)
-    request = prepared.request
+    request = _with_previous(prepared.request, since, least_saving)
+    timings = Timings()
     if prepared.offers_too_old:
         console.note(f"left out: {format_count(prepared.offers_too_old, 'offer')} older than {max_age} or undated")
     for name in prepared.finished:
         console.note(f"{name} has no steps left and is left out")
     jobs = format_count(len(request.jobs), "job")
     with console.progress(f"planning {jobs} over {len(request.book.offers):,} offers") as show_phase:
-        placement_plan = make_plan(request, began=began, progress=show_phase)
+        placement_plan = make_plan(request, timings=timings, began=began, progress=show_phase)
     if out is not None:
-        console.write(plan_to_json(placement_plan), out)
+        document = plan_to_json(placement_plan)
+        console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
-        store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), moment)
+        stored_limits = None if limits is None else read_limits(limits)
+        store_planned_jobs(request.jobs, digest, stored_limits, moment, document)
     _write_page(placement_plan, html)
     console.out(_text_of(placement_plan, output))
+    _write_metrics(placement_plan, timings, began, metrics, prometheus)
     return int(console.ExitCode.UNPLACED if placement_plan.unplaced else console.ExitCode.OK)
+
+
+def _with_previous(request: PlanRequest, since: str | None, least_saving: str | None) -> PlanRequest:
+    """Return the request with the earlier plan to keep to; as it is without one."""
+    from dataclasses import replace
+
+    from router.cli.site_options import load_previous_plan
+
+    least = parse_usd_option("--least-saving", least_saving)
+    if since is None:
+        if least is not None:
+            raise InvalidInputError.single(
+                "counts only beside an earlier plan", field="--least-saving", remedy="--since"
+            )
+        return request
+    previous = load_previous_plan(since)
+    if previous is None:
+        console.note("no earlier plan is stored: this one is made afresh")
+    return replace(request, previous=previous, least_saving=least)
+
+
+def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | None, prometheus: Path | None) -> None:
+    """Write the figures of this planning to the files that were named."""
+    if metrics is None and prometheus is None:
+        return
+    from dataclasses import asdict
+
+    from router.cli.options import wall_clock
+    from router.render.plan_metrics import PlanningTimes, metrics_line, prometheus_text
+
+    times = PlanningTimes(wall_clock(), time.monotonic() - began, asdict(timings))
+    if metrics is not None:
+        console.append_line(metrics_line(plan, times), metrics)
+    if prometheus is not None:
+        console.write(prometheus_text(plan, times), prometheus)
 
 
 def _length(option: str, text: str, least: timedelta) -> timedelta:

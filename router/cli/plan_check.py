@@ -12,13 +12,14 @@ from typing import Annotated
 import typer
 
 from pricing.money import Usd
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
 from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
-from router.render.tables import format_count, format_day_time, format_table, format_usd, wrap_text
+from router.render.tables import format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
 

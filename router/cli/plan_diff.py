@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricing.money import Usd
 from router.cli import console
-from router.planning.changes import PlacementChange, PlanDiff, plan_diff
-from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
+
+if TYPE_CHECKING:
+    from router.planning.plan import Plan
 
 
 class PlanDiffFormat(StrEnum):
     """Output format of a plan diff."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
 
 
@@ -28,82 +27,55 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="B", help="The newer plan (JSON).")],
     output: Annotated[PlanDiffFormat, typer.Option("--output", "-o", help="Format.")] = PlanDiffFormat.TABLE,
 ) -> None:
-    """Compare two plans and explain the changes.
+    """Compare two plans and explain the changes: causes first, then what follows from them.
+
+    Causes are a job that is new, gone or changed, a price, a limit, a budget, time that has passed, or another job's
+    change. Where neither plan shows one, the change is within the gap of both. Jobs that only start at other times, at
+    the same place and cost, are one line.
 
     \b
     stepfare plan diff yesterday.json today.json
+    stepfare plan diff a.json b.json -o wide
     stepfare plan diff a.json b.json -o json
     """
     from router.config.plan_files import read_plan
+    from router.planning.changes import plan_diff
+    from router.render.plan_diff_text import diff_json, diff_text
 
-    found = plan_diff(read_plan(before), read_plan(after))
-    console.out(diff_json(found) if output is PlanDiffFormat.JSON else diff_text(found, console.screen()))
-
-
-def diff_text(found: PlanDiff, screen: Screen = PLAIN) -> str:
-    """Return one row per changed job, the reasons below, and totals at the end."""
-    changed = [c for c in found.changes if c.kind != "same"]
-    parts = []
-    if changed:
-        rows = [(c.job, c.kind, _cost(c.cost_before), _cost(c.cost_after)) for c in changed]
-        parts.append(
-            format_table(
-                ("JOB", "CHANGE", "BEFORE", "AFTER"), rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40}, screen
-            )
-        )
-        parts.append("\n".join(_where(c) for c in changed))
-    same = len(found.changes) - len(changed)
-    prices = "the same prices" if found.same_book else "other prices"
-    jobs = "the same jobs" if found.same_jobs else "other jobs"
-    total = found.cost_after - found.cost_before
-    sign = "+" if total.nanos >= 0 else ""
-    parts.append(
-        f"{len(changed)} changed, {same} as before; {prices}, {jobs}\n"
-        f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
-    )
-    return "\n\n".join(parts) + "\n"
-
-
-def _cost(amount: Usd | None) -> str:
-    return "" if amount is None else format_usd(amount)
-
-
-def _where(change: PlacementChange) -> str:
-    lines = [change.job]
-    if change.before is not None and change.before == change.after:
-        lines.append(f"  stays on {change.before}")
+    old, new = read_plan(before), read_plan(after)
+    found = plan_diff(old, new, _changed_fields(old, new))
+    if output is PlanDiffFormat.JSON:
+        console.out(diff_json(found))
     else:
-        lines += [f"  from {change.before}"] if change.before is not None else []
-        lines += [f"  to   {change.after}"] if change.after is not None else []
-    if change.start_before != change.start_after and change.before is not None and change.after is not None:
-        lines.append(f"  starts {format_day_time(change.start_before)} -> {format_day_time(change.start_after)}")
-    if change.why:
-        lines.append(wrap_text(f"why: {change.why}", "  "))
-    return "\n".join(lines)
+        console.out(diff_text(found, console.screen(), wide=output is PlanDiffFormat.WIDE))
 
 
-def diff_json(found: PlanDiff) -> str:
-    """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
+def _changed_fields(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]:
+    """Return the changed fields of each changed job whose two specifications are stored in the state.
 
-    def plain(change: PlacementChange) -> dict[str, Any]:
-        return {
-            "job": change.job,
-            "change": change.kind,
-            "before": asdict(change.before) if change.before else None,
-            "after": asdict(change.after) if change.after else None,
-            "cost_before_usd": str(change.cost_before) if change.cost_before else None,
-            "cost_after_usd": str(change.cost_after) if change.cost_after else None,
-            "start_before": change.start_before.isoformat() if change.start_before else None,
-            "start_after": change.start_after.isoformat() if change.start_after else None,
-            "why": change.why,
-        }
+    A state that is missing or cannot be read names no fields: comparing plans does not need one.
+    """
+    import json
 
-    document = {
-        "schema_version": 1,
-        "cost_before_usd": str(found.cost_before),
-        "cost_after_usd": str(found.cost_after),
-        "same_book": found.same_book,
-        "same_jobs": found.same_jobs,
-        "changes": [plain(c) for c in found.changes],
+    from pricing.problems import InvalidInputError
+    from router.cli.site_options import open_state_store
+    from router.planning.change_causes import spec_changes
+
+    old = {job.job: job.job_digest for job in before.jobs}
+    changed = {
+        job.job: (old[job.job], job.job_digest)
+        for job in after.jobs
+        if job.job in old and old[job.job] != job.job_digest
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if not changed:
+        return {}
+    try:
+        with open_state_store(None, None, makes=False) as (_, store):
+            specs = store.plans.jobs(digest for pair in changed.values() for digest in pair)
+    except (console.CommandError, InvalidInputError) as error:
+        console.note(f"which fields of the changed jobs differ is not known: {error}", "warning")
+        return {}
+    known = {job: pair for job, pair in changed.items() if set(pair) <= specs.keys()}
+    return {
+        job: spec_changes(json.loads(specs[first]), json.loads(specs[second])) for job, (first, second) in known.items()
+    }

@@ -13,6 +13,7 @@ import typer
 
 from pricing.offers import Offer
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.options import parse_now
 from router.prices.books import LATEST, SANDBOX, BookDiff, PriceChange, diff_books, load_book
@@ -20,7 +21,7 @@ from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder
 from router.prices.refresh import OfferImport
 from router.render.offers_text import format_price
-from router.render.tables import MARKETS, PLAIN, Screen, format_count, format_table, format_timestamp, wrap_text
+from router.render.tables import MARKETS, PLAIN, Screen, format_table, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 

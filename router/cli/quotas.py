@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from pricing.book import PriceBook
+from pricing.units import format_count
 from providers.errors import CredentialsError, PermissionDeniedError, ProviderError
 from providers.protocol import AccountAllowances
 from router.cli import console
 from router.cli.console import ExitCode
 from router.cli.options import parse_duration_option, parse_now
-from router.render.tables import Screen, format_count, format_table, wrap_text
+from router.render.tables import Screen, format_table, wrap_text
 
 SCHEMA_VERSION = 1
 _SCHEMA_HINT = "# yaml-language-server: $schema=docs/schema/limits.json\n"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
-from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from pricing.money import Usd

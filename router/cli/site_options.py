@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from router.controller.plan_limits import BudgetSource
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
+    from router.planning.plan import Plan
     from router.state.records import Shortage
     from router.state.store import StateStore
 
@@ -72,12 +73,16 @@ def open_state_store(
         yield opened, stack.enter_context(StateStore.open(url, now=wall_clock()))
 
 
-def store_planned_jobs(jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime) -> None:
+def store_planned_jobs(
+    jobs: Sequence[Job], plan: str, limits: Limits | None, moment: datetime, plan_text: str = ""
+) -> None:
     """Store job specifications and the limits of a plan, so that `apply` needs only the plan.
 
-    The keys are the digests of the jobs and of the plan. A failure is only reported.
+    The keys are the digests of the jobs and of the plan. With ``plan_text`` the plan is the last one, which `plan
+    --since last` finds. A failure is only reported.
     """
     from router.controller.plan_limits import store_limits
+    from router.controller.previous_plan import store_last_plan
     from router.controller.workspaces import job_json
 
     try:
@@ -85,9 +90,25 @@ def store_planned_jobs(jobs: Sequence[Job], plan: str, limits: Limits | None, mo
             store.plans.put_jobs({job.digest: job_json(job) for job in jobs}, moment)
             if limits is not None:
                 store_limits(store, plan, limits)
+            if plan_text:
+                store_last_plan(store, plan_text)
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
         console.note(f"what was planned was not stored, {remedy}: {error}", "warning")
+
+
+def load_previous_plan(since: str) -> Plan | None:
+    """Return the plan in a file, or with ``last`` the last one in the state; None where the state has none.
+
+    InvalidInputError for a file that is no plan; CommandError for a state that cannot be read.
+    """
+    from router.config.plan_files import read_plan
+    from router.controller.previous_plan import last_plan
+
+    if since != "last":
+        return read_plan(Path(since))
+    with open_state_store(None, None, makes=False) as (_, store):
+        return last_plan(store)
 
 
 def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], BudgetConstraints]:

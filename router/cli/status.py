@@ -63,7 +63,7 @@ def status(
     with open_state_store(deploy, clouds, makes=False) as (opened, store):
 
         def look() -> StatusReport:
-            return build_status_report(store, wanted or (), clock(), opened.deploy.patience, everything=every)
+            return build_status_report(store, wanted or (), clock(), opened.deploy.timeouts, everything=every)
 
         first = look()
         if wanted and not first.gangs:

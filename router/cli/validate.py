@@ -13,6 +13,7 @@ import typer
 
 from pricing.book import PriceBook
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.cli.console import ExitCode, note, out, show_problems
 from router.cli.options import parse_now
 from router.config.book_check import check_against_book, check_limits_against_book
@@ -112,15 +113,11 @@ def _as_line(note_: Problem) -> str:
 
 def _summary(jobs: LoadedJobs, found: FoundFiles, prices: PriceBook | None) -> str:
     files = len({document.file for document in jobs.documents})
-    text = f"{_count_noun(len(jobs.jobs), 'job')} in {_count_noun(files, 'file')}"
+    text = f"{format_count(len(jobs.jobs), 'job')} in {format_count(files, 'file')}"
     if found.limits:
-        text += f", {_count_noun(len(found.limits), 'limits file')}"
+        text += f", {format_count(len(found.limits), 'limits file')}"
     checked = "names not looked up" if prices is None else f"names as in the book of {prices.as_of:%Y-%m-%d}"
     return f"{text}: valid ({checked})"
-
-
-def _count_noun(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _as_json(jobs: LoadedJobs, problems: tuple[Problem, ...], notes: tuple[Problem, ...]) -> str:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricing.problems import InvalidInputError, Problem
+from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now
-from router.render.tables import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,10 @@ from pydantic import BaseModel
 
 from providers.sandbox.script import Script
 from providers.static.pool import Pool
-from router.controller.deploy_settings import Deploy
+from router.controller.deploy_settings import Deploy, Timeouts
+from router.jobs.fields import former_names
 from router.jobs.schema import KINDS as JOB_KINDS
-from router.jobs.schema import Schema, allow_single_item, schema_for, schema_of
+from router.jobs.schema import Schema, allow_former_names, allow_single_item, schema_for, schema_of
 from router.prices.cloud_settings import Clouds
 from router.showback.accounts import Showback
 
@@ -39,4 +40,6 @@ def build_file_schema(kind: str) -> Schema:
         allow_single_item(schema["properties"], "pass_environment")
         for name in ("urls", "events"):
             allow_single_item(schema["$defs"]["NotifyEntry"]["properties"], name)
+        for renamed, part in ((Deploy, schema), (Timeouts, schema["$defs"]["Timeouts"])):
+            allow_former_names(part["properties"], former_names(renamed))
     return schema

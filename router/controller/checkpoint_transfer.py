@@ -102,7 +102,7 @@ def prepare_resume_point(
     before, transfer = chain.before, plan_transfer(site.deploy, chain, attempt)
     if transfer is None:
         return confirm_checkpoint(site, attempt, chain, opens)
-    began, pace = time.monotonic(), TransferLimits(seconds=site.deploy.patience.carry.total_seconds())
+    began, pace = time.monotonic(), TransferLimits(seconds=site.deploy.timeouts.checkpoint_copy.total_seconds())
     details: dict[str, object] = {
         "from": display_url(transfer.source),
         "to": display_url(transfer.target),

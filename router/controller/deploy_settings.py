@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, field_validator, model_validator
 
 from pricing.places import NOTICE_QUEUE_CLOUDS, PROVISIONABLE_CLOUDS
 from router.agent.protocol import LOOPBACK
 from router.checkpoints.arrow_store import S3_WORDS
 from router.controller.notify_settings import NotifyEntry, Reference
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, show_value, suggest
+from router.jobs.fields import Count, Flag, RefusedError, Spec, Text, as_many, refuse_both_names, show_value, suggest
 from router.jobs.quantities import Duration
 from router.spot.policies.interface import QUOTED_RULE, Rule
 from terraform.backend import Backend
@@ -315,13 +315,18 @@ class BackendEntry(Spec):
         return self
 
 
-class Patience(Spec):
+class Timeouts(Spec):
     """Timeouts of the controller."""
 
     apply: Wait = Field(default=timedelta(minutes=30), description="How long Terraform may take to make a gang.")
     destroy: Wait = Field(default=timedelta(minutes=30), description="How long Terraform may take to release a gang.")
-    meet: Wait = Field(default=timedelta(minutes=15), description="How long to wait for all ranks to call home.")
-    carry: Wait = Field(
+    rendezvous: Wait = Field(
+        validation_alias=AliasChoices("rendezvous", "meet"),
+        default=timedelta(minutes=15),
+        description="How long to wait for all ranks to call home.",
+    )
+    checkpoint_copy: Wait = Field(
+        validation_alias=AliasChoices("checkpoint_copy", "carry"),
         default=timedelta(minutes=15),
         description="How long to copy a checkpoint to where its job resumes; then it is read across regions.",
     )
@@ -336,14 +341,27 @@ class Patience(Spec):
         description="How long a pool is avoided after an interruption or a loss; doubles with each repeat. "
         "Under policy foresight it never doubles, and replaces `shortage` too.",
     )
-    again: Duration = Field(default=timedelta(days=1), description="How long to retry a job that lost its machines.")
+    retry_for: Duration = Field(
+        validation_alias=AliasChoices("retry_for", "again"),
+        default=timedelta(days=1),
+        description="How long to retry a job that lost its machines.",
+    )
     tries: Count = Field(default=20, description="Give up a job after this many gangs in a row that saved nothing.")
-    crashes: Count = Field(
-        default=3, description="Give up a job after this many crashes of the training in a row that saved nothing."
+    max_crashes: Count = Field(
+        validation_alias=AliasChoices("max_crashes", "crashes"),
+        default=3,
+        description="Give up a job after this many crashes of the training in a row that saved nothing.",
     )
-    early: Duration = Field(
-        default=timedelta(0), description="Make a gang this long before its start; costs more than was planned."
+    start_early: Duration = Field(
+        validation_alias=AliasChoices("start_early", "early"),
+        default=timedelta(0),
+        description="Make a gang this long before its start; costs more than was planned.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, value: Any) -> Any:
+        return refuse_both_names(cls, value)
 
 
 class Deploy(Spec):
@@ -381,9 +399,22 @@ class Deploy(Spec):
         description="By team: secrets that its job files may refer to with secret:env:NAME and secret:file:PATH.",
         examples=[{"research": {"env": ["HF_TOKEN"], "files": ["/etc/stepfare/secrets/research"]}}],
     )
-    patience: Patience = Patience()
+    approval_rules: Text | None = Field(
+        default=None,
+        description="Absolute path of the rules of approvals (docs/guides/platform-team.md); left out: plans need "
+        "none. Whoever applies must not be able to change that file, or this one.",
+        examples=["/etc/stepfare/approval.yaml"],
+    )
+    timeouts: Timeouts = Field(default=Timeouts(), validation_alias=AliasChoices("timeouts", "patience"))
     notify: NotifyEntry = NotifyEntry()
     clouds: dict[str, CloudDeploy] = Field(default_factory=dict)
+
+    @field_validator("approval_rules")
+    @classmethod
+    def _check_approval_rules(cls, value: str | None) -> str | None:
+        if value is not None and not Path(value).is_absolute():
+            raise RefusedError("is no absolute path", "write e.g. /etc/stepfare/approval.yaml")
+        return value
 
     @field_validator("policy", mode="before")
     @classmethod
@@ -397,7 +428,9 @@ class Deploy(Spec):
     @classmethod
     def _drop_empty_sections(cls, value: Any) -> Any:
         """Drop empty sections: ``coordinator:`` with nothing after it is the same as not writing it."""
-        return {k: item for k, item in value.items() if item is not None} if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return refuse_both_names(cls, {k: item for k, item in value.items() if item is not None})
 
     @field_validator("clouds", mode="before")
     @classmethod

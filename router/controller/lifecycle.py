@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pricing.units import format_count
 from router.agent import protocol
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase
 
@@ -105,9 +106,9 @@ def next_transition(status: GangStatus) -> PhaseChange | ReleaseDecision | None:
         case Phase.READY if _have_all_started(status.nodes):
             if attempt.resumes and attempt.first_step:
                 return PhaseChange(Phase.RESUMING, f"{attempt.id} resumes after step {attempt.first_step}")
-            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {format_count(attempt.machines, 'machine')}")
         case Phase.RESUMING if _has_resumed(status):
-            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {attempt.machines} machines")
+            return PhaseChange(Phase.RUNNING, f"{attempt.id} runs on {format_count(attempt.machines, 'machine')}")
         case Phase.NOTICED:
             return PhaseChange(Phase.CHECKPOINTING, f"{attempt.id}: {_reason_text(status)}; every rank is told to save")
         case Phase.CHECKPOINTING:

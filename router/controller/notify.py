@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pricing.problems import InvalidInputError
+from pricing.units import format_count
 from router.controller.context import ControllerContext
 from router.controller.events import EventLevel, GangEvent, find_events, render_message
 from router.controller.lifecycle import GAVE_UP
@@ -265,7 +266,7 @@ class Notifier:
             queue.tries += 1
             queue.due_at = self._ticks() + PAUSES[min(queue.tries, len(PAUSES)) - 1]
             if queue.tries % TRIES == 0:
-                self._note(f"{queue.channel.name} was not told of {len(events)} events")
+                self._note(f"{queue.channel.name} was not told of {format_count(len(events), 'event')}")
                 self._remove_queued(queue, events)
 
     def _enqueue(self, queue: _Queue, event: GangEvent) -> None:

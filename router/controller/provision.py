@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from pricing.units import format_count
 from providers.errors import ProviderError
 from router.agent import protocol
 from router.agent.config import AgentConfig
@@ -88,7 +89,9 @@ def provision(
         remedy = f" ({error.remedy})" if error.remedy else ""
         raise ProvisionError(cause, f"{error}{remedy}") from error
     nodes = _count_machines(site, attempt, applied)
-    site.tell(attempt.job, f"{len(nodes)} machines are there, {attempt.id} waits for all ranks")
+    site.tell(
+        attempt.job, f"{format_count(len(nodes), 'machine is', 'machines are')} there, {attempt.id} waits for all ranks"
+    )
     attempt = _wait_for_ranks(site, attempt, when_whole)
     forget_secrets(directory)
     return attempt
@@ -113,7 +116,7 @@ def _count_machines(site: ControllerContext, attempt: Attempt, applied: ApplyRes
     except ValueError as error:
         raise ProvisionError(FailureCause.FAILED, str(error)) from error
     if [node.rank for node in nodes] != list(range(attempt.machines)):
-        raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {attempt.machines} machines came")
+        raise ProvisionError(FailureCause.SHORT, f"{len(nodes)} of {format_count(attempt.machines, 'machine')} came")
     record_found_machines(site, attempt)
     now = site.clock()
     for node, record in zip(nodes, site.store.attempts.nodes(attempt.id), strict=True):
@@ -159,7 +162,7 @@ def _release_unknown_machines(site: ControllerContext, attempt: Attempt, known: 
 
 
 def _wait_for_ranks(site: ControllerContext, attempt: Attempt, when_whole: Callable[[], None] | None) -> Attempt:
-    limit_s = site.deploy.patience.meet.total_seconds()
+    limit_s = site.deploy.timeouts.rendezvous.total_seconds()
     ends = time.monotonic() + limit_s
     while True:
         current = site.store.attempts.get(attempt.id)

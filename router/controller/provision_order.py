@@ -99,7 +99,7 @@ def existing_result(site: ControllerContext, plan: str, order: Order) -> Provisi
     for attempt in site.store.attempts.find(plan=plan, job=order.job):
         if attempt.phase is Phase.FINISHED:
             return ProvisionResult(order, ProvisionStatus.DONE, attempt, f"as {attempt.id}")
-    if order.start - site.deploy.patience.early > site.clock():
+    if order.start - site.deploy.timeouts.start_early > site.clock():
         return ProvisionResult(order, ProvisionStatus.NOT_DUE, None, f"starts at {order.start:%Y-%m-%d %H:%MZ}")
     return None
 
@@ -407,7 +407,7 @@ def _remember_shortage(site: ControllerContext, attempt: Attempt, cause: Failure
 
 def due_at(site: ControllerContext, order: Order) -> datetime:
     """Return when provisioning of an order's gang begins."""
-    return order.start - site.deploy.patience.early
+    return order.start - site.deploy.timeouts.start_early
 
 
 def assign_hosts(

@@ -48,7 +48,7 @@ def quarantine_all(
     new = []
     for pool, (attempt, why) in sorted(pools.items(), key=str):
         closures = [(shortage.at, shortage.until) for shortage in recent.get(pool, ())]
-        until = compute_backoff_end(closures, now, site.deploy.patience.quarantine)
+        until = compute_backoff_end(closures, now, site.deploy.timeouts.quarantine)
         if until is not None:
             new.append(Shortage(*pool, attempt.machines, now, until, why))
     site.store.shortages.remember(*new)
@@ -59,7 +59,7 @@ def mark_short(
 ) -> None:
     """Remember the pools of a gang as short for a while, because it could not be obtained or even requested."""
     now = site.clock()
-    until = now + site.deploy.patience.shortage
+    until = now + site.deploy.timeouts.shortage
     pools = sorted({(one.zone, one.instance_type, one.market) for one in machines}, key=str)
     site.store.shortages.remember(*(Shortage(cloud, region, *pool, len(machines), now, until, why) for pool in pools))
 
@@ -105,7 +105,7 @@ class CurrentShortages:
 
 def current_shortages(site: ControllerContext) -> CurrentShortages:
     """Return the pools that are short now; pools of unhealthy machines are avoided under every policy."""
-    now, first = site.clock(), site.deploy.patience.quarantine
+    now, first = site.clock(), site.deploy.timeouts.quarantine
     known = site.store.shortages.in_force(now)
     modelled = [s for s in known if s.why == UNHEALTHY or is_backing_off((s.at, s.until), now, first, modelled=True)]
     return CurrentShortages(ShortPools(known), ShortPools(modelled))

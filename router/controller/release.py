@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from pricing.units import format_count
 from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.agent import protocol
@@ -124,7 +125,7 @@ def _delete_resources(site: ControllerContext, attempt: Attempt) -> None:
     _release_by_tag(site, attempt, required=False)
     stop_orphans(directory)
     if left_over := list_orphans(directory):
-        raise NotReleasedError(f"{attempt.id}: {len(left_over)} processes do not end")
+        raise NotReleasedError(f"{attempt.id}: {format_count(len(left_over), 'process does', 'processes do')} not end")
     with suppress(RunDirectoryError):
         forget_secrets(directory)
     for name in SECRET_FILES:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.places import RegionId
+from pricing.units import format_count
 from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
 from router.controller.context import ControllerContext
 from router.controller.job_history import policy_history_of
@@ -247,8 +248,8 @@ class Replanner:
         return self.site.store.plans.jobs({want.last.job_digest for want in pending})
 
     def _remaining_job(self, want: PendingGang, jobs: Mapping[str, str]) -> Job | PlacementRejected:
-        if want.chain.in_vain >= self.site.deploy.patience.tries:
-            return PlacementRejected(f"given up: {want.chain.in_vain} gangs one after the other saved nothing")
+        if want.chain.in_vain >= self.site.deploy.timeouts.tries:
+            return PlacementRejected(f"given up: {format_count(want.chain.in_vain, 'gang')} in a row saved nothing")
         return self._remaining_work(want.chain, jobs.get(want.last.job_digest)) or PlacementRejected(
             "its specification is not in the state"
         )

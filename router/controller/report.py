@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from router.controller.attempt_history import deadline_of, resumable_histories
-from router.controller.deploy_settings import Patience
+from router.controller.deploy_settings import Timeouts
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far
 from router.jobs.run_policy import RunPolicy
@@ -82,7 +82,7 @@ class StatusReport:
 
 
 def build_status_report(
-    store: StateStore, wanted: Sequence[str], now: datetime, patience: Patience, *, everything: bool
+    store: StateStore, wanted: Sequence[str], now: datetime, timeouts: Timeouts, *, everything: bool
 ) -> StatusReport:
     """Return the report of these jobs, attempts or plans (none: all).
 
@@ -94,16 +94,16 @@ def build_status_report(
         attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
     waiting_ids = {
         chain.last.id
-        for chain in resumable_histories(store, _recently_ended(store, now, patience), crashes=patience.crashes)
+        for chain in resumable_histories(store, _recently_ended(store, now, timeouts), crashes=timeouts.max_crashes)
     }
     gangs = tuple(replace(_gang_report(store, attempt, now), waits=attempt.id in waiting_ids) for attempt in attempts)
     return StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
 
 
-def _recently_ended(store: StateStore, now: datetime, patience: Patience) -> list[Attempt]:
+def _recently_ended(store: StateStore, now: datetime, timeouts: Timeouts) -> list[Attempt]:
     """Return the last attempts of jobs that may resume: recently ended, or waiting for spot until their deadline."""
     ended = store.attempts.ended_last(now - LONGEST_RUN)
-    return [a for a in ended if (a.gone_at or now) >= now - patience.again or _waits_long(store, a, now)]
+    return [a for a in ended if (a.gone_at or now) >= now - timeouts.retry_for or _waits_long(store, a, now)]
 
 
 def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:

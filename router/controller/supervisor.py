@@ -76,7 +76,7 @@ class Supervisor:
     _not_before: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._heartbeats = HeartbeatMonitor(self.site.deploy.patience.lost.total_seconds())
+        self._heartbeats = HeartbeatMonitor(self.site.deploy.timeouts.lost.total_seconds())
         self._work = WorkerPool(self.site, self.lock)
 
     def is_busy(self, attempt: Attempt) -> bool:
@@ -140,12 +140,12 @@ class Supervisor:
 
     def _waiting(self) -> Sequence[AttemptHistory]:
         now = self.site.clock()
-        since = now - self.site.deploy.patience.again
+        since = now - self.site.deploy.timeouts.retry_for
         # A job whose policy waits for spot may wait for a long time.
         gone = self.site.store.attempts.ended_last(now - LONGEST_RUN)
         found = tuple(a for a in gone if (a.gone_at or now) >= since or self._waits_long(a))
         ended = [a for a in found if self.plan in (None, a.plan) and not self._work.is_busy(_job_key(a))]
-        return resumable_histories(self.site.store, ended, crashes=self.site.deploy.patience.crashes)
+        return resumable_histories(self.site.store, ended, crashes=self.site.deploy.timeouts.max_crashes)
 
     def _waits_long(self, attempt: Attempt) -> bool:
         return policy_name_of(attempt, self.site.deploy) != Rule.GREEDY and self.replanner.has_time(attempt)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pricing.units import format_count
 from providers.errors import ProviderError
 from providers.fleet import CloudResource
 from router.controller.context import ControllerContext
@@ -125,7 +126,8 @@ def release_orphans(site: ControllerContext, orphans: Iterable[Orphan]) -> tuple
         if orphan.directory is not None and not orphan.terraform:
             directory = site.directory(orphan.directory)
             stop_orphans(directory)
-            results.append((orphan, f"{len(left)} processes do not end" if (left := list_orphans(directory)) else ""))
+            left = len(list_orphans(directory))
+            results.append((orphan, f"{format_count(left, 'process does', 'processes do')} not end" if left else ""))
     return tuple(results)
 
 
@@ -185,7 +187,9 @@ def _orphaned_processes(site: ControllerContext, attempts: Mapping[str, Attempt 
     if not site.runs.is_dir():
         return []
     return [
-        Orphan(f"{len(left)} processes", str(folder), folder.name, ours=True, directory=folder.name)
+        Orphan(
+            format_count(len(left), "process", "processes"), str(folder), folder.name, ours=True, directory=folder.name
+        )
         for folder in sorted(site.runs.iterdir())
         if folder.is_dir() and not _may_have_machines(attempts, folder.name) and (left := list_orphans(folder))
     ]

@@ -270,10 +270,10 @@ def _config(attempt: Attempt, node: NodeRecord, run: Run, deploy: Deploy, home: 
     local = is_local(attempt.cloud)
     host = deploy.cloud(attempt.cloud, attempt.region)
     store = host.store_of(attempt.job) or ""
-    patience = deploy.patience
+    timeouts = deploy.timeouts
     # The time exceeds the wait of the provisioning process: the first machine may be up long before the last, and those
     # of a gang that takes over wait for the checkpoint, too.
-    gang_wait = patience.apply + patience.meet + (patience.carry if store else timedelta(0))
+    gang_wait = timeouts.apply + timeouts.rendezvous + (timeouts.checkpoint_copy if store else timedelta(0))
     return AgentConfig(
         attempt=attempt.id,
         job=attempt.job,

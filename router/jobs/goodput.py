@@ -195,7 +195,8 @@ def on_time_probability(risk: GangRunRisk, steps: float, wall_hours: float) -> f
 def hours_with_probability(risk: GangRunRisk, steps: float, probability: float) -> float:
     """Return the least wall hours after the first start-up in which ``steps`` are done with ``probability``.
 
-    It is found by bisection, whose steps far from the answer follow from where Newton's method finds it; infinite where interruptions come so fast that the work is never done.
+    It is found by bisection, whose steps far from the answer follow from where Newton's method finds it. Infinite where
+    interruptions come so fast that the work is never done.
     """
     finish = _finish_time(risk, steps)
     if not math.isfinite(finish.centres[0]):

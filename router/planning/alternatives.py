@@ -11,7 +11,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
-from router.planning.left_shift import Load, earliest_run, load_without
+from router.planning.left_shift import Load, add_load, earliest_run, load_without
 from router.planning.plan import Alternative
 from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import SlotHold, runs_of
@@ -19,6 +19,7 @@ from router.planning.shared_limits import limit_amounts, use_of
 
 SHOWN = 5
 _TRIED = 16
+_NOTHING = 1e-9  # of a limit's unit
 NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 
@@ -39,15 +40,12 @@ class JobContext:
         known = tuple(candidates)
         problem, limits = self.problem, self.problem.limits
         fresh = [c for c in known if (self.job.name, c.key) not in problem.use]
-        return replace(
-            self,
-            problem=replace(
-                problem,
-                all_candidates={**problem.all_candidates, self.job.name: known},
-                use={**problem.use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}},
-                shared={**problem.shared, **limit_amounts(fresh, limits)},
-            ),
-        )
+        use, shared = problem.use, problem.shared
+        if fresh:
+            use = {**use, **{(self.job.name, c.key): use_of(c, limits) for c in fresh}}
+            shared = {**shared, **limit_amounts(fresh, limits)}
+        all_candidates = {**problem.all_candidates, self.job.name: known}
+        return replace(self, problem=replace(problem, all_candidates=all_candidates, use=use, shared=shared))
 
 
 def job_context(
@@ -55,6 +53,17 @@ def job_context(
 ) -> JobContext:
     """Return the job's context under the holdings of a plan."""
     return JobContext(problem, job, load_without(problem, holdings, job.name), team_left)
+
+
+def context_beside(
+    problem: PlacementProblem, job: Job, own: Sequence[SlotHold], total: Load, team_left: Usd | None
+) -> JobContext:
+    """Return the job's context where the use by all jobs together is known; ``own`` is what the job holds itself."""
+    load = dict(total)
+    add_load(load, problem, job, own, -1.0)
+    # Rounding may leave a trace of what the job held alone.
+    load = {place: amount for place, amount in load.items() if amount > _NOTHING}
+    return JobContext(problem, job, load, team_left)
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,7 @@ class _Pricer:
 
     def __init__(self, problem: PlacementProblem, job: Job, reach: Mapping[str, int]) -> None:
         self._job = job
-        self._scene = problem
+        self._problem = problem
         self._candidates: Sequence[Candidate] = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
         self._rate, self._done = _per_held_hour(self._candidates, job)
         self._hours = np.zeros((len(self._candidates), len(problem.slots)))
@@ -233,7 +233,7 @@ class _Pricer:
         dearer = 1.0 + prices.team.get(self._job.team, 0.0)
         taken = np.zeros_like(self._hours)
         for i, c in enumerate(self._candidates):
-            for name, amount in self._scene.use[self._job.name, c.key].items():
+            for name, amount in self._problem.use[self._job.name, c.key].items():
                 if name in prices.limit:
                     taken[i] += amount * prices.limit[name]
         rate = self._rate * dearer

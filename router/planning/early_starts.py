@@ -32,12 +32,13 @@ _PLACE = 1e-4  # hours added to the last candidate by name, so that equally earl
 _HOUR = timedelta(hours=1)
 
 
-def start_early(answer: PlacementSolution, effort: Effort) -> PlacementSolution:
+def start_early(answer: PlacementSolution, effort: Effort, fixed: frozenset[str] = frozenset()) -> PlacementSolution:
     """Return the same jobs at the same cost, with the least sum of priority-weighted delays.
 
-    A job is later than it could be only where that gains a job of at least its weight. Jobs that run now stay.
+    A job is later than it could be only where that gains a job of at least its weight. Jobs that run now stay,
+    and so do those that are ``fixed``.
     """
-    options = _options(answer)
+    options = _options(answer, fixed)
     if sum(len(found) for found in options.values()) > _MOST_COLUMNS:
         effort.stopped(_PHASE)
         return answer
@@ -58,7 +59,7 @@ class _Option:
     delay: float
 
 
-def _options(answer: PlacementSolution) -> dict[str, list[_Option]]:
+def _options(answer: PlacementSolution, fixed: frozenset[str]) -> dict[str, list[_Option]]:
     """Return each job's options, its present holdings first; jobs without a choice are absent."""
     problem = answer.problem
     options: dict[str, list[_Option]] = {}
@@ -66,7 +67,7 @@ def _options(answer: PlacementSolution) -> dict[str, list[_Option]]:
         holds = answer.holdings[name]
         keys = {hold.key for hold in holds}
         candidate = problem.candidate(name, holds[0].key)
-        if len(keys) > 1 or candidate.running:
+        if len(keys) > 1 or candidate.running or name in fixed:
             continue
         job = problem.job[name]
         other_runs = [

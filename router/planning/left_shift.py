@@ -19,7 +19,7 @@ _SLACK = 1e-9
 def compact_holdings(problem: PlacementProblem, holdings: Holdings) -> dict[str, tuple[SlotHold, ...]]:
     """Return the same jobs on the same candidates, never later; limits hold as before."""
     result = dict(holdings)
-    load = _load(problem, result)
+    load = load_of(problem, result)
     for job in sorted(problem.jobs, key=lambda j: (-j.priority, j.name)):
         holds = result.get(job.name)
         if holds is None or len({h.key for h in holds}) != 1:
@@ -35,7 +35,8 @@ def compact_holdings(problem: PlacementProblem, holdings: Holdings) -> dict[str,
 Load = dict[tuple[str, int], float]
 
 
-def _load(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]]) -> Load:
+def load_of(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]]) -> Load:
+    """Return what all jobs take of every limit, by limit and slot."""
     load: Load = {}
     for name, holds in holdings.items():
         add_load(load, problem, problem.job[name], holds, 1.0)
@@ -60,7 +61,7 @@ def room_for(problem: PlacementProblem, job: Job, candidate: Candidate, load: Lo
 
 def load_without(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]], job: str) -> Load:
     """Return what all other jobs take of every limit, by limit and slot."""
-    return _load(problem, {name: holds for name, holds in holdings.items() if name != job})
+    return load_of(problem, {name: holds for name, holds in holdings.items() if name != job})
 
 
 def earliest_run(

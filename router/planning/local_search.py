@@ -36,7 +36,7 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
             if holdings is None:
                 continue
             changed = _with_job_holdings(best, job.name, holdings)
-            if changed.spent.nanos < best.spent.nanos - _WORTH and not _over_budget(changed, job.name):
+            if changed.spent.nanos < best.spent.nanos - _WORTH and not exceeds_budget(changed, job.name):
                 best = changed
     if best is answer:
         return answer
@@ -47,8 +47,8 @@ def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHol
     return with_holdings(answer, {**answer.holdings, job: holds})
 
 
-def _over_budget(answer: PlacementSolution, name: str) -> bool:
-    """Return whether the job's own budget is exceeded, or its team's.
+def exceeds_budget(answer: PlacementSolution, name: str) -> bool:
+    """Return whether a placed job's own budget is exceeded, or its team's.
 
     Moves count at their dearest tier, so that a job that really costs less may count for more.
     """

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import RunPolicy
+from router.planning.inputs import PlanInputs
 from router.planning.plan_usage import PlanUsage
 
 VALID_FOR = timedelta(hours=6)
@@ -225,8 +226,8 @@ class Cut:
 class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
-    Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` is None in plans of versions that did not record it; the
-    digest is not over it.
+    Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
+    not record them; the digest is not over them.
     """
 
     as_of: datetime
@@ -251,6 +252,7 @@ class Plan:
     shadow_prices: tuple[ShadowPrice, ...]
     jobs: tuple[JobSummary, ...]
     cuts: tuple[Cut, ...] = ()
+    inputs: PlanInputs | None = None
     usage: PlanUsage | None = None
 
     @property

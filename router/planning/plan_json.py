@@ -1,8 +1,8 @@
 """Write a plan as JSON (canonical bytes with a digest over them) and read it back.
 
 Schema: ``docs/schema/plan.json``. Money is a decimal string, times are UTC with ``Z``, shares and rates are numbers.
-``digest`` is SHA-256 over the document without ``digest``, ``plan_id`` and ``usage``, which has a digest of its own; a
-file whose digests do not match was edited and is refused.
+``digest`` is SHA-256 over the document without ``digest``, ``plan_id``, ``usage`` and ``inputs``; the last two have
+digests of their own. A file whose digests do not match was edited and is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy
+from router.planning.inputs import GangUse, LimitAmount, PlanInputs
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
@@ -35,8 +36,9 @@ from router.planning.plan import (
 from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
-# The digest names what is ordered. Usage came later and describes it: plans keep the digests that they had without it.
-OUTSIDE_DIGEST = frozenset({"digest", "plan_id", "usage"})
+# The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
+SECTIONS = ("inputs", "usage")
+OUTSIDE_DIGEST = frozenset({"digest", "plan_id", *SECTIONS})
 T = TypeVar("T")
 # Fields that only reservations have: plans without reservations keep the bytes that they had before these fields.
 RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
@@ -82,13 +84,16 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         "shadow_prices": [_plain(price) for price in plan.shadow_prices],
         "jobs": [_plain(job) for job in plan.jobs],
     }
-    if plan.usage is not None:
-        content["usage"] = _plain(plan.usage)
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
-    digest = _digest(content)
+    if plan.inputs is not None:
+        content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
-        content["usage"]["digest"] = _usage_digest(content["usage"], digest)
+        content["usage"] = _plain(plan.usage)
+    digest = _digest(content)
+    for name in SECTIONS:
+        if name in content:
+            content[name]["digest"] = _section_digest(content[name], digest)
     return {**content, "digest": digest, "plan_id": f"plan-{digest[:12]}"}
 
 
@@ -96,9 +101,9 @@ def _digest(content: dict[str, Any]) -> str:
     return _sha256({key: value for key, value in content.items() if key not in OUTSIDE_DIGEST})
 
 
-def _usage_digest(usage: dict[str, Any], plan_digest: str) -> str:
-    """Return the digest of the usage, which holds for one plan alone."""
-    return _sha256({"plan": plan_digest, **{key: value for key, value in usage.items() if key != "digest"}})
+def _section_digest(section: dict[str, Any], plan_digest: str) -> str:
+    """Return the digest of a section outside the plan's digest; it holds for one plan alone."""
+    return _sha256({"plan": plan_digest, **{key: value for key, value in section.items() if key != "digest"}})
 
 
 def _sha256(content: dict[str, Any]) -> str:
@@ -169,11 +174,12 @@ def plan_from_json(text: str, where: str = "") -> Plan:
         )
     if content.get("digest") != _digest(content):
         raise _changed(where, "digest")
-    usage = content.get("usage")
-    if usage is not None and (
-        not isinstance(usage, dict) or usage.get("digest") != _usage_digest(usage, _digest(content))
-    ):
-        raise _changed(where, "usage.digest")
+    for name in SECTIONS:
+        section = content.get(name)
+        if section is not None and (
+            not isinstance(section, dict) or section.get("digest") != _section_digest(section, content["digest"])
+        ):
+            raise _changed(where, f"{name}.digest")
     try:
         return _plan(content)
     except (KeyError, TypeError, ValueError) as error:
@@ -215,7 +221,16 @@ def _plan(c: dict[str, Any]) -> Plan:
         shadow_prices=_many(ShadowPrice, c["shadow_prices"]),
         jobs=tuple(_read_job(j) for j in c["jobs"]),
         cuts=_many(Cut, c.get("cuts", ())),
+        inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
+    )
+
+
+def _read_inputs(content: dict[str, Any]) -> PlanInputs:
+    return PlanInputs(
+        limits_digest=content["limits_digest"],
+        limits=_many(LimitAmount, content["limits"]),
+        use=_many(GangUse, content["use"]),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import run_policy_schema
-from router.planning import plan, plan_usage
+from router.planning import inputs, plan, plan_usage
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
 
 _RESERVATION_COST = (
@@ -42,7 +42,8 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "schema_version": "Rises when a reader of the older form would misread the newer one.",
     "plan_id": "`plan-` and the first 12 digits of the digest.",
     "digest": (
-        "SHA-256 of the document without digest, plan_id and usage, as JSON of sorted keys, no spaces, \\u escapes."
+        "SHA-256 of the document without digest, plan_id, usage and inputs, as JSON of sorted keys, no spaces, "
+        "\\u escapes."
     ),
     "as_of": "The moment for which the plan was made.",
     "expires_at": "After this the prices are too old to order by.",
@@ -71,6 +72,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+    "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
 
@@ -178,6 +180,25 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         ),
         "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
     },
+    inputs.PlanInputs: {
+        "": "Limits and budgets that the plan was made with, and what its gangs take of them.",
+        "limits_digest": "SHA-256 of all limits, with hard budgets, spending and shortages.",
+        "limits": "Limits of the file and capacities of the offers used, by name.",
+        "use": "What each gang takes of each limit, by gang and limit.",
+        "digest": "SHA-256 of the inputs without this field, with the plan's digest as `plan`, written like digest.",
+    },
+    inputs.LimitAmount: {
+        "": "A limit on the use by all gangs at every instant.",
+        "name": "Name of the limit, or of an offer's capacity.",
+        "amount": "How much it allows.",
+        "unit": "accelerators, vcpus or machines.",
+    },
+    inputs.GangUse: {
+        "": "What a gang takes of a limit while it holds its machines.",
+        "gang": "Name of the gang, as in its lines.",
+        "limit": "Name of the limit.",
+        "amount": "How much it takes, in the limit's unit.",
+    },
     plan.ShadowPrice: {
         "": "What more of a limit would bring over the whole plan: jobs placed first, then money.",
         "limit": "Name of the limit, of an offer's capacity, or of a team's budget.",
@@ -281,6 +302,9 @@ _PARTS: dict[type, str] = {
     plan.ConstraintCost: "constraint_cost",
     plan.DroppedOffers: "dropped_offers",
     plan.Cut: "cut",
+    inputs.PlanInputs: "inputs",
+    inputs.LimitAmount: "limit_amount",
+    inputs.GangUse: "gang_use",
     plan_usage.PlanUsage: "usage",
     plan_usage.LimitUsage: "limit_usage",
     plan_usage.UseStep: "use_step",
@@ -295,7 +319,11 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "usage"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage"})
+
+
+# Outside the plan's digest; each has a digest of its own.
+_SECTIONS = frozenset({inputs.PlanInputs, plan_usage.PlanUsage})
 
 
 _BOUNDS: dict[str, Schema] = {
@@ -361,7 +389,7 @@ def _part(kind: type) -> Schema:
     if kind is plan.Line:
         words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
-    if kind is plan_usage.PlanUsage:
+    if kind in _SECTIONS:
         properties["digest"] = {**_DIGEST, "description": FIELD_DESCRIPTIONS[kind]["digest"]}
     optional = optional_fields(kind)
     schema = _object(properties)
@@ -408,7 +436,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
-        if hint == plan_usage.PlanUsage | None:  # absent, never null
+        if known in _SECTIONS:  # absent, never null
             return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

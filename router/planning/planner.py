@@ -31,6 +31,7 @@ from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
+from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.plan_usage import PlanUsage
@@ -40,11 +41,11 @@ from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
 from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
 from router.planning.solver import PulpSolver, Solver
+from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
 
-MOST_COMPACT_JOBS = 30  # with more the plan is made by columns
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
 _WIDER, _CONFIDENCE = "wider search", "confidence"
@@ -56,7 +57,9 @@ class PlanRequest:
 
     ``now`` is aware and ``gap`` relative. ``time_limit`` is the longest it may take, from which the searches have their
     counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
-    to re-solve when a job split over offers falls short of its confidence.
+    to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
+    one program, more by columns. With ``previous``, a job that has not started keeps its place and start of that plan
+    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost).
     """
 
     jobs: tuple[Job, ...]
@@ -71,6 +74,9 @@ class PlanRequest:
     advisory: bool = False
     resolve_limits: int = 5
     confidence_rounds: int = 2
+    compact_jobs: int = 30
+    previous: Plan | None = None
+    least_saving: Usd | None = None
 
 
 @dataclass(slots=True)
@@ -179,7 +185,7 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = _placement_problem(request, jobs, placeable, usable)
+    problem = _placement_problem(request, jobs, placeable, usable, advisory)
     run.timings.feasibility += time.perf_counter() - began
     return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
@@ -223,14 +229,22 @@ def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now:
 
 
 def _placement_problem(
-    request: PlanRequest, jobs: tuple[Job, ...], placeable: tuple[Job, ...], usable: Mapping[str, tuple[Candidate, ...]]
+    request: PlanRequest,
+    jobs: tuple[Job, ...],
+    placeable: tuple[Job, ...],
+    usable: Mapping[str, tuple[Candidate, ...]],
+    advisory: Mapping[str, tuple[Candidate, ...]],
 ) -> PlacementProblem:
-    """Return the placement problem of the placeable jobs; ``found`` has the candidates of all jobs."""
-    by_columns = len(placeable) > MOST_COMPACT_JOBS
+    """Return the placement problem of the placeable jobs; ``usable`` and ``advisory`` have those of all jobs.
+
+    The use of limits is counted for advisory candidates too, which alternatives show.
+    """
+    by_columns = len(placeable) > request.compact_jobs
     everything = {job.name: usable[job.name] for job in jobs}
     counter = UseCounter(request.limits)
-    use = {(name, c.key): counter.use(c) for name, found in everything.items() for c in found}
-    shared = limit_amounts((c for found in everything.values() for c in found), request.limits)
+    found = [(job.name, c) for job in jobs for c in (*usable[job.name], *advisory[job.name])]
+    use = {(name, c.key): counter.use(c) for name, c in found}
+    shared = limit_amounts((c for _, c in found), request.limits)
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
@@ -262,9 +276,10 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     """
     request, effort, timings = run.request, run.search, run.timings
     problem, shortlist = planning_input.problem, None
-    if len(problem.jobs) > MOST_COMPACT_JOBS:
+    if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
-        answer = solve_by_columns(problem, effort, request.gap, run.progress)
+        # Columns are improved and started early in their own search.
+        answer, _ = _keep_previous(run, solve_by_columns(problem, effort, request.gap, run.progress))
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)
@@ -287,9 +302,21 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
         answer, formulation = _search_wider(run, planning_input.problem, shortlist, answer, formulation)
     run.progress(f"improving a plan of ${answer.spent.dollars():,.2f}, bound ${answer.bound_usd.dollars():,.2f}")
     answer = improve_places(keep_places(answer.problem, formulation, effort, request.gap, answer), effort)
-    answer = start_early(answer, effort)
+    answer, unmoved = _keep_previous(run, answer)
+    answer = start_early(answer, effort, unmoved)
     timings.solve += time.perf_counter() - began
     return answer
+
+
+def _keep_previous(run: PlanningRun, answer: PlacementSolution) -> tuple[PlacementSolution, frozenset[str]]:
+    """Return the answer near the previous plan, if there is one, and the jobs that are at their places of it.
+
+    It takes seconds, and a search that used up its time needs it most: it has the time of the whole planning.
+    """
+    request = run.request
+    if request.previous is None:
+        return answer, frozenset()
+    return keep_previous(answer, request.previous, request.least_saving, request.gap, run.budget)
 
 
 def _search_wider(
@@ -365,6 +392,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        inputs=plan_inputs(request.limits, problem, answer.runs),
         usage=PlanUsage(
             month=month_of(request.now),
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),

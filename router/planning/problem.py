@@ -122,17 +122,19 @@ class PlacementProblem:
         return {place: tuple(offers) for place, offers in by_place.items()}
 
     @cached_property
-    def windows(self) -> Mapping[str, tuple[Slot, ...]]:
-        """Return by job the slots that it may hold, the first and last cut to its earliest start and deadline."""
-        return {job.name: clip_slots(self.slots, *window(job, self.now)) for job in self.jobs}
+    def _windows(self) -> dict[tuple[datetime, datetime | None], tuple[Slot, ...]]:
+        """Return slots by window, as they were asked for so far."""
+        return {}
 
     def window(self, job: Job) -> tuple[Slot, ...]:
         """Return the slots that the job may hold: from its earliest start to its deadline.
 
         A slot that one of them cuts is shorter for this job alone; limits count it as if the whole of it were held.
         """
-        found = self.windows.get(job.name)
-        return found if found is not None else clip_slots(self.slots, *window(job, self.now))
+        span = window(job, self.now)
+        if span not in self._windows:
+            self._windows[span] = clip_slots(self.slots, *span)
+        return self._windows[span]
 
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
         """Return the slots of the job's window that the candidate can use.

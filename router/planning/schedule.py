@@ -200,7 +200,8 @@ def _finished(job: Job, pieces: list[_Piece], whole: float) -> tuple[ScheduledRu
         startups = piece.startups + piece.extra
         held = productive + startups * c.startup
         full = min(piece.shares) > 1 - _NOTHING
-        end = start + held if full else piece.slots[-1].end
+        # What rounding adds to the time held must not end after the slots, which may end at the deadline.
+        end = min(start + held, piece.slots[-1].end) if full else piece.slots[-1].end
         share = 1.0 if full else min(max(piece.shares), held / (end - start))
         runs.append(ScheduledRun(job.name, c, piece.order, start, end, share, startups, productive, upto - counted))
         counted = upto

@@ -122,7 +122,8 @@ def _resolved(
 ) -> dict[str, ShadowPrice | None]:
     """Return by limit what a raise brings, None where nothing; what cannot be proven is left out."""
     prices: dict[str, ShadowPrice | None] = {}
-    if not top:
+    # A plan by columns has no program that could be solved again for each limit in time.
+    if not top or answer.stage_two is None:
         return prices
     wide = _touching(answer.problem, whole, {limit.name for limit in top})
     if count_slot_shares(wide) > _MOST_SHARES:

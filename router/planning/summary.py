@@ -10,10 +10,11 @@ from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.spec import Job
-from router.planning.alternatives import JobContext, alternatives_of, dearest_moves, job_context, runner_up
+from router.planning.alternatives import JobContext, alternatives_of, context_beside, dearest_moves, runner_up
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
+from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.problem import PlacementProblem
 from router.planning.relaxations import constraint_costs, relaxations_of
@@ -66,9 +67,14 @@ def summarise(
     """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
-    counted = {name: _counted(runs, [x for x in lines if x.job == name]) for name, runs in answer.runs.items()}
+    own_lines: dict[str, list[Line]] = {}
+    for line in lines:
+        own_lines.setdefault(line.job, []).append(line)
+    counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
+    total = load_of(problem, answer.holdings)
     for job in sorted(jobs, key=lambda j: j.name):
-        here = job_context(problem, job, answer.holdings, _team_left(job, problem, counted))
+        own = answer.holdings.get(job.name, ())
+        here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
         late = effort.late(_PHASE)
         summaries.append(_summary(here, answer, lines, moves, findings, late=late))
         if job.name not in answer.runs:

@@ -44,22 +44,22 @@ def forecast_starts(
     state = ground.state(zones, at)
     each = ZoneStates(state.up.repeat(DRAWS, 0), state.age_h.repeat(DRAWS, 0))
     ticks = ground.past + job.ticks(ground.series.tick_s)
-    like = ground.scene(zones, job, np.zeros((1, ticks), dtype=np.int64))
-    scene = simulate_windows(hazard_model, each, like, at.size * DRAWS, rng)
-    length = scene.series.ticks // (at.size * DRAWS)
+    like = ground.inputs(zones, job, np.zeros((1, ticks), dtype=np.int64))
+    inputs = simulate_windows(hazard_model, each, like, at.size * DRAWS, rng)
+    length = inputs.series.ticks // (at.size * DRAWS)
     usd = ground.usd[zones][:, at].repeat(DRAWS * length, axis=1)  # prices at the time of the quote
-    return play_starts(replace(scene, spot_usd=usd), player, at.size, DRAWS)
+    return play_starts(replace(inputs, spot_usd=usd), player, at.size, DRAWS)
 
 
-def play_starts(scene: SimulationInputs, player: FullInfoPolicy, rows: int, columns: int) -> CostsAndFinishes:
+def play_starts(inputs: SimulationInputs, player: FullInfoPolicy, rows: int, columns: int) -> CostsAndFinishes:
     """Return by [row, column] costs as shares of on-demand throughout, and finishes as shares of the deadline.
 
     Nothing is paid for the rest of the last tick, as in quotes.
     """
-    outcome, job = simulate(scene, player, GuardMode.EXACT), scene.task
-    demand = (job.work_s + job.changeover_s) / HOUR_S * float(scene.on_demand_usd.min())
+    outcome, job = simulate(inputs, player, GuardMode.EXACT), inputs.task
+    demand = (job.work_s + job.changeover_s) / HOUR_S * float(inputs.on_demand_usd.min())
     usd = (outcome.usd - outcome.spare_usd) / demand
-    finish = (outcome.finish_tick * scene.tick_s - outcome.spare_s) / job.deadline_s
+    finish = (outcome.finish_tick * inputs.tick_s - outcome.spare_s) / job.deadline_s
     return usd.reshape(rows, columns), finish.reshape(rows, columns)
 
 
@@ -71,7 +71,7 @@ def fit_player(
     It knows nothing after ``end``. ``hazard_model`` is of all zones.
     """
     ticks = job.ticks(ground.series.tick_s)
-    like = ground.scene(zones, job, np.zeros((1, ground.past + ticks), dtype=np.int64))
+    like = ground.inputs(zones, job, np.zeros((1, ground.past + ticks), dtype=np.int64))
     usd = ground.usd[zones, :end].mean(axis=1, keepdims=True)
     return policy_for(hazard_model.only(zones), replace(like, spot_usd=np.broadcast_to(usd, like.spot_usd.shape)))
 

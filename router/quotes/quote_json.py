@@ -12,14 +12,17 @@ import json
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy, run_policy_schema
-from router.quotes import quote
 from router.quotes.quote import BudgetQuote, Quote, Refused
 
 SCHEMA_VERSION = 1
@@ -134,33 +137,23 @@ def _parse(hint: Any, value: Any) -> Any:
 Schema = dict[str, Any]
 
 
-_PARTS: tuple[type, ...] = (
-    quote.Quote,
-    quote.BudgetQuote,
-    quote.Refused,
-    quote.Likely,
-    quote.Point,
-    quote.Driver,
-    quote.Other,
-    quote.Somewhere,
-    quote.Leg,
-    quote.Reach,
-)
-
-
-_PLAIN = {str: "string", bool: "boolean", int: "integer", float: "number"}
-
-
+_POLICY = "The policy that runs the job where the quote is accepted."
 _SHARES = frozenset({"on_time", "on_time_low", "on_time_high", "confidence", "spot_share", "share"})
+
+
+@dataclass(frozen=True)
+class _Answers:
+    quotes: tuple[Quote, ...]
+    budgets: tuple[BudgetQuote, ...]
+    refused: tuple[Refused, ...]
 
 
 def quote_schema() -> Schema:
     """Return the schema (draft 2020-12); equal on every call."""
     version = {"const": SCHEMA_VERSION, "description": "Rises when a reader of the older form would misread the newer."}
-    lists = {"quotes": quote.Quote, "budgets": quote.BudgetQuote, "refused": quote.Refused}
-    properties = {name: {"type": "array", "items": _ref(kind)} for name, kind in lists.items()}
-    definitions: Schema = {_name(kind): _part(kind) for kind in _PARTS}
-    own = definitions["quote"]
+    schema = TypeAdapter(_Answers).json_schema(schema_generator=_Generator)
+    definitions = schema.pop("$defs")
+    own = definitions["Quote"]
     own["properties"] |= {
         "schema_version": version,
         "digest": {
@@ -173,15 +166,13 @@ def quote_schema() -> Schema:
     own["required"] += ["schema_version", "digest", "quote_id"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
         "title": "Answers of stepfare quote",
         "description": "Quotes, how far budgets go, and what could not be quoted. Money is a decimal string, times are "
         "UTC; null is an amount or a time without end.",
-        **_object({"schema_version": version, **properties}),
-        "$defs": {
-            "usd": {"type": "string", "pattern": r"^-?(0|[1-9][0-9]*)\.[0-9]{2,9}$", "description": "US dollars."},
-            "time": {"type": "string", "format": "date-time", "description": "An instant in UTC."},
-            **definitions,
-        },
+        "properties": {"schema_version": version, **schema["properties"]},
+        "required": ["schema_version", *schema["required"]],
+        "$defs": definitions,
     }
 
 
@@ -190,41 +181,24 @@ def quote_schema_text() -> str:
     return json.dumps(quote_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
-def _object(properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+class _Generator(GenerateJsonSchema):
+    """Write the schema of what :func:`_to_plain` returns: money and instants are text."""
 
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        kind = schema["cls"]
+        if kind is Usd:
+            return {"type": "string", "pattern": r"^-?(0|[1-9][0-9]*)\.[0-9]{2,9}$", "description": "US dollars."}
+        found, hints = super().dataclass_schema(schema), typing.get_type_hints(kind)
+        for name, field in found["properties"].items():
+            for noise in ("title", "default"):
+                field.pop(noise, None)
+            if name in _SHARES and field.get("type") == "number":
+                field |= {"minimum": 0, "maximum": 1}
+            if hints[name] == RunPolicy | None:  # It is left out where it is not known.
+                found["properties"][name] = run_policy_schema(_POLICY)
+        text = " ".join((inspect.getdoc(kind) or "").split()).replace("``", "`")
+        del found["title"]
+        return {**found, "description": text, "additionalProperties": False}
 
-def _part(kind: type) -> Schema:
-    hints = typing.get_type_hints(kind)
-    properties = {f.name: _type(hints[f.name], bounded=f.name in _SHARES) for f in fields(kind)}
-    described = {"description": " ".join((inspect.getdoc(kind) or "").split()).replace("``", "`")}
-    required = [f.name for f in fields(kind) if f.default is MISSING]
-    return {**described, **_object(properties), "required": required}
-
-
-def _type(hint: Any, *, bounded: bool = False) -> Schema:
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Usd:
-        return {"$ref": "#/$defs/usd"}
-    if hint is datetime:
-        return {"$ref": "#/$defs/time"}
-    if hint in _PARTS:
-        return _ref(hint)
-    if hint == RunPolicy | None:
-        return run_policy_schema("The policy that runs the job where the quote is accepted.")
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint], **({"minimum": 0, "maximum": 1} if bounded else {})}
-    if origin is tuple:
-        return {"type": "array", "items": _type(inner[0])}
-    if origin is types.UnionType:
-        known = next(kind for kind in inner if kind is not type(None))
-        return {"anyOf": [_type(known), {"type": "null"}]}
-    raise TypeError(f"a quote holds no {hint}")
-
-
-def _ref(kind: type) -> Schema:
-    return {"$ref": f"#/$defs/{_name(kind)}"}
-
-
-def _name(kind: type) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__).lstrip("_")
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:  # noqa: ARG002  pydantic's form
+        return {"type": "string", "format": "date-time", "description": "An instant in UTC."}

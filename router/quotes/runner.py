@@ -116,7 +116,7 @@ class ScenarioRunner:
         self.availability = availability
         self.startup_s = round(venues[0].startup_hours * HOUR_S)
         self.like = self._build_inputs(_move_costs(job, venues, move_usd))
-        self.scene = self._simulate_availability(draws, seed)
+        self.inputs = self._simulate_availability(draws, seed)
         self.slow = self._draw_slowness(draws, np.random.default_rng((seed, 1)))
         self.policy = policy_for(availability.hazard_model, self.like)
 
@@ -135,15 +135,15 @@ class ScenarioRunner:
         slow = np.concatenate([self.slow[: case.draws] for case in cases])
         count = [case.draws for case in cases]
         begins = np.repeat([most - case.ticks for case in cases], count)
-        scene = replace(
-            self.scene,
+        inputs = replace(
+            self.inputs,
             task=Task(max(expected), most * tick_s, self.startup_s),
-            starts=np.concatenate([self.scene.starts[:n] for n in count]),
+            starts=np.concatenate([self.inputs.starts[:n] for n in count]),
             begins=begins if begins.any() else None,
         )
         work_s = np.maximum(1, np.rint(np.repeat(expected, count) * slow)).astype(np.int64)
         recorder = _WindowRecorder(slow.size, most)
-        outcome = simulate(scene, self.policy, GuardMode.EXACT, work_s, recorder)
+        outcome = simulate(inputs, self.policy, GuardMode.EXACT, work_s, recorder)
         moving_usd = np.array([v.moving_usd for v in self.venues])[recorder.first]
         ends = np.cumsum(count)
         return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from pricing.units import format_count
 from router.controller.accept import AcceptedOrders
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
@@ -15,7 +16,6 @@ from router.jobs.run_policy import RunPolicy
 from router.render.tables import (
     PLAIN,
     Screen,
-    format_count,
     format_day_time,
     format_table,
     format_timestamp,

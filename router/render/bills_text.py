@@ -7,7 +7,8 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from router.render.tables import PLAIN, Screen, format_count, format_table, wrap_text
+from pricing.units import format_count
+from router.render.tables import PLAIN, Screen, format_table, wrap_text
 from router.showback.bills import BillDecrease, BillGap, BillStanding, ImportedBill
 from router.showback.focus.rules import RULES, FocusFinding
 

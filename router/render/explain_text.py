@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pricing.money import Usd
-from router.planning.changes import main_placement
+from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
+from router.planning.plan_facts import main_placement
 from router.render.plan_text import describe_shadow_price
 from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
-    format_count,
     format_step_price,
     format_table,
     format_timestamp,

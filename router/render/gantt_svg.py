@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from pricing.units import format_count
 from router.render import drawing
 from router.render.drawing import TimeScale, fit_text, line, rect, text, text_width
 from router.render.figures import MARKET_WORDS, clock, day, day_clock, money
 from router.render.gantt import Bar, Ceiling, Folded, Gantt, JobRun, Row
-from router.render.tables import clip_text, format_count
+from router.render.tables import clip_text
 
 _TOP = 40.0
 _LANE = 23.0

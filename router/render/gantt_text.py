@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable
 from datetime import datetime
 
+from pricing.units import format_count
 from router.planning.plan import Plan
 from router.planning.plan_usage import UseStep
 from router.render.drawing import TimeScale
 from router.render.figures import clock, day, day_clock, money
 from router.render.gantt import Ceiling, Gantt, JobRun, Row, gantt_of
 from router.render.gantt_svg import ceiling_in_words
-from router.render.tables import PLAIN, Screen, clip_text, format_count, wrap_text
+from router.render.tables import PLAIN, Screen, clip_text, wrap_text
 
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _LONGEST_NAME = 40

@@ -13,8 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pricing.money import Usd
+from pricing.units import format_count
 from router.render import figures
-from router.render.tables import format_count
 
 
 def fill_template(name: str, /, **values: object) -> str:

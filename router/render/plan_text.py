@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
-from router.planning.changes import main_placement
+from pricing.units import format_count
 from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
+from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
 from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
-    format_count,
     format_day_time,
     format_step_price,
     format_table,

@@ -10,12 +10,12 @@ from datetime import datetime
 
 from pricing.money import Usd
 from pricing.problems import Problem
+from pricing.units import format_count
 from router.quotes.quote import BudgetQuote, Other, Quote, Refused
 from router.render.tables import (
     MARKETS,
     PLAIN,
     Screen,
-    format_count,
     format_step_price,
     format_table,
     format_timestamp,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from pricing.units import format_count
 from providers.registry import CLOUDS
 from router.prices.books import SANDBOX
 from router.prices.report import BookReport, CloudReport, RefreshFailure, RefreshReport, RefreshStatus
-from router.render.tables import PLAIN, Screen, format_count, format_table, format_timestamp, wrap_text
+from router.render.tables import PLAIN, Screen, format_table, format_timestamp, wrap_text
 
 SCHEMA_VERSION = 1
 _SHOWN = 5

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
-from router.render.tables import PLAIN, WIDTH, Screen, clip_text, format_count, format_table, wrap_text
+from pricing.units import format_count
+from router.render.tables import PLAIN, WIDTH, Screen, clip_text, format_table, wrap_text
 from router.showback.report.values import (
     HIDDEN,
     NUMBERS,

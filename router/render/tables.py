@@ -56,11 +56,6 @@ def format_timestamp(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%MZ")
 
 
-def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun, such as ``1 gang``, ``3 gangs`` or ``3 entries``."""
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
-
-
 def clip_text(text: str, width: int) -> str:
     """Return at most ``width`` characters, with an ellipsis in the middle of longer text."""
     if len(text) <= width:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from pricing.money import ZERO, Usd
-from router.planning.changes import main_placement
+from pricing.units import format_count
 from router.planning.plan import JobSummary, Line, Plan, Unplaced
+from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
 from router.planning.plan_usage import TeamUsage
 from router.planning.usage_totals import end_of_month
 from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent
 from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
-from router.render.tables import format_count
 
 _SHOWN_AT_RISK = 8
 _SHOWN_RULES = 12

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pricing.money import Usd
+from pricing.units import format_count
 from router.planning.changes import PlacementChange
 from router.planning.what_if_comparison import VariantResult, WhatIf, change_of_cost
-from router.render.tables import PLAIN, Screen, clip_text, format_count, format_table, format_usd, wrap_text
+from router.render.tables import PLAIN, Screen, clip_text, format_table, format_usd, wrap_text
 
 _RIGHT = frozenset({"PLACED", "COST", "CHANGE", "BOUND", "GAP"})
 _MOST_EXPLAINED = 6  # variants; with more of them only the wide table says what changed

@@ -46,6 +46,13 @@ class Plans:
         """Return the plan of that digest."""
         return _read_value(self._database, PLANS, "digest", digest, "text")
 
+    def newest(self) -> str | None:
+        """Return the plan that was accepted last; None without any."""
+        query = select(PLANS.c.text).order_by(PLANS.c.at.desc(), PLANS.c.digest).limit(1)
+        with self._database.read() as connection:
+            text: str | None = connection.execute(query).scalar()
+            return text
+
     def put_jobs(self, jobs: Mapping[str, str], at: datetime) -> None:
         """Store specs by digest; a later one replaces an earlier one (environment values are in no digest)."""
         if jobs:

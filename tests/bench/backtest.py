@@ -26,15 +26,16 @@ def main() -> None:
     """Prints the figures."""
     print(f"BACK-TEST (processor time of one core; target {TARGET:,} ticks/s)")
     for zones, windows in ((1, 300), (1, 3000), (3, 3000), (9, 3000)):
-        scene = made_up(zones, windows)
+        inputs = made_up(zones, windows)
         for name, policy, net in _policies():
             print(
-                f"  {zones} zones, {windows:5,} windows, {name:24}{rate(scene, policy, net):14,.0f} ticks/s", flush=True
+                f"  {zones} zones, {windows:5,} windows, {name:24}{rate(inputs, policy, net):14,.0f} ticks/s",
+                flush=True,
             )
     for zones in (1, 3, 9):
-        scene = made_up(zones, 300)
+        inputs = made_up(zones, 300)
         began = time.process_time()
-        compute_least_usd(scene)
+        compute_least_usd(inputs)
         print(f"  {zones} zones, 300 windows, least cost: {time.process_time() - began:6.2f} s", flush=True)
 
 
@@ -47,10 +48,10 @@ def _policies() -> list[tuple[str, FullInfoPolicy, GuardMode]]:
     ]
 
 
-def rate(scene: SimulationInputs, policy: FullInfoPolicy, net: GuardMode) -> float:
+def rate(inputs: SimulationInputs, policy: FullInfoPolicy, net: GuardMode) -> float:
     """Ticks a second of processor time."""
     began = time.process_time()
-    found = simulate(scene, policy, net)
+    found = simulate(inputs, policy, net)
     return float(found.finish_tick.sum()) / (time.process_time() - began)
 
 

@@ -11,12 +11,15 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from pricing.money import Usd
 from router.jobs.limits import Limit, Limits, Reservation, TeamBudget
 from router.jobs.spec import Job
+from router.planning.planner import PlanRequest
+from router.prices.books import load_book
 
 TEAMS = 20
 _HOUR = timedelta(hours=1)
@@ -32,6 +35,7 @@ _DATA_AT = (
     "azure/uksouth",
 )
 _RESIDENCY = (("US",), ("EU",), ("EU", "UK"), ("US", "CA"), ("EEA",))
+_SMALL_REGIONS = ("us-east-1", "us-east-2", "eu-central-1", "us-central1", "europe-west4", "eastus")
 _USD_PER_ACCELERATOR_HOUR = 2.4  # a round figure between spot and on demand, for budgets alone
 
 
@@ -228,9 +232,23 @@ def _limits(draw: random.Random, count: int, asked: dict[str, float]) -> Limits:
         for team, amount in asked.items()
     )
     return Limits(
-        default_cap_machines=64,
+        default_cap_machines=96,
         limits=tuple(named),
         reservations=reservations,
         teams=teams,
-        egress_month_to_date_gb={"aws": 9900, "gcp": 1200, "azure": 40},
+        egress_month_to_date_gb={"aws": Decimal(9900), "gcp": Decimal(1200), "azure": Decimal(40)},
     )
+
+
+def small_night_request(seed: int, **knobs: Any) -> PlanRequest:
+    """Return a night of 6 to 14 jobs over six regions with a horizon of eight hours, small enough for one program."""
+    now = datetime(2026, 11, 21, 18, tzinfo=UTC)
+    draw = random.Random(seed)
+    night = realistic_night(draw.randint(6, 14), 1_000_000 + seed, now)
+    book = load_book("embedded")
+    offers = [offer for offer in book.offers if offer.region in _SMALL_REGIONS]
+    knobs.setdefault("horizon", timedelta(hours=8))
+    knobs.setdefault("gap", 0.01)
+    knobs.setdefault("resolve_limits", 0)
+    knobs.setdefault("confidence_rounds", 0)
+    return PlanRequest(jobs=night.jobs, book=book.with_offers(offers), limits=night.limits, now=now, **knobs)

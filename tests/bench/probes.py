@@ -62,7 +62,7 @@ class Set:
     ratios: tuple[float, ...]
     skynomad: SkyNomad
 
-    def scene(self, ratio: float, starts: Sequence[int]) -> SimulationInputs:
+    def inputs(self, ratio: float, starts: Sequence[int]) -> SimulationInputs:
         """These windows, work a ``ratio``-th of the deadline."""
         deadline = self.deadline_ticks * self.series.tick_s
         ways = ZoneMoveCosts.between(self.series.regions, egress_usd)
@@ -114,10 +114,10 @@ def policies(of: Set) -> dict[str, BlindPolicy]:
     }
 
 
-def on_demand_usd(scene: SimulationInputs) -> float:
+def on_demand_usd(inputs: SimulationInputs) -> float:
     """On demand from the start, where it is cheapest; whole ticks."""
-    ticks = -(-(scene.task.work_s + scene.task.changeover_s) // scene.tick_s)
-    return ticks * scene.tick_s / HOUR_S * float(scene.on_demand_usd.min())
+    ticks = -(-(inputs.task.work_s + inputs.task.changeover_s) // inputs.tick_s)
+    return ticks * inputs.tick_s / HOUR_S * float(inputs.on_demand_usd.min())
 
 
 def one_zone_usd(of: Set, ratio: float, starts: Sequence[int]) -> Floats:
@@ -125,7 +125,7 @@ def one_zone_usd(of: Set, ratio: float, starts: Sequence[int]) -> Floats:
     found = []
     for zone in of.series.zones:
         alone = replace(of, series=of.series.only([zone.zone]))
-        found.append(simulate(alone.scene(ratio, starts), UniformProgress()).usd)
+        found.append(simulate(alone.inputs(ratio, starts), UniformProgress()).usd)
     mean: Floats = np.mean(found, axis=0)
     return mean
 
@@ -145,11 +145,11 @@ class Cell:
 
 def played(of: Set, ratio: float, starts: Sequence[int]) -> Cell:
     """All policies in these windows."""
-    scene = of.scene(ratio, starts)
-    bills = {name: simulate_blind(scene, policy) for name, policy in policies(of).items()}
-    usd = {"on-demand": np.full(len(starts), on_demand_usd(scene)), "one zone": one_zone_usd(of, ratio, starts)}
+    inputs = of.inputs(ratio, starts)
+    bills = {name: simulate_blind(inputs, policy) for name, policy in policies(of).items()}
+    usd = {"on-demand": np.full(len(starts), on_demand_usd(inputs)), "one zone": one_zone_usd(of, ratio, starts)}
     usd |= {name: bill.usd for name, bill in bills.items()}
-    return Cell(compute_least_usd(scene), usd, sum(int(bill.late.sum()) for bill in bills.values()))
+    return Cell(compute_least_usd(inputs), usd, sum(int(bill.late.sum()) for bill in bills.values()))
 
 
 def line(ratio: float, cell: Cell) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from router.controller.workspaces import attempt_name
 from router.ledger.entry import MachineUse
 from router.planning.plan_json import plan_from_json
 from router.state.records import Phase
-from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, Site, job, planned
+from tests.support.deployed import REGION, TYPE, ZONE_A, ZONE_B, NewSite, Site, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.seen_machines import SeenMachines
 from tests.support.terraform_runs import needs_engine
@@ -25,12 +24,9 @@ NONE_ON_DEMAND = f"{REGION} - {TYPE} on_demand 0"
 
 
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Site]:
+def site(base: Path, new_site: NewSite) -> Site:
     """Two machines are planned in zone a; next places are zone b, and on demand anywhere."""
-    template = planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
-    site = template.site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(planned(base, "two", job("walk", machines=2)))
 
 
 @pytest.mark.slow
@@ -91,7 +87,7 @@ def test_no_more_places_than_allowed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_machine_that_never_calls_costs_the_pool(site: Site) -> None:
-    site.deploy(patience={"meet": "10s"})
+    site.deploy(timeouts={"rendezvous": "10s"})
     (order,) = orders_of(plan_from_json(site.plan.read_text(), "plan.json"))
     site.stock(f"sick {attempt_name(site.state, site.digest, order, 1)}-1")
     ran = site.apply()

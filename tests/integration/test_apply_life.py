@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from router.state.records import Phase
-from tests.support.deployed import Site, Template, eventually, job, planned
+from tests.support.deployed import NewSite, Site, Template, eventually, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import phase
 from tests.support.seen_machines import SeenMachines
@@ -25,28 +25,24 @@ BAD = "echo no checkpoint to be found >&2; exit 7"
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    return planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
+def two(base: Path) -> Template:
+    return planned(base, "two", job("walk", machines=2))
 
 
 @pytest.fixture(scope="module")
-def good_and_bad(tmp_path_factory: pytest.TempPathFactory) -> Template:
+def good_and_bad(base: Path) -> Template:
     jobs = (job("bad", BAD, machines=2), job("good", GOOD, machines=2), job("stays", machines=2))
-    return planned(tmp_path_factory.getbasetemp(), "good-and-bad", *jobs)
+    return planned(base, "good-and-bad", *jobs)
 
 
 @pytest.fixture
-def site(two: Template, tmp_path: Path) -> Iterator[Site]:
-    site = two.site(tmp_path / "site")
-    yield site
-    site.end()
+def site(two: Template, new_site: NewSite) -> Site:
+    return new_site(two)
 
 
 @pytest.fixture
-def mixed(good_and_bad: Template, tmp_path: Path) -> Iterator[Site]:
-    site = good_and_bad.site(tmp_path / "site")
-    yield site
-    site.end()
+def mixed(good_and_bad: Template, new_site: NewSite) -> Site:
+    return new_site(good_and_bad)
 
 
 def _gangs(text: str) -> Mapping[str, Mapping[str, Any]]:
@@ -96,8 +92,8 @@ def test_again_is_harmless_and_names_what_is_destroyed(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_ends_before_anybody_looks(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
-    site = planned(tmp_path_factory.getbasetemp(), "quick", job("quick", "true", machines=2)).site(tmp_path / "site")
+def test_a_job_that_ends_before_anybody_looks(base: Path, tmp_path: Path) -> None:
+    site = planned(base, "quick", job("quick", "true", machines=2)).site(tmp_path / "site")
     try:
         assert site.apply().code == 0
         followed = site.apply("--follow")
@@ -211,9 +207,9 @@ def test_two_at_once(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_what_starts_later_is_made_when_it_is_due(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
+def test_what_starts_later_is_made_when_it_is_due(base: Path, tmp_path: Path) -> None:
     later = job("later", "true", machines=2, earliest_start="+40m")
-    template = planned(tmp_path_factory.getbasetemp(), "later", later)
+    template = planned(base, "later", later)
     site = template.site(tmp_path / "site")
     try:
         early = site.apply()

@@ -32,8 +32,8 @@ CANARY = "canary-value-of-a-secret"
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    return planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
+def two(base: Path) -> Template:
+    return planned(base, "two", job("walk", machines=2))
 
 
 @pytest.fixture
@@ -243,22 +243,18 @@ def test_a_job_that_nobody_knows(site: Site) -> None:
     _refused(site, 2, "job walk: error: the specification of this job is not known", "give its file with --jobs PATH")
 
 
-def test_a_job_without_anything_to_start(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_without_anything_to_start(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = {name: value for name, value in job("walk", machines=2).items() if name != "run"}
-    template = planned(tmp_path_factory.getbasetemp(), "no-run", nothing)
+    template = planned(base, "no-run", nothing)
     for site in _entered(template.site(tmp_path / "site"), monkeypatch):
         _refused(site, 2, "job walk: error: has no `run`: there is nothing to start")
 
 
-def test_a_secret_that_is_not_set(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_is_not_set(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STEPFARE_JOB_NOT_SET", raising=False)
     monkeypatch.setenv("STEPFARE_JOB_SET", CANARY)
     env = {"TOKEN": "secret:env:STEPFARE_JOB_NOT_SET", "OTHER": "secret:env:STEPFARE_JOB_SET"}
-    template = planned(tmp_path_factory.getbasetemp(), "secret", job("walk", machines=2, run={"env": env}))
+    template = planned(base, "secret", job("walk", machines=2, run={"env": env}))
     for site in _entered(template.site(tmp_path / "site"), monkeypatch):
         _refused(
             site,
@@ -269,7 +265,7 @@ def test_a_secret_that_is_not_set(
 
 
 def test_secrets_that_the_team_may_not_name_and_those_it_may(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job file of anybody would otherwise send the keys of whoever applies to machines that its author logs in to."""
     key = tmp_path / "key"
@@ -277,7 +273,7 @@ def test_secrets_that_the_team_may_not_name_and_those_it_may(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CANARY)
     env = {"A": "secret:env:AWS_SECRET_ACCESS_KEY", "B": f"secret:file:{key}"}
     mine = job("walk", machines=2, run={"env": env})
-    for site in _entered(planned(tmp_path_factory.getbasetemp(), "keys", mine).site(tmp_path / "site"), monkeypatch):
+    for site in _entered(planned(base, "keys", mine).site(tmp_path / "site"), monkeypatch):
         _refused(site, 2, "run.env.A: refers to the variable AWS_SECRET_ACCESS_KEY, which team team-a may not")
         site.deploy(secrets={"team-a": {"env": ["AWS_SECRET_ACCESS_KEY"]}})
         _refused(site, 2, f"run.env.B: refers to {key}, which team team-a may not")
@@ -289,13 +285,11 @@ def test_secrets_that_the_team_may_not_name_and_those_it_may(
         assert CANARY not in said
 
 
-def test_a_reference_that_was_swapped(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reference_that_was_swapped(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STEPFARE_JOB_PLANNED", "STEPFARE_JOB_OTHER"):
         monkeypatch.setenv(name, CANARY)
     mine = job("walk", machines=2, run={"env": {"TOKEN": "secret:env:STEPFARE_JOB_PLANNED"}})
-    for site in _entered(planned(tmp_path_factory.getbasetemp(), "swap", mine).site(tmp_path / "site"), monkeypatch):
+    for site in _entered(planned(base, "swap", mine).site(tmp_path / "site"), monkeypatch):
         other = site.folder / "other.yaml"
         other.write_text((site.folder / "jobs.yaml").read_text().replace("STEPFARE_JOB_PLANNED", "STEPFARE_JOB_OTHER"))
         changed = "job walk: error: the job was changed since it was planned"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import sandbox_nodes
-from tests.support.deployed import Site, eventually, job, planned
+from tests.support.deployed import NewSite, Site, eventually, job, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.fault_stages import directory
 from tests.support.seen_machines import settled
@@ -23,11 +23,8 @@ pytestmark = needs_engine
 
 
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Site]:
-    template = planned(tmp_path_factory.getbasetemp(), "two", job("walk", machines=2))
-    site = template.site(tmp_path / "site")
-    yield site
-    site.end()
+def site(base: Path, new_site: NewSite) -> Site:
+    return new_site(planned(base, "two", job("walk", machines=2)))
 
 
 @pytest.fixture
@@ -165,11 +162,9 @@ def test_a_backup_of_the_state_releases_what_ran_when_it_was_made(site: Site) ->
 
 
 @pytest.mark.slow
-def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
-) -> None:
+def test_a_damaged_directory_and_an_unreadable_row_stop_no_release(base: Path, tmp_path: Path) -> None:
     gangs = [job(name, machines=1) for name in ("cut", "fine", "spoilt")]
-    site = planned(tmp_path_factory.getbasetemp(), "three", *gangs).site(tmp_path / "site")
+    site = planned(base, "three", *gangs).site(tmp_path / "site")
     try:
         assert site.apply().code == 0
         with site.store() as store:

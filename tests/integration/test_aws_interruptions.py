@@ -30,6 +30,7 @@ from router.state.store import StateStore
 from tests.support.aws_service import make_app
 from tests.support.aws_service_session import NOW, NOW_TEXT, nobody, settings, somebody
 from tests.support.coordinations import Clock
+from tests.support.new_state import open_state
 from tests.support.repository import ROOT
 from tests.support.service import closed_port, in_thread
 from tests.support.state_values import attempt, node
@@ -121,7 +122,7 @@ class Scene:
 
 @pytest.fixture
 def scene(tmp_path: Path, url: str) -> Iterator[Scene]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         one = attempt("a1", phase=Phase.RUNNING, met_at=NOW)
         store.attempts.add(one, [node("a1", rank, machine_id=f"i-{rank}", made_at=NOW) for rank in (0, 1)])
         yield Scene(store, Cloud(url, f"stepfare-{tmp_path.name.replace('_', '-')}"[:60]), Clock(NOW))

@@ -199,3 +199,23 @@ def test_colours_are_for_terminals_only_and_json_stays_json() -> None:
     done = run("validate", "examples/nightly", "--now", "2026-11-21T18:00Z", "-o", "json")
     assert "\x1b" not in done.stdout + done.stderr
     assert json.loads(done.stdout)["valid"] is True
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_output_that_cannot_be_written_does_not_change_the_exit_code() -> None:
+    code = """
+import sys
+from router.cli.console import CommandError, CommandExitError, ExitCode, handle_command_errors, out
+try:
+    with handle_command_errors():
+        out("1 released")
+        raise CommandError("the state cannot be written", ExitCode.PARTIAL, "make room")
+except CommandExitError as stopped:
+    sys.exit(int(stopped.code))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environment
+        )
+    assert (done.returncode, done.stderr) == (5, "error: the state cannot be written\n    make room\n")

@@ -21,6 +21,7 @@ from router.ledger.entry import LedgerEntry
 from router.state.audit import verify_chain
 from router.state.store import StateStore
 from tests.support.command import run, write_job
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW, attempt, entry, node
 
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -35,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def opened(home: Path) -> StateStore:
-    return StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+    return open_state(home / "state.db", NOW)
 
 
 def daily(days: int, usd: str, **said: Any) -> list[LedgerEntry]:

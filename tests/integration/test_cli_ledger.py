@@ -19,6 +19,7 @@ from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.books_steps import FIRST, of
 from tests.support.forked import run_forked
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW, attempt, node
 
 CLOCK = "1@2026-11-21T18:00:00Z"
@@ -38,7 +39,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def opened(home: Path) -> StateStore:
-    return StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW)
+    return open_state(home / "state.db", NOW)
 
 
 def run(home: Path, *arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:

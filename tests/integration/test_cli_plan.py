@@ -160,6 +160,25 @@ def test_diff_names_what_moved_and_the_difference(folder: Path) -> None:
     assert changes["rush"]["change"] == "same"
 
 
+def test_diff_names_the_fields_of_a_job_that_changed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both plans were made with --out here, so the state has both specifications; without it the job is named."""
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "home"))
+    write_job(tmp_path / "jobs", "llama-7b", more="residency: {allow: [EU]}\n")
+    assert plan(tmp_path / "jobs", "--out", tmp_path / "one.json").exit_code == 0
+    write_job(tmp_path / "jobs", "llama-7b", steps=1100)
+    assert plan(tmp_path / "jobs", "--out", tmp_path / "two.json").exit_code == 0
+    text = " ".join(run("plan", "diff", tmp_path / "one.json", tmp_path / "two.json").stdout.split())
+    assert "why: the job changed: residency.allow EU -> empty, steps 1000 -> 1100" in text
+    monkeypatch.setenv("STEPFARE_HOME", str(tmp_path / "empty"))
+    other = run("plan", "diff", tmp_path / "one.json", tmp_path / "two.json", "-o", "json")
+    assert (other.exit_code, other.stderr) == (0, "")
+    (change,) = json.loads(other.stdout)["changes"]
+    assert change["causes"] == [{"kind": "job", "text": "the job changed", "follows": ""}]
+    assert not (tmp_path / "empty").exists()
+
+
 def test_diff_of_a_plan_with_itself_is_nothing(folder: Path) -> None:
     result = run("plan", "diff", folder / "plan.json", folder / "plan.json")
     assert result.stdout.startswith("0 changed, 3 as before")

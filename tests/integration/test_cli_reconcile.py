@@ -20,9 +20,9 @@ from router.ledger.entry import CostItem, LedgerEntry, LedgerEntryKind, MachineU
 from router.ledger.month import Month
 from router.showback.focus.charge import Charge
 from router.showback.focus.charge_files import write_csv
-from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import WHAT
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW, entry
 
 RATE = Decimal("27.52")
@@ -63,7 +63,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     last two hours are on no bill yet; a machine that nobody made is on it."""
     folder = tmp_path / "home"
     monkeypatch.setenv("STEPFARE_HOME", str(folder))
-    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with open_state(folder / "state.db", NOW) as store:
         store.ledger.add(
             [
                 ledger("plan", 0, 10, kind=LedgerEntryKind.PLANNED, attempt="", rank=None, recorded_at=DAY),
@@ -152,7 +152,7 @@ def test_the_table_fits_and_says_why(home: Path, bill: Path) -> None:
 
 
 def test_csv_is_exact_and_no_formula(home: Path) -> None:
-    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+    with open_state(home / "state.db", NOW) as store:
         store.ledger.add([ledger("odd", 13, 14, kind=LedgerEntryKind.PLANNED, attempt="", rank=None, job="=1+1")])
     rows = list(csv.DictReader(io.StringIO(reconcile("-o", "csv").stdout)))
     assert [row["job"] for row in rows] == ["__unallocated__", "'=1+1", "llama"]

@@ -21,6 +21,7 @@ from router.showback.focus.survey import check_file
 from router.state.store import StateStore
 from tests.support.command import run
 from tests.support.golden_charges import golden_charges
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, entry
 
 NOW = "2026-11-25T12:00:00Z"
@@ -38,7 +39,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{home}/state.db", now=MOMENT) as opened:
+    with open_state(home / "state.db", MOMENT) as opened:
         yield opened
 
 

@@ -18,8 +18,8 @@ from router.cli.console import ExitCode
 from router.ledger.month import Month
 from router.prices.data_folders import bills_folder, extract_folder
 from router.showback.focus.survey import check_file
-from router.state.store import StateStore
 from tests.support.month_figures import figures, focus_sums, say
+from tests.support.new_state import open_state
 from tests.support.repository import ROOT
 
 EXAMPLE = ROOT / "examples" / "showback"
@@ -134,9 +134,7 @@ def test_budgets_of_a_closed_month_are_those_of_its_seal(home: Path, basis: str)
         assert Decimal(found[""]["spent_usd"]) == round(Decimal(spent["all"]), 9)
         assert Decimal(found["research"]["spent_usd"]) == round(Decimal(spent["team research"]), 9)
     if basis == "effective":
-        with StateStore.open(
-            f"sqlite:///{home / 'home' / 'state.db'}", now=datetime(2026, 12, 12, tzinfo=UTC)
-        ) as store:
+        with open_state(home / "home" / "state.db", datetime(2026, 12, 12, tzinfo=UTC)) as store:
             *_, closing = store.periods.closings()
         assert {row["scope"]: row["spent"] for row in closing.sealed["spent"]} == spent
 
@@ -185,7 +183,7 @@ def test_as_of_after_the_closing_corrections_count_from_their_day_on(home: Path)
 def test_plans_are_held_to_what_corrections_come_to_as_well(home: Path) -> None:
     """December has no bill of its own, only a correction of November."""
     now = datetime(2026, 12, 11, 9, tzinfo=UTC)
-    with StateStore.open(f"sqlite:///{home / 'home' / 'state.db'}", now=now) as store:
+    with open_state(home / "home" / "state.db", now) as store:
         spent = spent_now(store, Month(2026, 12), now, BooksFolders(extract_folder(), bills_folder()))
     assert {whose: str(usd) for whose, usd in spent.items() if usd.nanos} == {
         ("speech", "asr"): "500.00",

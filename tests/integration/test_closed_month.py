@@ -20,6 +20,7 @@ from router.cli.console import ExitCode
 from router.showback.bill_import import import_bills
 from router.showback.bill_store import BillStore
 from tests.support.command import run
+from tests.support.new_state import open_state
 from tests.support.repository import ROOT
 
 EXAMPLE = ROOT / "examples" / "showback"
@@ -237,9 +238,8 @@ def test_verify_looks_at_bills_budgets_and_the_seal(home: Path) -> None:
 def test_the_report_is_made_again_and_compared(home: Path) -> None:
     """Whoever writes a seal anew, with its hash, cannot make the rows say it."""
     from router.state.periods import PeriodClosing, hash_seal
-    from router.state.store import StateStore
 
-    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=datetime(2026, 12, 4, tzinfo=UTC)) as store:
+    with open_state(home / "state.db", datetime(2026, 12, 4, tzinfo=UTC)) as store:
         *_, closing = store.periods.closings()
     other = closing.seal.replace(closing.sealed["report"], "0" * 64)
     forged = PeriodClosing(closing.period, closing.closed_at, closing.who, closing.head, closing.hash, other)

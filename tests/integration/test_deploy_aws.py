@@ -102,7 +102,7 @@ def desk(aws: Cloud, tmp_path: Path) -> Desk:
                 "coordinator": {"listen": f"127.0.0.1:{port}", "url": f"http://127.0.0.1:{port}"},
                 "plugin_mirror": str(aws.plugins.mirror),
                 "pass_environment": ["PYTHONPATH", "STEPFARE_STANDIN_FAULTS"],
-                "patience": {"meet": "40s"},
+                "timeouts": {"rendezvous": "40s"},
                 "clouds": {"aws": {"image": IMAGE}},
             }
         )

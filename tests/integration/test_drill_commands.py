@@ -8,7 +8,6 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 
 from providers.sandbox.stock import StockFile
 from router.agent.helper.stepfare_checkpoint import Checkpoints
-from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, job, planned
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, job, planned
 from tests.support.fault_stages import directory
 from tests.support.repository import ROOT
 from tests.support.sandbox_nodes import marked
@@ -34,14 +33,12 @@ OTHERS = "# what there is\nsandbox-east - h100.8x spot 0\n"
 
 
 @pytest.fixture
-def site(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Iterator[Site]:
+def site(base: Path, new_site: NewSite) -> Site:
     """One on which nothing runs yet."""
-    folder = tmp_path_factory.getbasetemp()
-    site = planned(folder, "drilled", job("train", TRAINING, machines=2)).site(tmp_path / "site")
+    site = new_site(planned(base, "drilled", job("train", TRAINING, machines=2)))
     (site.folder / "cloud").mkdir()
     (site.folder / "cloud" / "stock").write_text(OTHERS)
-    yield site
-    site.end()
+    return site
 
 
 @pytest.fixture

@@ -26,11 +26,11 @@ from router.state.errors import StateError
 from router.state.ledger_rows import Row
 from router.state.ledger_store import LedgerStore
 from router.state.ledger_table import read_rows_after
-from router.state.store import StateStore
 from tests.support.books_steps import SEPTEMBER, of
 from tests.support.focus_tools import official_verdict
 from tests.support.forked import run_forked
 from tests.support.metered_month import ACCOUNTS, OCTOBER, month
+from tests.support.new_state import open_state
 from tests.support.repository import ROOT
 from tests.support.state_values import NOW
 
@@ -46,7 +46,7 @@ accounts:
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The month as it came about: October's books were closed before its last machine was metered."""
     folder = tmp_path_factory.mktemp("home")
-    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with open_state(folder / "state.db", NOW) as store:
         store.periods.close(OCTOBER, who="anna", at=datetime(2026, 11, 2, tzinfo=UTC))
         store.ledger.add(month())
     return folder
@@ -117,7 +117,7 @@ def test_what_is_refused(home: Path, tmp_path: Path) -> None:
 
 def test_what_is_archived_is_said_to_be_missing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+    with open_state(home / "state.db", NOW) as store:
         store.ledger.add([of(9, "s1"), of(11, "n1")])
         store.periods.close(SEPTEMBER, who="anna", at=NOW)
         store.archives.archive(OCTOBER, tmp_path / "old.gz", who="anna", at=NOW)
@@ -142,7 +142,7 @@ def test_what_was_exported_can_be_imported_once(tmp_path: Path) -> None:
 def test_what_ends_in_the_middle_leaves_what_was_there(form: str, home: Path, tmp_path: Path) -> None:
     path = tmp_path / f"november.{form}"
     path.write_bytes(b"what was there")
-    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as store:
+    with open_state(home / "state.db", NOW) as store:
         with mock.patch.object(LedgerStore, "batches", _breaking), pytest.raises(StateError, match="gone"):
             export_focus(store, path, ACCOUNTS, "1.4")
         assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"what was there"]

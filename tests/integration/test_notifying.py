@@ -31,6 +31,7 @@ from router.state.records import NoticeRecord, Phase
 from router.state.store import StateStore
 from tests.support.coordinations import Clock
 from tests.support.listeners import mailbox, webhook
+from tests.support.new_state import open_state
 from tests.support.service import closed_port
 from tests.support.state_values import HOUR, NOW, attempt, node
 
@@ -77,7 +78,7 @@ class Fake:
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         yield Scene(store)
 
 
@@ -154,7 +155,7 @@ def test_a_channel_that_fails_is_given_up_and_holds_up_no_other(scene: Scene) ->
         notifier.send()
         scene.clock.move(1)
     assert (bad.tries, good.tries) == (TRIES, 1)
-    assert scene.said == ["fake does not take a message; trying again", "fake was not told of 1 events"]
+    assert scene.said == ["fake does not take a message; trying again", "fake was not told of 1 event"]
     assert [entry.what for entry in scene.store.journal.entries("a1")] == [TOLD]
 
 

@@ -21,6 +21,7 @@ from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.asked_quotes import a_quote
 from tests.support.command import run
+from tests.support.new_state import open_state
 from tests.support.scenes import NORTH, NORTH_SPOT, a_job
 from tests.support.state_values import NOW, attempt, entry
 
@@ -47,7 +48,7 @@ def of(quote: Quote, name: str = "a1", **more: Any) -> Any:
 
 
 def store_in(tmp_path: Path) -> StateStore:
-    return StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW)
+    return open_state(tmp_path / "state.db", NOW)
 
 
 def test_an_ending_is_all_machines_of_the_plan_and_when_it_was_done(tmp_path: Path, quoted: Quote) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from router.ledger.entry import LedgerEntryKind
 from router.state.records import Phase
 from tests.support.busy import on_a_busy_machine
-from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, planned
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -40,25 +39,16 @@ STEPS, EVERY, STEP_S = 300, 60, 0.03
 CALM = 500
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp()
-
-
 @pytest.fixture
-def site(base: Path, tmp_path: Path) -> Iterator[Site]:
+def site(base: Path, new_site: NewSite) -> Site:
     """One on which nothing runs yet."""
-    site = planned(base, "recovered", training(STEPS, every=EVERY, step_s=STEP_S)).site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(planned(base, "recovered", training(STEPS, every=EVERY, step_s=STEP_S)))
 
 
 @pytest.fixture
-def longer(base: Path, tmp_path: Path) -> Iterator[Site]:
+def longer(base: Path, new_site: NewSite) -> Site:
     """The same with more steps."""
-    site = planned(base, "longer", training(CALM, every=EVERY, step_s=STEP_S)).site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(planned(base, "longer", training(CALM, every=EVERY, step_s=STEP_S)))
 
 
 def test_a_gang_that_is_told_saves_and_goes_on_elsewhere_within_seconds(site: Site, base: Path) -> None:

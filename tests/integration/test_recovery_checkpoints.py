@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from router.state.records import Attempt
 from tests.support import slow_saver
-from tests.support.deployed import Site, eventually, planned
+from tests.support.deployed import NewSite, Site, Template, eventually, planned
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
@@ -45,30 +44,21 @@ def saver(save_s: float, bytes_a_step: int, most: int = 0) -> str:
     return f'exec {_SAVER} "${{STEPFARE_SANDBOX%/*}}/checkpoints" {STEPS} {EVERY} {save_s} {bytes_a_step} {most}'
 
 
-def made(base: Path, name: str, command: str, folder: Path) -> Site:
-    """A site with that job."""
-    return planned(base, name, lasting(JOB, command, STEPS, slow_saver.STEP_S, 1)).site(folder)
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp()
+def saving(base: Path, name: str, command: str) -> Template:
+    """The plan of that job."""
+    return planned(base, name, lasting(JOB, command, STEPS, slow_saver.STEP_S, 1))
 
 
 @pytest.fixture
-def slow(base: Path, tmp_path: Path) -> Iterator[Site]:
+def slow(base: Path, new_site: NewSite) -> Site:
     """Its checkpoints take two and a half seconds."""
-    site = made(base, "slow-saver", saver(2.5, 0), tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(saving(base, "slow-saver", saver(2.5, 0)))
 
 
 @pytest.fixture
-def growing(base: Path, tmp_path: Path) -> Iterator[Site]:
+def growing(base: Path, new_site: NewSite) -> Site:
     """Its checkpoints can be written for a hundred and sixty steps and a little."""
-    site = made(base, "growing", saver(0.0, 12_000, most=2_000_000), tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(saving(base, "growing", saver(0.0, 12_000, most=2_000_000)))
 
 
 def until_unsaved(site: Site) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pricing.places import Market
 from providers.sandbox.stock import StockFile
-from tests.support.deployed import ZONE_A, ZONE_B, Site, eventually, planned
+from tests.support.deployed import ZONE_A, ZONE_B, NewSite, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -34,18 +33,11 @@ STEPS, EVERY, STEP_S = 200, 50, 0.03
 SPEED = 20
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp()
-
-
 @pytest.fixture
-def site(base: Path, tmp_path: Path) -> Iterator[Site]:
+def site(base: Path, new_site: NewSite) -> Site:
     """One on which nothing runs yet; the deadline is in six hours."""
     job = training(STEPS, every=EVERY, step_s=STEP_S, planned_s=STEP_S * SPEED)
-    site = planned(base, "policies", job).site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(planned(base, "policies", job))
 
 
 def test_with_time_enough_uniform_progress_waits_for_spot(site: Site, base: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,11 @@ from router.prices.bookstore import BookStore
 from router.state.records import Attempt, JournalEntry
 from tests.support import slow_saver
 from tests.support.clouds import STEPFARE
-from tests.support.deployed import Running, Site, Template, eventually
+from tests.support.deployed import NewSite, Running, Site, Template, eventually
 from tests.support.deployed_checks import disagreements
 from tests.support.recovered import (
     JOB,
-    PATIENCE,
+    TIMEOUTS,
     attempts,
     journal,
     lasting,
@@ -104,11 +104,9 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
 
 
 @pytest.fixture
-def site(template: Template, tmp_path: Path) -> Iterator[Site]:
+def site(template: Template, new_site: NewSite) -> Site:
     """One on which nothing runs yet."""
-    site = template.site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(template)
 
 
 def stores(site: Site) -> dict[str, Path]:
@@ -116,10 +114,10 @@ def stores(site: Site) -> dict[str, Path]:
     return {region: site.folder / "stores" / region for region in (EAST, WEST)}
 
 
-def begun(site: Site, book: Path, environment: Mapping[str, str] | None = None, **patience: str) -> Running:
+def begun(site: Site, book: Path, environment: Mapping[str, str] | None = None, **timeouts: str) -> Running:
     """Whoever watches; the job trains in the east and has saved something there."""
     regions = {region: {"checkpoint_url": f"file://{folder}"} for region, folder in stores(site).items()}
-    site.deploy(patience={**PATIENCE, **patience}, clouds={"sandbox": {"regions": regions}})
+    site.deploy(timeouts={**TIMEOUTS, **timeouts}, clouds={"sandbox": {"regions": regions}})
     watcher = site.start("watch", "--book", book, environment=environment)
     eventually(lambda: "listening at" in watcher.err, 30, why="for a watcher")
     set_off(site, environment)
@@ -181,7 +179,7 @@ def test_the_checkpoint_is_there_before_the_machines_are(site: Site, template: T
 
 def test_what_cannot_be_copied_in_time_is_read_across_regions(site: Site, template: Template) -> None:
     with SeenMachines() as seen_machines:
-        watcher = begun(site, template.folder / BOOK, carry="0.001s")
+        watcher = begun(site, template.folder / BOOK, checkpoint_copy="0.001s")
         east_goes_down(site)
         until_finished(site)
         stop(watcher)

@@ -4,7 +4,6 @@ near."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from pricing.places import Market
 from providers.sandbox.stock import StockFile
 from router.state.records import Phase
-from tests.support.deployed import REGION, Running, Site, eventually, planned
+from tests.support.deployed import REGION, NewSite, Running, Site, eventually, planned
 from tests.support.recovered import (
     JOB,
     alone,
@@ -39,17 +38,10 @@ STEPS, EVERY, STEP_S = 200, 50, 0.03
 MINUTE = timedelta(minutes=1)
 
 
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.getbasetemp()
-
-
 @pytest.fixture
-def site(base: Path, tmp_path: Path) -> Iterator[Site]:
+def site(base: Path, new_site: NewSite) -> Site:
     """One on which nothing runs yet."""
-    site = planned(base, "waiting", training(STEPS, every=EVERY, step_s=STEP_S)).site(tmp_path / "site")
-    yield site
-    site.end()
+    return new_site(planned(base, "waiting", training(STEPS, every=EVERY, step_s=STEP_S)))
 
 
 def without_a_place(site: Site) -> Running:

@@ -15,6 +15,7 @@ import pytest
 from terraform.cli_config import PluginSources
 from terraform.errors import (
     ApplyFailedError,
+    DestroyFailedError,
     EngineMissingError,
     InitFailedError,
     PreviewFailedError,
@@ -198,6 +199,23 @@ def test_two_at_once_the_second_is_told(tmp_path: Path) -> None:
             assert "Operation" in locked.value.diagnostics[0].detail
         assert len(first.result(30).done) == 1
     assert len(runner.state(root)) == 1
+
+
+def test_a_lock_that_cannot_be_written_is_nobody_elses(tmp_path: Path) -> None:
+    """As on a full disk: whoever waits for another run to end would wait in vain."""
+    prepare(tmp_path / "run", sandbox(count=1))
+    runner = support.runner()
+    runner.apply(tmp_path / "run")
+    (tmp_path / "run" / ".terraform.tfstate.lock.info").mkdir()
+    for command, failed in (
+        (runner.preview, PreviewFailedError),
+        (runner.apply, ApplyFailedError),
+        (runner.destroy, DestroyFailedError),
+    ):
+        with pytest.raises(failed, match="could not write lock info"):
+            command(tmp_path / "run")
+    (tmp_path / "run" / ".terraform.tfstate.lock.info").rmdir()
+    assert len(runner.destroy(tmp_path / "run").done) == 2
 
 
 def test_a_preview_is_applied_once_and_only_while_it_is_true(tmp_path: Path) -> None:

@@ -20,18 +20,18 @@ class Adversary:
     inner: FullInfoPolicy
     patience: int
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
-        play, kept = self.inner.begin(scene), np.zeros(scene.starts.size, dtype=np.int64)
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
+        play, kept = self.inner.begin(inputs), np.zeros(inputs.starts.size, dtype=np.int64)
 
         def spoil(now: FullView) -> Actions:
             kind, zone = play(now)
             wanted = kind == SPOT
             kept[now.window] = np.where(wanted, kept[now.window] + 1, 0)
-            at = scene.starts[now.window] + now.tick + 1
-            inside = at < scene.up.shape[1]
+            at = inputs.starts[now.window] + now.tick + 1
+            inside = at < inputs.up.shape[1]
             taken = wanted & (kept[now.window] >= self.patience)
-            scene.up[:, at[inside]] = True
-            scene.up[zone[inside & taken], at[inside & taken]] = False
+            inputs.up[:, at[inside]] = True
+            inputs.up[zone[inside & taken], at[inside & taken]] = False
             kept[now.window[taken]] = 0
             return kind, zone
 
@@ -44,7 +44,7 @@ class AskedAdversary:
     tried, there is none in the next tick; everywhere else there is."""
 
     inner: BlindPolicy
-    scene: SimulationInputs
+    inputs: SimulationInputs
     patience: int
 
     def begin(self, terms: SimulationSpec, /) -> Asker:
@@ -57,7 +57,7 @@ class _Spoiled:
 
     def act(self, known: BlindView, /) -> LaunchRequest:
         wish = self.player.act(known)
-        up, at = self.adversary.scene.up, int(self.adversary.scene.starts[0]) + known.tick + 1
+        up, at = self.adversary.inputs.up, int(self.adversary.inputs.starts[0]) + known.tick + 1
         self.kept = self.kept + 1 if known.kind[0] == SPOT else 0
         if at < up.shape[1]:
             up[:, at] = ~np.isfinite(wish.spot[:, 0])

@@ -40,10 +40,10 @@ class Dice:
 
         class One(Rule):
             def act(self, w: Asked) -> Steps:
-                return dice.steps(start, w.tick, len(w.scene.up))
+                return dice.steps(start, w.tick, len(w.inputs.up))
 
             def look(self, w: Asked) -> Iterable[int]:
-                return dice.looks(start, w.tick, len(w.scene.up))
+                return dice.looks(start, w.tick, len(w.inputs.up))
 
         return One()
 
@@ -76,7 +76,7 @@ class Uniform(Rule):
         self.wants = False
 
     def order(self, w: Asked) -> list[int]:
-        regions = w.scene.series.regions
+        regions = w.inputs.series.regions
         was = None if self.last is None else regions[self.last]
         return sorted(w.zones, key=lambda z: (regions[z] == was, w.price(z)))
 
@@ -89,10 +89,10 @@ class Uniform(Rule):
     def act(self, w: Asked) -> Steps:
         if w.kind != IDLE:
             self.last = w.zone
-        task, g = w.scene.task, w.scene.tick_s
+        task, g = w.inputs.task, w.inputs.tick_s
         ep, done = w.tick * g * task.work_s / task.deadline_s, task.work_s - w.left
         ahead = done * task.deadline_s > (w.tick * g + 2 * task.changeover_s) * task.work_s
-        near = ceil((w.left + 2 * task.changeover_s) / g) > w.scene.ticks - w.tick
+        near = ceil((w.left + 2 * task.changeover_s) / g) > w.inputs.ticks - w.tick
         self.wants = w.kind == SPOT or (w.kind == IDLE and not near) or (w.kind == DEMAND and ahead)
         if w.kind == SPOT:
             return Steps(self.order(w), None, True) if self.better(w) else Steps()

@@ -44,7 +44,7 @@ class Rule:
 class Asked:
     """One window."""
 
-    scene: SimulationInputs
+    inputs: SimulationInputs
     start: int
     rule: Rule
     guard: BlindGuardMode = BlindGuardMode.PUBLISHED
@@ -62,28 +62,28 @@ class Asked:
     counts: dict[int, int] = field(default_factory=lambda: {IDLE: 0, SPOT: 0, DEMAND: 0})
 
     def price(self, zone: int) -> float:
-        return float(self.scene.spot_usd[zone, self.start + self.tick])
+        return float(self.inputs.spot_usd[zone, self.start + self.tick])
 
     def up(self, zone: int) -> bool:
-        return bool(self.scene.up[zone, self.start + self.tick])
+        return bool(self.inputs.up[zone, self.start + self.tick])
 
     @property
     def zones(self) -> range:
-        return range(len(self.scene.up))
+        return range(len(self.inputs.up))
 
     @property
     def worst(self) -> int:
-        return self.scene.task.changeover_s + self.scene.ways.longest_s
+        return self.inputs.task.changeover_s + self.inputs.ways.longest_s
 
     def play(self) -> float:
-        self.left = self.scene.task.work_s
-        g, latched = self.scene.tick_s, False
+        self.left = self.inputs.task.work_s
+        g, latched = self.inputs.tick_s, False
         while self.left > 0:
-            late = self.tick >= self.scene.ticks
+            late = self.tick >= self.inputs.ticks
             self.lost = not late and self.kind == SPOT and not self.up(self.zone)
             if self.lost:
                 self.kind = IDLE
-            rest = self.scene.ticks - self.tick
+            rest = self.inputs.ticks - self.tick
             if self.guard is BlindGuardMode.PUBLISHED and ceil((self.left + self.worst) / g) >= rest:
                 latched = True
             if latched or late:
@@ -96,8 +96,8 @@ class Asked:
 
     def cheapest(self) -> int:
         def cost(z: int) -> float:
-            egress = 0.0 if self.home is None else float(self.scene.ways.egress_usd[self.home, z])
-            return self.left / 3600 * float(self.scene.on_demand_usd[z]) + egress
+            egress = 0.0 if self.home is None else float(self.inputs.ways.egress_usd[self.home, z])
+            return self.left / 3600 * float(self.inputs.on_demand_usd[z]) + egress
 
         return self.zone if self.kind == DEMAND else min(self.zones, key=cost)
 
@@ -128,7 +128,7 @@ class Asked:
 
     def _exact(self, steps: Steps, rest: int) -> Steps:
         """Only what leaves time for work and the longest launch after this tick, or is done in it."""
-        g = self.scene.tick_s
+        g = self.inputs.tick_s
 
         def fits(delay: int | None) -> bool:
             does = 0 if delay is None else max(0, g - delay)
@@ -144,18 +144,18 @@ class Asked:
         return Steps(tries, demand, steps.leave)
 
     def _launch(self, kind: int, zone: int) -> None:
-        self.delay = self.scene.task.changeover_s
+        self.delay = self.inputs.task.changeover_s
         if self.home is not None:
-            self.delay += int(self.scene.ways.transfer_s[self.home, zone])
-            self.usd += float(self.scene.ways.egress_usd[self.home, zone])
+            self.delay += int(self.inputs.ways.transfer_s[self.home, zone])
+            self.usd += float(self.inputs.ways.egress_usd[self.home, zone])
         self.kind, self.zone = kind, zone
         self.launches += 1
 
     def _work(self) -> None:
-        g = self.scene.tick_s
+        g = self.inputs.tick_s
         self.counts[self.kind] += 1
         if self.kind != IDLE:
-            rate = self.price(self.zone) if self.kind == SPOT else float(self.scene.on_demand_usd[self.zone])
+            rate = self.price(self.zone) if self.kind == SPOT else float(self.inputs.on_demand_usd[self.zone])
             self.usd += rate * g / 3600
             self.left -= max(0, g - self.delay)
             self.delay = max(0, self.delay - g)

@@ -10,9 +10,9 @@ from typing import Any
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Deploy
 from router.controller.workspaces import CoordinatorEndpoint
-from router.state.store import StateStore
 from terraform.engine import Engine, EngineKind
 from terraform.runner import Runner
+from tests.support.new_state import open_state
 from tests.support.scenes import NOW
 
 
@@ -20,7 +20,7 @@ from tests.support.scenes import NOW
 def bare_site(folder: Path, told: list[str] | None = None, **changes: Any) -> Iterator[ControllerContext]:
     """One whose clock stands at the scenes' moment; what it tells is gathered in ``told``."""
     heard = [] if told is None else told
-    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with open_state(folder / "state.db", NOW) as store:
         fields: dict[str, Any] = {
             "store": store,
             "runner": Runner(Engine(folder / "no-engine", EngineKind.TERRAFORM, "1.9.0"), {}),

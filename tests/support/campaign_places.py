@@ -25,12 +25,12 @@ ZONES = {
 }
 _ON_DEMAND = {"sandbox-east": "5.60", "sandbox-west": "5.80"}
 # In hours of the cloud: nothing of it is longer than some seconds of life.
-PATIENCE = {
-    "meet": "20s",
+TIMEOUTS = {
+    "rendezvous": "20s",
     "lost": "6s",
     "quarantine": "1m",
     "shortage": "1m",
-    "again": "1d",
+    "retry_for": "1d",
     "apply": "60s",
     "destroy": "60s",
 }

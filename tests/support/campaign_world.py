@@ -15,12 +15,12 @@ from typing import Self
 
 from providers.sandbox.machines import SandboxMachines
 from router.controller.attempt_history import resumable_histories
-from router.controller.deploy_settings import Patience
+from router.controller.deploy_settings import Timeouts
 from router.controller.drills import DrillTarget, find_targets
 from router.demo.stage import read_step_count
 from router.state.records import Attempt
 from router.state.store import StateStore
-from tests.support.campaign_places import PATIENCE, Setting, clock_of, cloud_time
+from tests.support.campaign_places import TIMEOUTS, Setting, clock_of, cloud_time
 from tests.support.deployed import Running, Site, Template
 
 _ENDS_S, _AGAIN_S = 60.0, 2.0
@@ -51,7 +51,7 @@ class World:
     def copy_of(cls, template: Template, folder: Path, setting: Setting) -> World:
         """A world of its own."""
         site = template.site(folder)
-        site.deploy(patience=PATIENCE)
+        site.deploy(timeouts=TIMEOUTS)
         for job in setting.jobs:
             (folder / job).mkdir()
         return cls(site, setting)
@@ -175,7 +175,7 @@ class World:
         found = self.attempts()
         if {one.job for one in found} != set(self.setting.jobs) or any(not one.phase.is_over for one in found):
             return False
-        if resumable_histories(self.store, found, crashes=Patience().crashes):
+        if resumable_histories(self.store, found, crashes=Timeouts().max_crashes):
             return False
         # The next gang may have been begun between the two looks.
         return len(self.attempts()) == len(found)

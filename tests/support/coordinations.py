@@ -24,6 +24,7 @@ from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore
 from tests.support.busy import in_time
 from tests.support.coordinator import Coordinator
+from tests.support.new_state import open_state
 
 ATTEMPT = "attempt-1"
 TOKEN = "token-canary-3c90aa17"
@@ -236,7 +237,7 @@ def scene(
     folder: Path, nodes: int, *, engine: str = "command", clock: Any = real_clock, **options: Any
 ) -> Iterator[Scene]:
     """A state with one attempt of so many nodes."""
-    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with open_state(folder / "state.db", NOW) as store:
         store.attempts.add(*gang_records(nodes, engine=engine))
         made = Scene(folder, store, nodes, clock)
         made.options |= options
@@ -246,7 +247,7 @@ def scene(
 
 def serve_until_killed(folder: Path, port: int) -> None:
     """In a process of its own: a coordinator for the state in that folder. Says when it listens."""
-    with StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW) as store:
+    with open_state(folder / "state.db", NOW) as store:
         attendance = AgentMessageHandler(store, folder / "logs", real_clock, fresh_seconds=0.05, retry_seconds=0.05)
         with CoordinatorServer(make_app(attendance, b"agent", store.id), "127.0.0.1", port):
             sys.stdout.write("listening\n")

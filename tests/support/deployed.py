@@ -29,6 +29,7 @@ from router.state.store import StateStore
 from tests.support.busy import in_time, on_a_busy_machine
 from tests.support.deployed_engine import Holds, write_engine
 from tests.support.forked import ForkedCommand
+from tests.support.new_state import open_state
 from tests.support.repository import ROOT
 
 LONGEST_S = 90.0
@@ -189,7 +190,7 @@ class Site:
     @contextmanager
     def store(self) -> Iterator[StateStore]:
         """The state, for a look."""
-        with StateStore.open(f"sqlite:///{self.home / 'state.db'}", now=datetime.now(UTC)) as store:
+        with open_state(self.home / "state.db", datetime.now(UTC)) as store:
             yield store
 
     def stock(self, *lines: str) -> None:
@@ -251,13 +252,14 @@ class Template:
         holds = Holds(folder / "holds")
         write_engine(folder / "bin", holds, self._engine)
         now = datetime.now(UTC)
-        with StateStore.open(f"sqlite:///{folder / 'home' / 'state.db'}", now=now) as store:
+        with open_state(folder / "home" / "state.db", now) as store:
             store.plans.put_jobs({job.digest: job_json(job) for job in read_jobs([folder / "jobs.yaml"], now)}, now)
             site = Site(folder, plan_content(plan_from_json(text, "plan.json"))["digest"], store.id, holds)
         site.deploy()
         return site
 
 
+NewSite = Callable[[Template], Site]
 _planned: dict[tuple[str, str], Template] = {}
 
 

@@ -60,8 +60,9 @@ class Holds:
 
     def free_all(self) -> None:
         """Nobody waits any more, nor will."""
-        if self.folder.is_dir():
-            for file in self.folder.iterdir():
+        # Whoever takes a hold meanwhile renames it.
+        while self.folder.is_dir() and (files := list(self.folder.iterdir())):
+            for file in files:
                 file.unlink(missing_ok=True)
 
 

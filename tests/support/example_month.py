@@ -17,11 +17,11 @@ from typing import Any
 from pricing.places import Market
 from router.jobs.spec import Job
 from router.ledger.month import Month
-from router.state.store import StateStore
 from tests.support.example_bills import write_bills
 from tests.support.example_quotes import keep_promises
 from tests.support.made_up_jobs import simple_job
 from tests.support.metered_stage import HOUR, MINUTE, Life, Place, Stage, planned, stage
+from tests.support.new_state import open_state
 
 LEDGER = "ledger.backup"
 OCTOBER, NOVEMBER = Month(2026, 10), Month(2026, 11)
@@ -334,7 +334,7 @@ def make_files(folder: Path) -> None:
         home = Path(scratch) / "home"
         played = make_home(home)
         (folder / LEDGER).unlink(missing_ok=True)
-        with StateStore.open(f"sqlite:///{home}/state.db", now=NOVEMBER.ends) as store:
+        with open_state(home / "state.db", NOVEMBER.ends) as store:
             store.backups.write(folder / LEDGER)
     write_bills(folder, played.machines)
 

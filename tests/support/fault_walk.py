@@ -72,7 +72,7 @@ def take(step: Step, template: Template, folder: Path, seen_machines: SeenMachin
     try:
         with step.fault.around(folder):
             site = template.site(folder)
-            site.deploy(patience={"meet": "25s", "lost": "15s"})
+            site.deploy(timeouts={"rendezvous": "25s", "lost": "15s"})
             try:
                 wrong = tuple(_wrong(step, site, seen_machines))
             finally:

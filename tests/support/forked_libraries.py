@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import pkgutil
 from importlib import import_module
@@ -31,12 +32,16 @@ _LATE = (
 )
 _SCRIPTS = ("__main__", "env", "migrations", "helper")
 
+# Nothing that these imports make is garbage, and no command looks for garbage among it: that would copy what all share.
+gc.disable()
 for package in (providers, router, terraform):
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not set(found.name.split(".")) & set(_SCRIPTS):
             import_module(found.name)
 for name in _LATE:
     import_module(name)
+gc.freeze()
+gc.enable()
 
 # Libraries that are taken down one by one complain on stderr of what others still hold.
 atexit.register(os._exit, 0)

@@ -29,7 +29,7 @@ from tests.support.training import metrics
 JOB = "train"
 STEP_S = 0.05
 # Short, so that a gang that is lost is missed soon, and nobody is kept from a pool for longer than a test takes.
-PATIENCE = {"meet": "30s", "lost": "6s", "quarantine": "20s", "shortage": "20s"}
+TIMEOUTS = {"rendezvous": "30s", "lost": "6s", "quarantine": "20s", "shortage": "20s"}
 _TRAINER = shlex.join([sys.executable, str(ROOT / "router" / "demo" / "train.py")])
 _LOOK_S = 0.1
 _alone: dict[tuple[str, int], TrainingResult] = {}
@@ -64,7 +64,7 @@ def lasting(
 
 def watched(site: Site, *, held: bool = False, environment: Mapping[str, str] | None = None, **deploy: Any) -> Running:
     """`stepfare watch`, which listens already; ``deploy``: more of its deploy file."""
-    site.deploy(patience=PATIENCE, **deploy)
+    site.deploy(timeouts=TIMEOUTS, **deploy)
     watcher = site.start("watch", held=held, environment=environment)
     eventually(lambda: "listening at" in watcher.err, 30, why="for a watcher")
     return watcher

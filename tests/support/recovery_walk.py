@@ -15,7 +15,7 @@ from router.demo.stage import TrainingResult
 from tests.support.deployed import Running, Site, Template, eventually
 from tests.support.fault_stages import engines
 from tests.support.recovered import (
-    PATIENCE,
+    TIMEOUTS,
     alone,
     attempts,
     set_off,
@@ -130,7 +130,7 @@ def _watched(stage: Stage, site: Site) -> Running:
         running = watched(site, held=True)
         set_off(site)
         return running
-    site.deploy(patience=PATIENCE)
+    site.deploy(timeouts=TIMEOUTS)
     return site.start("apply", site.plan, "--yes", "--follow", "--limits", site.folder / "limits.yaml", held=True)
 
 

@@ -50,7 +50,7 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
     return make_plan(a_request(jobs, offers, limits, **knobs))
 
 
-def scene_of(request: PlanRequest) -> PlacementProblem:
+def problem_of(request: PlanRequest) -> PlacementProblem:
     """What the planner gathers before it formulates anything."""
     return _built(request, Effort(PulpSolver(), timedelta(0)))[1].problem
 

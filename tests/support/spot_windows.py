@@ -1,7 +1,7 @@
 """One window at a time in plain Python: what router.spot.simulator.simulation does to many at once, as the rules are
 written.
 
-Also scenes drawn at random, and the cheapest of all sequences of actions, found by trying them all.
+Also inputs drawn at random, and the cheapest of all sequences of actions, found by trying them all.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Action = tuple[int, int]
 
 @dataclass
 class Window:
-    """One window of a scene; ``decide`` is the policy."""
+    """One window of simulation inputs; ``decide`` is the policy."""
 
-    scene: SimulationInputs
+    inputs: SimulationInputs
     start: int
     decide: Callable[[Window], Action]
     net: GuardMode = GuardMode.PUBLISHED
@@ -41,24 +41,24 @@ class Window:
     log: list[Action] = field(default_factory=list)
 
     def up(self, zone: int) -> bool:
-        return bool(self.scene.up[zone, self.start + self.tick])
+        return bool(self.inputs.up[zone, self.start + self.tick])
 
     def price(self, zone: int) -> float:
-        return float(self.scene.spot_usd[zone, self.start + self.tick])
+        return float(self.inputs.spot_usd[zone, self.start + self.tick])
 
     @property
     def passed(self) -> int:
-        return self.tick * self.scene.tick_s
+        return self.tick * self.inputs.tick_s
 
     @property
     def worst(self) -> int:
-        return self.scene.task.changeover_s + int(self.scene.ways.transfer_s.max())
+        return self.inputs.task.changeover_s + int(self.inputs.ways.transfer_s.max())
 
     def play(self) -> float:
-        """Dollars until the work is done; it is late where ``tick`` is then beyond the scene's."""
-        self.left = self.scene.task.work_s
+        """Dollars until the work is done; it is late where ``tick`` is then beyond the window's."""
+        self.left = self.inputs.task.work_s
         while self.left > 0:
-            late = self.tick >= self.scene.ticks
+            late = self.tick >= self.inputs.ticks
             if not late and self.kind == SPOT and not self.up(self.zone):
                 self.kind = IDLE
             self._carry_out(*((DEMAND, self._demand_zone()) if late else self._safe(*self.decide(self))))
@@ -67,7 +67,7 @@ class Window:
     def _safe(self, kind: int, zone: int) -> Action:
         if kind == SPOT and not self.up(zone):
             kind = IDLE
-        g, rest = self.scene.tick_s, self.scene.ticks - self.tick
+        g, rest = self.inputs.tick_s, self.inputs.ticks - self.tick
         one, two = ceil((self.left + self.worst) / g), ceil((self.left + 2 * self.worst) / g)
         forced = False
         if self.net is GuardMode.PUBLISHED:
@@ -89,14 +89,14 @@ class Window:
 
     def _too_late_after(self, does: int) -> bool:
         """Whether a tick that does so many seconds of work may leave too little time."""
-        after = self.scene.ticks - self.tick - 1
-        return self.left > does and ceil((self.left - does + self.worst) / self.scene.tick_s) > after
+        after = self.inputs.ticks - self.tick - 1
+        return self.left > does and ceil((self.left - does + self.worst) / self.inputs.tick_s) > after
 
     def _demand_zone(self) -> int:
         if self.kind == DEMAND:
             return self.zone
-        rates = self.scene.on_demand_usd
-        egress = self.scene.ways.egress_usd
+        rates = self.inputs.on_demand_usd
+        egress = self.inputs.ways.egress_usd
         costs = [
             self.left / 3600 * float(rate) + (0.0 if self.home < 0 else float(egress[self.home, z]))
             for z, rate in enumerate(rates)
@@ -105,16 +105,16 @@ class Window:
         return self.home if self.home >= 0 and costs[self.home] <= costs[best] else best
 
     def _carry_out(self, kind: int, zone: int) -> None:
-        g = self.scene.tick_s
+        g = self.inputs.tick_s
         self.log.append((kind, zone if kind else 0))
         if kind != IDLE and (kind != self.kind or zone != self.zone):
-            self.delay = self.scene.task.changeover_s
-            if self.home >= 0 and self.tick < self.scene.ticks:
-                self.delay += int(self.scene.ways.transfer_s[self.home, zone])
-                self.usd += float(self.scene.ways.egress_usd[self.home, zone])
+            self.delay = self.inputs.task.changeover_s
+            if self.home >= 0 and self.tick < self.inputs.ticks:
+                self.delay += int(self.inputs.ways.transfer_s[self.home, zone])
+                self.usd += float(self.inputs.ways.egress_usd[self.home, zone])
         self.kind = kind
         if kind != IDLE:
-            rate = self.price(zone) if kind == SPOT else float(self.scene.on_demand_usd[zone])
+            rate = self.price(zone) if kind == SPOT else float(self.inputs.on_demand_usd[zone])
             self.usd += rate * g / 3600
             self.left -= max(0, g - self.delay)
             self.delay = max(0, self.delay - g)
@@ -128,7 +128,7 @@ def greedy(w: Window) -> Action:
     """Keeps a live instance; else the cheapest that is up."""
     if w.kind == SPOT:
         return SPOT, w.zone
-    zones = [z for z in range(len(w.scene.up)) if w.up(z)]
+    zones = [z for z in range(len(w.inputs.up)) if w.up(z)]
     return (SPOT, min(zones, key=w.price)) if zones else (IDLE, 0)
 
 
@@ -136,15 +136,15 @@ def elsewhere(w: Window) -> Action:
     """As greedy, but the region where it last ran is the last choice."""
     if w.kind == SPOT:
         return SPOT, w.zone
-    regions = w.scene.series.regions
-    zones = [z for z in range(len(w.scene.up)) if w.up(z)]
+    regions = w.inputs.series.regions
+    zones = [z for z in range(len(w.inputs.up)) if w.up(z)]
     was = regions[w.last] if w.last >= 0 else None
     return (SPOT, min(zones, key=lambda z: (regions[z] == was, w.price(z)))) if zones else (IDLE, 0)
 
 
 def uniform(w: Window, hysteresis: bool, spot: Callable[[Window], Action]) -> Action:
     """cp < ep without spot: on demand."""
-    task, action = w.scene.task, spot(w)
+    task, action = w.inputs.task, spot(w)
     done, rate = task.work_s - w.left, task.work_s / task.deadline_s
     if action[0] == IDLE and (w.kind == DEMAND or done < w.passed * rate - 1e-6):
         return DEMAND, w._demand_zone()
@@ -155,7 +155,7 @@ def uniform(w: Window, hysteresis: bool, spot: Callable[[Window], Action]) -> Ac
 
 def sliced(w: Window, n: int) -> Action:
     """A net of its own in each slice."""
-    task, g, action = w.scene.task, w.scene.tick_s, greedy(w)
+    task, g, action = w.inputs.task, w.inputs.tick_s, greedy(w)
     part = 1
     while part < n and w.passed >= part * task.deadline_s / n:
         part += 1
@@ -172,7 +172,7 @@ def sliced(w: Window, n: int) -> Action:
 
 
 @st.composite
-def scenes(
+def simulation_inputs(
     draw: st.DrawFn, zones: int = 1, windows: int = 6, most: int = 40, feasible: bool = True
 ) -> SimulationInputs:
     """Scenes of any availability, price, size; moves cost something where there are several zones."""
@@ -205,26 +205,26 @@ def _zone(rng: Random, number: int, length: int) -> ZoneSeries:
     return ZoneSeries(f"z{number}", f"r{number % 2}", np.array(counts), np.array(prices), rng.uniform(2, 4))
 
 
-def cheapest_of_all(scene: SimulationInputs, start: int) -> float:
+def cheapest_of_all(inputs: SimulationInputs, start: int) -> float:
     """The least dollars of any sequence of actions that is in time, by trying them; few ticks and zones only."""
 
     def on(w: Window) -> float:
         if w.left <= 0:
             return w.usd
-        if w.tick >= scene.ticks:
+        if w.tick >= inputs.ticks:
             return inf
-        zones = range(len(scene.up))
+        zones = range(len(inputs.up))
         actions = [(IDLE, 0), *((DEMAND, z) for z in zones), *((SPOT, z) for z in zones if w.up(z))]
         return min(on(_after(w, action)) for action in actions)
 
-    window = Window(scene, start, greedy, GuardMode.NONE)
-    window.left = scene.task.work_s
+    window = Window(inputs, start, greedy, GuardMode.NONE)
+    window.left = inputs.task.work_s
     return on(window)
 
 
 def _after(w: Window, action: Action) -> Window:
     fields = ("tick", "left", "kind", "zone", "home", "last", "delay", "usd")
-    then = Window(w.scene, w.start, w.decide, w.net, **{name: getattr(w, name) for name in fields})
+    then = Window(w.inputs, w.start, w.decide, w.net, **{name: getattr(w, name) for name in fields})
     if then.kind == SPOT and not then.up(then.zone):
         then.kind = IDLE
     then._carry_out(*action)

@@ -1,5 +1,8 @@
-"""One window of a scene, played through the interface of the watcher: what an explorer decides there must be what it
-decides in router.spot.simulator.blind_simulator. Tries take no time, as there."""
+"""One window of simulation inputs, played through the interface of the watcher.
+
+What an explorer decides there must be what it decides in router.spot.simulator.blind_simulator. Tries take no time, as
+there.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ IDLE, SPOT, DEMAND = 0, 1, 2
 PROBE_S = 60
 
 
-def in_money(scene: SimulationInputs) -> SimulationInputs:
+def in_money(inputs: SimulationInputs) -> SimulationInputs:
     """The same at prices of whole hundredths of a cent, all of its windows one that begins with the series."""
 
     def zone(z: ZoneSeries) -> ZoneSeries:
@@ -40,15 +43,15 @@ def in_money(scene: SimulationInputs) -> SimulationInputs:
             on_demand_usd_per_hour=round(z.on_demand_usd_per_hour, 4),
         )
 
-    series = Series(scene.tick_s, tuple(zone(z) for z in scene.series.zones))
-    return SimulationInputs.of(scene.task, series, [0], scene.ways)
+    series = Series(inputs.tick_s, tuple(zone(z) for z in inputs.series.zones))
+    return SimulationInputs.of(inputs.task, series, [0], inputs.ways)
 
 
 @dataclass
 class Steer:
     """One run; ``play`` gives dollars. No net: what is not done at the deadline goes on on demand where it is."""
 
-    scene: SimulationInputs
+    inputs: SimulationInputs
     policy: Policy
     tick: int = 0
     left: int = 0
@@ -66,9 +69,9 @@ class Steer:
 
     def play(self) -> float:
         """Until all is done, or the deadline is there."""
-        self.left = self.scene.task.work_s
-        while self.left > 0 and self.tick < self.scene.ticks:
-            lost = self.kind == SPOT and not self.scene.up[self.zone, self.tick]
+        self.left = self.inputs.task.work_s
+        while self.left > 0 and self.tick < self.inputs.ticks:
+            lost = self.kind == SPOT and not self.inputs.up[self.zone, self.tick]
             if lost:
                 self._end(taken=True)
             decision = self.policy.decide(self._seen(PolicyEvent.LOST if lost else PolicyEvent.TICK))
@@ -84,20 +87,20 @@ class Steer:
     @property
     def now(self) -> datetime:
         """The start of the tick."""
-        return BEGIN + timedelta(seconds=self.tick * self.scene.tick_s)
+        return BEGIN + timedelta(seconds=self.tick * self.inputs.tick_s)
 
     def _seen(self, event: PolicyEvent) -> Observation:
         kept = [replace(life, share_to=self.left / self._work_s) if life.until is None else life for life in self.lives]
         here = None
         if self.kind != IDLE:
             here = CurrentPlacement(self._place(f"{self.zone} {'spot' if self.kind == SPOT else 'demand'}"), saved=True)
-        zones = range(len(self.scene.up))
+        zones = range(len(self.inputs.up))
         keys = [f"{z} spot" for z in zones]
-        keys += [f"{z} demand" for z in zones if isfinite(self.scene.on_demand_usd[z])]
+        keys += [f"{z} demand" for z in zones if isfinite(self.inputs.on_demand_usd[z])]
         return Observation(
             now=self.now,
-            deadline=BEGIN + timedelta(seconds=self.scene.task.deadline_s),
-            tick=timedelta(seconds=self.scene.tick_s),
+            deadline=BEGIN + timedelta(seconds=self.inputs.task.deadline_s),
+            tick=timedelta(seconds=self.inputs.tick_s),
             event=event,
             here=here,
             places=tuple(self._place(key) for key in keys),
@@ -109,21 +112,21 @@ class Steer:
 
     @property
     def _work_s(self) -> int:
-        return self.scene.task.work_s
+        return self.inputs.task.work_s
 
     def _place(self, key: str) -> PlacementOption:
         number, market = key.split()
-        z, scene = int(number), self.scene
+        z, inputs = int(number), self.inputs
         usd = seconds = 0.0
         if self.home >= 0:
-            usd, seconds = float(scene.ways.egress_usd[self.home, z]), float(scene.ways.transfer_s[self.home, z])
-        g = timedelta(seconds=scene.tick_s)
-        size = scene.task.size
+            usd, seconds = float(inputs.ways.egress_usd[self.home, z]), float(inputs.ways.transfer_s[self.home, z])
+        g = timedelta(seconds=inputs.tick_s)
+        size = inputs.task.size
         if z not in self.spot:
-            prices = scene.series.zones[z].spot_usd_per_hour.tolist()
+            prices = inputs.series.zones[z].spot_usd_per_hour.tolist()
             self.spot[z] = [UsdPerHour.parse(f"{size * usd:.4f}") for usd in prices]
         spot = self.spot[z]
-        price = spot[self.tick] if market == "spot" else UsdPerHour.parse(f"{float(scene.on_demand_usd[z]):.4f}")
+        price = spot[self.tick] if market == "spot" else UsdPerHour.parse(f"{float(inputs.on_demand_usd[z]):.4f}")
         earlier = tuple((BEGIN + t * g, spot[t]) for t in range(self.tick)) if market == "spot" else ()
         hours = self.left / HOUR_S
         return PlacementOption(
@@ -131,12 +134,12 @@ class Steer:
             market=Market.SPOT if market == "spot" else Market.ON_DEMAND,
             usd_per_hour=price,
             hours=hours,
-            startup_hours=scene.task.changeover_s / HOUR_S,
+            startup_hours=inputs.task.changeover_s / HOUR_S,
             expected_usd=Usd(round(hours * price.nanos)),
             transfer_hours=seconds / HOUR_S,
             moves_usd=Usd.parse(f"{usd:.4f}"),
             site=number,
-            region=scene.series.regions[z],
+            region=inputs.series.regions[z],
             usd_since=self.now,
             earlier_usd=earlier,
         )
@@ -148,7 +151,7 @@ class Steer:
         for key in decision.to:
             number, market = key.split()
             z = int(number)
-            up = market == "demand" or bool(self.scene.up[z, self.tick])
+            up = market == "demand" or bool(self.inputs.up[z, self.tick])
             if market == "spot":
                 self.answers.append(AvailabilityAnswer(key, self.now, up))
             if up:
@@ -164,11 +167,11 @@ class Steer:
         self.kind = IDLE
 
     def _launch(self, kind: int, zone: int) -> None:
-        self.kind, self.zone, self.delay = kind, zone, self.scene.task.changeover_s
+        self.kind, self.zone, self.delay = kind, zone, self.inputs.task.changeover_s
         self.launches += 1
         if self.home >= 0:
-            self.delay += int(self.scene.ways.transfer_s[self.home, zone])
-            self.usd += float(self.scene.ways.egress_usd[self.home, zone])
+            self.delay += int(self.inputs.ways.transfer_s[self.home, zone])
+            self.usd += float(self.inputs.ways.egress_usd[self.home, zone])
         share = self.left / self._work_s
         ready = self.now + timedelta(seconds=self.delay)
         self.lives.append(
@@ -180,16 +183,16 @@ class Steer:
             z = int(key.split()[0])
             if self.kind == SPOT and z == self.zone:
                 continue
-            up = bool(self.scene.up[z, self.tick])
+            up = bool(self.inputs.up[z, self.tick])
             self.answers.append(AvailabilityAnswer(key, self.now, up, launch=False))
             self.probes += 1
-            self.usd += up * PROBE_S * float(self.scene.spot_usd[z, self.tick]) / HOUR_S
+            self.usd += up * PROBE_S * float(self.inputs.spot_usd[z, self.tick]) / HOUR_S
 
     def _work(self) -> None:
-        g = self.scene.tick_s
+        g = self.inputs.tick_s
         if self.kind != IDLE:
             spot = self.kind == SPOT
-            rate = self.scene.spot_usd[self.zone, self.tick] if spot else self.scene.on_demand_usd[self.zone]
+            rate = self.inputs.spot_usd[self.zone, self.tick] if spot else self.inputs.on_demand_usd[self.zone]
             self.usd += float(rate) * g / HOUR_S
             passed = min(self.delay, g)
             self.left = max(0, self.left - g + passed)

@@ -63,7 +63,7 @@ class Places:
 @contextmanager
 def patient_site(folder: Path, told: list[str] | None = None) -> Iterator[ControllerContext]:
     """One that takes a rank for lost after a minute."""
-    deploy = Deploy.model_validate({"patience": {"lost": "60s"}})
+    deploy = Deploy.model_validate({"timeouts": {"lost": "60s"}})
     with bare_site(folder, told, deploy=deploy) as made:
         yield made
 

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pricing.money import Usd
 from pricing.places import Market
 from router.cli.commands import TABLE
-from router.controller.deploy_settings import Deploy
+from router.controller.deploy_settings import Deploy, Timeouts
 from router.controller.notify_settings import EventKind
 from router.coordinator.metrics import DelayHistogram, MetricsSnapshot, render_metrics
 from router.ledger.entry import MachineUse
@@ -124,10 +124,11 @@ def test_every_command_is_one() -> None:
 def test_what_the_deploy_file_is_said_to_hold() -> None:
     block = RUNBOOKS.partition("```yaml deploy\n")[2].partition("```")[0]
     assert set(Deploy.model_validate(yaml.safe_load(block)).notify.events) == set(EventKind)
-    for name in re.findall(r"`patience\.([a-z]+)`", RUNBOOKS):
-        assert name in Deploy().patience.model_fields_set | set(type(Deploy().patience).model_fields)
+    named = re.findall(r"`timeouts\.([a-z_]+)`", RUNBOOKS)
+    assert named
+    assert set(named) <= set(Timeouts.model_fields)
 
 
 def test_the_wait_before_an_alert_is_shorter_than_what_it_warns_of() -> None:
     silent = next(rule for rule in RULES if rule["alert"] == "StepfareNodesSilent")
-    assert timedelta(minutes=int(silent["for"][:-1])) < Deploy().patience.lost
+    assert timedelta(minutes=int(silent["for"][:-1])) < Deploy().timeouts.lost

@@ -11,7 +11,7 @@ import pytest
 
 from router.app import controller as module
 from router.app.controller import claim_shared_port, serve_as_standby
-from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW
 
 
@@ -56,7 +56,7 @@ def test_it_ends_where_it_never_had_to_serve() -> None:
 
 
 def test_of_two_who_begin_at_once_one_port_is_everyones(tmp_path: Path) -> None:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         barrier, got = threading.Barrier(2), dict[int, int]()
 
         def begin(mine: int) -> None:

@@ -21,7 +21,7 @@ from router.spot.policies.interface import Decision, MoveDecision, Observation, 
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 NOON = datetime(2026, 11, 23, 12)  # noqa: DTZ001  only differences count
@@ -33,9 +33,9 @@ def small(ticks: int = 40) -> RunPolicy:
     return RunPolicy.of("foresight", clock_ticks=10, draws=30, places=5, ticks=ticks)
 
 
-def log_of(scene: SimulationInputs, chosen: RunPolicy, *, keeps: bool = True, past: Series | None = None) -> Log:
+def log_of(inputs: SimulationInputs, chosen: RunPolicy, *, keeps: bool = True, past: Series | None = None) -> Log:
     log: Log = []
-    play_as_run(past, scene, chosen=chosen, keeps=keeps, heard=lambda *said: log.append(said))
+    play_as_run(past, inputs, chosen=chosen, keeps=keeps, heard=lambda *said: log.append(said))
     return log
 
 
@@ -70,15 +70,15 @@ def three_zones(ticks: int = 160) -> SimulationInputs:
 def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
     """Each observation of the back-test, shown to a watcher's policy that was begun a moment ago: the same decision.
     With few ticks it sees the job in longer ones than it is asked in."""
-    scene = three_zones()
-    past = scene.series.part(0, 100)
-    log = log_of(scene, small(ticks), past=past)
+    inputs = three_zones()
+    past = inputs.series.part(0, 100)
+    log = log_of(inputs, small(ticks), past=past)
     assert len({tick for _, tick, _, _ in log}) > 80
     assert {type(decision) for _, _, _, decision in log} >= {MoveDecision, WaitDecision}
-    fresh = build_policy(small(ticks), watched=_pool_lookup(past, scene))
+    fresh = build_policy(small(ticks), watched=_pool_lookup(past, inputs))
     for row, tick, seen, decision in log:
         assert fresh.decide(seen) == decision, (row, tick)
-    anew = log_of(scene, small(ticks), keeps=False, past=past)
+    anew = log_of(inputs, small(ticks), keeps=False, past=past)
     assert [(r, t, d) for r, t, _, d in anew] == [(r, t, d) for r, t, _, d in log]
 
 
@@ -86,9 +86,9 @@ def test_the_back_test_decides_as_the_watcher_tick_for_tick(ticks: int) -> None:
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -> None:
-    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=2))
+    inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=2))
     chosen = small(data.draw(st.sampled_from([7, 40])))
-    one, other = (log_of(scene, chosen, keeps=keeps) for keeps in (True, False))
+    one, other = (log_of(inputs, chosen, keeps=keeps) for keeps in (True, False))
     assert one == other
 
 
@@ -96,20 +96,20 @@ def test_what_was_heard_before_is_what_would_be_told_anew(data: st.DataObject) -
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_in_time_in_any_availability(data: st.DataObject) -> None:
-    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=3))
-    assert scene.task.on_demand_is_in_time(scene.tick_s)
-    played = play_as_run(None, scene, chosen=small())
+    inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=3))
+    assert inputs.task.on_demand_is_in_time(inputs.tick_s)
+    played = play_as_run(None, inputs, chosen=small())
     assert not played.late.any()
     ran = played.spot_ticks + played.on_demand_ticks
-    assert (ran * scene.tick_s >= scene.task.work_s).all()
+    assert (ran * inputs.tick_s >= inputs.task.work_s).all()
     assert (played.usd >= played.egress_usd).all()
 
 
 def test_dollars_are_those_of_what_ran() -> None:
     """Spot for an hour, then none for two: it waits, and is done on spot. Launches of ten minutes are billed."""
     up = [1] * 6 + [0] * 12 + [1] * 60
-    scene = SimulationInputs.of(Task(3 * 3600, 9 * 3600, 600), Series(600, (zone("a", up, [0.5] * len(up)),)), [0])
-    played = play_as_run(None, scene, chosen=default_run_policy(Rule.SPOT_OR_WAIT))
+    inputs = SimulationInputs.of(Task(3 * 3600, 9 * 3600, 600), Series(600, (zone("a", up, [0.5] * len(up)),)), [0])
+    played = play_as_run(None, inputs, chosen=default_run_policy(Rule.SPOT_OR_WAIT))
     assert (played.launches[0], played.on_demand_ticks[0]) == (2, 0)
     assert played.spot_ticks[0] == 18 + 2
     assert played.usd[0] == pytest.approx(0.5 * 20 / 6)
@@ -119,8 +119,8 @@ def test_dollars_are_those_of_what_ran() -> None:
 def test_a_pool_that_refused_is_not_asked_for_an_hour() -> None:
     """Spot is gone for two hours: of a tick of ten minutes each, it is asked once an hour."""
     up = [1] * 6 + [0] * 24 + [1] * 60
-    scene = SimulationInputs.of(Task(3 * 3600, 14 * 3600, 600), Series(600, (zone("a", up),)), [0])
-    log = log_of(scene, default_run_policy(Rule.SPOT_OR_WAIT))
+    inputs = SimulationInputs.of(Task(3 * 3600, 14 * 3600, 600), Series(600, (zone("a", up),)), [0])
+    log = log_of(inputs, default_run_policy(Rule.SPOT_OR_WAIT))
     asked = [tick for _, tick, _, decision in log if isinstance(decision, MoveDecision) and tick > 5]
     assert asked == [7, 13, 19, 25, 31]
     shut = {tick for _, tick, seen, _ in log if seen.closed}
@@ -141,13 +141,13 @@ def test_it_has_a_name_and_a_window_that_is_followed_is_the_window_that_was_play
     with pytest.raises(KeyError, match="did you mean as-run"):
         find_backtest_policy("asrun")
     whole = three_zones()
-    scene = SimulationInputs.of(whole.task, whole.series, [7], whole.ways)
-    site = BacktestSite("three", scene.series, scene.series, 0)
-    cell = BacktestCell("job", "three", 3, scene.task, Moved(), (site,))
-    line = follow_window(ShownWindow(cell, 0, 0, 7, scene.up[:, 7 : 7 + scene.ticks]), WindowLayout(1, 3600), [AS_RUN])[
-        0
-    ]
-    played = POLICIES[AS_RUN].play(None, SimulationInputs.of(scene.task, scene.series, [7]), 0.0, paid=True)
+    inputs = SimulationInputs.of(whole.task, whole.series, [7], whole.ways)
+    site = BacktestSite("three", inputs.series, inputs.series, 0)
+    cell = BacktestCell("job", "three", 3, inputs.task, Moved(), (site,))
+    line = follow_window(
+        ShownWindow(cell, 0, 0, 7, inputs.up[:, 7 : 7 + inputs.ticks]), WindowLayout(1, 3600), [AS_RUN]
+    )[0]
+    played = POLICIES[AS_RUN].play(None, SimulationInputs.of(inputs.task, inputs.series, [7]), 0.0, paid=True)
     assert line.kind.size == played.finish_tick[0]
     assert (line.kind == SPOT).sum() == played.spot_ticks[0]
     assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]

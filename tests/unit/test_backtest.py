@@ -101,14 +101,14 @@ def test_pooled_windows_are_those_played_and_scores_are_their_means() -> None:
     found = {part: play_part(cells, WINDOWS, part) for part in list_backtest_parts(cells, WINDOWS, ("up", "greedy"))}
     each, both = pool_windows(cells, WINDOWS, found)
     assert each.start.size == 2 * both.start.size
-    scene = build_window_inputs(cells[0], cells[0].sites[1], WINDOWS.starts(cells[0].sites[1], TASK, 2))
+    inputs = build_window_inputs(cells[0], cells[0].sites[1], WINDOWS.starts(cells[0].sites[1], TASK, 2))
     mine = (each.site == 1) & (each.block == 2)
-    assert each.start[mine].tolist() == scene.starts.tolist()
-    assert each.least_usd[mine] == pytest.approx(compute_least_usd(scene))
+    assert each.start[mine].tolist() == inputs.starts.tolist()
+    assert each.least_usd[mine] == pytest.approx(compute_least_usd(inputs))
     assert (
         each.demand_usd[mine].tolist()
-        == [compute_on_demand_usd(scene)] * scene.starts.size
-        == [33.0] * scene.starts.size
+        == [compute_on_demand_usd(inputs)] * inputs.starts.size
+        == [33.0] * inputs.starts.size
     )
     assert len({site for site, stretch in zip(each.site, each.stretch, strict=True) if stretch == 3}) == 2
     best, other = score_policies(each)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from router.planning.changes import JobPlacement, PlacementChange, main_placement, plan_diff
+from router.planning.changes import PlacementChange, plan_diff
 from router.planning.plan import Plan
+from router.planning.plan_facts import JobPlacement, main_placement
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import ALPS, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -47,7 +48,7 @@ def test_a_cheaper_place_elsewhere_is_a_move_because_the_prices_changed() -> Non
         "aws/north-1 p9.48xlarge on_demand x8",
         "aws/south-1 p9.48xlarge on_demand x8",
     )
-    assert "the prices changed" in found.why
+    assert "the prices changed; aws/south-1 p9.48xlarge on_demand x8 was not among its best before" in found.why
     assert "the old place would now cost $192." in found.why
     assert found.cost_before is not None
     assert found.cost_after is not None
@@ -62,7 +63,8 @@ def test_an_old_place_that_is_gone_is_said_to_be() -> None:
 def test_the_same_place_at_another_price_is_repriced() -> None:
     dearer = replace(NORTH, usd_per_hour=NORTH.usd_per_hour.times(2))
     found = change(plan_of([a_job()], [NORTH]), plan_of([a_job()], [dearer]))
-    assert (found.kind, found.why) == ("repriced", "the prices changed")
+    place = "aws/north-1 p9.48xlarge on_demand x8"
+    assert (found.kind, found.why) == ("repriced", f"{place} rose: $60.00 -> $120.00 an hour")
 
 
 def test_the_same_place_at_another_time_is_retimed() -> None:
@@ -80,7 +82,10 @@ def test_a_job_that_no_longer_fits_is_dropped_with_the_plans_reason(reason: str)
         after = plan_of([a_job(deadline="+1h")], [NORTH])
     found = change(before, after)
     assert (found.kind, found.after, found.cost_after) == ("dropped", None, None)
-    assert found.why == after.unplaced[0].reason != ""
+    assert found.why.endswith(f"; {after.unplaced[0].reason}")
+    assert found.why.startswith(
+        "the limits changed; none: new, 0 machines" if reason == "limits" else "the job changed; "
+    )
     back = change(after, before)
     assert (back.kind, back.before, back.cost_before) == ("placed", None, None)
     assert back.why != ""
@@ -90,9 +95,7 @@ def test_other_limits_are_named_when_nothing_else_changed() -> None:
     quota = {"limits": [{"name": "none", "region": "south-1", "amount": 0, "unit": "machines"}]}
     found = change(plan_of([a_job()], [NORTH, SOUTH]), plan_of([a_job()], [NORTH, SOUTH], quota))
     assert found.kind == "moved"
-    assert "prices" not in found.why
-    assert "the job changed" not in found.why
-    assert found.why != ""
+    assert found.why.startswith("the limits changed; none: new, 0 machines")
 
 
 def test_a_job_left_out_of_both_is_the_same() -> None:

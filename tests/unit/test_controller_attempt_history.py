@@ -16,6 +16,7 @@ from router.controller.workspaces import ResumePoint
 from router.jobs.limits import Limits
 from router.state.records import Attempt, Phase
 from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 SECOND = timedelta(seconds=1)
@@ -23,7 +24,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+    with open_state(tmp_path / "state.db", NOW) as made:
         yield made
 
 

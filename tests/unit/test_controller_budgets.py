@@ -22,6 +22,7 @@ from router.controller.replanner import (
 from router.controller.workspaces import job_json, parse_job
 from router.state.store import StateStore
 from tests.bench.storm import book, fill, site_of
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW
 
 NAME = "gang-000"
@@ -30,7 +31,7 @@ PRICE = UsdPerHour.parse("1000")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+    with open_state(tmp_path / "state.db", NOW) as made:
         yield made
 
 

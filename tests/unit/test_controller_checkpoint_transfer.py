@@ -49,10 +49,12 @@ SIZE = 3010  # of what `save` writes
 JOB = "llama"
 
 
-def deploy(regions: dict[str, str], patience: str = "15m", **more: Any) -> Deploy:
+def deploy(regions: dict[str, str], copy: str = "15m", **more: Any) -> Deploy:
     """By region of a cloud: where its checkpoints are kept."""
     entries = {name: {"checkpoint_url": url} for name, url in regions.items()}
-    return Deploy.model_validate({"clouds": {"aws": {"regions": entries, **more}}, "patience": {"carry": patience}})
+    return Deploy.model_validate(
+        {"clouds": {"aws": {"regions": entries, **more}}, "timeouts": {"checkpoint_copy": copy}}
+    )
 
 
 def chain(*lives: tuple[str, int, str]) -> AttemptHistory:
@@ -147,10 +149,10 @@ class Scene:
 
 
 @contextmanager
-def scene(folder: Path, patience: str = "15m") -> Iterator[Scene]:
+def scene(folder: Path, copy: str = "15m") -> Iterator[Scene]:
     said: list[str] = []
     stores = {f"{name}-1": f"file://{folder / name}" for name in ("north", "south")}
-    with bare_site(folder, said, deploy=deploy(stores, patience)) as site:
+    with bare_site(folder, said, deploy=deploy(stores, copy)) as site:
         yield Scene(site, folder, said)
 
 

@@ -15,13 +15,14 @@ from router.controller.drills import DrillOutcome, DrillResult, DrillTarget, Pre
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.drilled import Hand, Ticks
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, attempt, node
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
     """Two gangs of the sandbox in two zones, an earlier one that is being released, one elsewhere, one that is over."""
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         here = {"cloud": "sandbox", "region": "r", "phase": Phase.RUNNING}
         store.attempts.add(
             attempt("walk-0", job="walk", cloud="sandbox", region="r", phase=Phase.RELEASING),

@@ -52,6 +52,11 @@ def test_a_gang_runs_when_all_of_its_ranks_have_begun(agents: tuple[str, ...], p
     assert (step.phase if isinstance(step, PhaseChange) else step) == phase
 
 
+def test_a_gang_of_one_machine_runs_on_one_machine() -> None:
+    step = next_transition(GangStatus(attempt(phase=Phase.READY, machines=1), gang(protocol.RUNNING)))
+    assert step == PhaseChange(Phase.RUNNING, "a1 runs on 1 machine")
+
+
 def test_one_that_goes_on_from_a_checkpoint_resumes_until_it_is_past_it() -> None:
     one = attempt(phase=Phase.READY, resumes="a0", first_step=40)
     assert next_transition(GangStatus(one, BOTH)) == PhaseChange(Phase.RESUMING, "a1 resumes after step 40")

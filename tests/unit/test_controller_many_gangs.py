@@ -27,6 +27,7 @@ from router.state.store import StateStore
 from tests.bench.storm import HERE, book, checked, fill, pretended, site_of
 from tests.support.bare_site import bare_site
 from tests.support.made_up_book import offer
+from tests.support.new_state import open_state
 from tests.support.scenes import a_job as simple
 from tests.support.scenes import found_for
 from tests.support.state_values import HOUR, NOW, attempt, node, shortage
@@ -37,7 +38,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as made:
+    with open_state(tmp_path / "state.db", NOW) as made:
         yield made
 
 

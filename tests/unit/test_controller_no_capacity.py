@@ -43,7 +43,7 @@ def test_where_no_zone_is_known_nobody_is_sent_for_a_while(tmp_path: Path, monke
             "a3-highgpu-1g",
             2,
         )
-        assert short.until - short.at == site.deploy.patience.shortage
+        assert short.until - short.at == site.deploy.timeouts.shortage
 
 
 def test_a_job_that_was_sent_there_asks_again(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ from router.spot.policies.interface import (
     WaitDecision,
 )
 from router.state.records import Attempt, Phase, Shortage
-from router.state.store import StateStore
 from tests.bench.storm import HERE, book, fill, site_of
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW
 
 ONE = "gang-000"  # it has a deadline
@@ -45,7 +45,7 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[ControllerContext]:
     """A few gangs that run on spot in one zone."""
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         fill(store, 12, 2)
         yield site_of(store, tmp_path)
 

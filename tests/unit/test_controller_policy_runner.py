@@ -17,15 +17,15 @@ from router.controller.status_snapshot import take_snapshot
 from router.spot.policies.greedy import GreedyPolicy
 from router.spot.policies.interface import MoveDecision, PolicyEvent, SaveDecision
 from router.state.records import NoticeRecord, Phase
-from router.state.store import StateStore
 from tests.bench.storm import book, fill, site_of
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[ControllerContext]:
     """A few gangs that run in one zone, and other places for them."""
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         fill(store, 12, 2)
         made = site_of(store, tmp_path)
         yield made

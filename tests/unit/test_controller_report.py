@@ -11,7 +11,7 @@ import pytest
 
 from pricing.money import Usd, UsdPerHour
 from router.controller.context import ControllerContext
-from router.controller.deploy_settings import Patience
+from router.controller.deploy_settings import Timeouts
 from router.controller.report import build_status_report
 from router.controller.workspaces import job_json
 from router.spot.live.selection import default_run_policy
@@ -51,7 +51,7 @@ def site(tmp_path: Path) -> Iterator[ControllerContext]:
 def names(site: ControllerContext, *wanted: str, everything: bool = False) -> list[str]:
     return [
         gang.attempt.id
-        for gang in build_status_report(site.store, wanted, NOW + 4 * HOUR, Patience(), everything=everything).gangs
+        for gang in build_status_report(site.store, wanted, NOW + 4 * HOUR, Timeouts(), everything=everything).gangs
     ]
 
 
@@ -77,7 +77,7 @@ def test_by_job_attempt_or_plan(site: ControllerContext, wanted: tuple[str, ...]
 
 
 def test_what_was_spent_adds_up(site: ControllerContext) -> None:
-    told = build_status_report(site.store, (), NOW + 4 * HOUR, Patience(), everything=True)
+    told = build_status_report(site.store, (), NOW + 4 * HOUR, Timeouts(), everything=True)
     assert [str(gang.spent_usd) for gang in told.gangs] == ["30.00", "70.00", "30.00", "30.00"]
     assert told.spent_usd == Usd.parse(160) == Usd.total(gang.spent_usd for gang in told.gangs)
 
@@ -85,23 +85,23 @@ def test_what_was_spent_adds_up(site: ControllerContext) -> None:
 def test_who_calls_and_how_long_it_has_been_quiet(site: ControllerContext) -> None:
     told = {
         gang.attempt.id: gang
-        for gang in build_status_report(site.store, (), NOW + 4 * HOUR, Patience(), everything=True).gangs
+        for gang in build_status_report(site.store, (), NOW + 4 * HOUR, Timeouts(), everything=True).gangs
     }
     assert told["x2"].calling == 1
     assert told["x2"].quiet == 4 * HOUR
     assert told["x1"].quiet is None  # over
     site.store.attempts.set_node("x2", 1, heard_at=NOW + 3 * HOUR)
     site.store.attempts.set_node("x2", 0, heard_at=NOW + 2 * HOUR)
-    (gang,) = build_status_report(site.store, ("x2",), NOW + 4 * HOUR, Patience(), everything=False).gangs
+    (gang,) = build_status_report(site.store, ("x2",), NOW + 4 * HOUR, Timeouts(), everything=False).gangs
     assert gang.quiet == 2 * HOUR
-    (gang,) = build_status_report(site.store, ("x2",), NOW + HOUR, Patience(), everything=False).gangs
+    (gang,) = build_status_report(site.store, ("x2",), NOW + HOUR, Timeouts(), everything=False).gangs
     assert gang.quiet == timedelta(0)
 
 
 def test_nobody_has_called_yet(site: ControllerContext) -> None:
     one = replace(attempt("z1"), phase=Phase.PROVISIONING)
     site.store.attempts.add(one, [node("z1")])
-    (gang,) = build_status_report(site.store, ("z1",), NOW, Patience(), everything=False).gangs
+    (gang,) = build_status_report(site.store, ("z1",), NOW, Timeouts(), everything=False).gangs
     assert (gang.calling, gang.quiet, gang.spent_usd) == (0, None, Usd(0))
 
 
@@ -110,12 +110,12 @@ def test_a_gang_that_was_left_is_no_failure_and_its_job_waits(site: ControllerCo
     left = {"job": "w", "phase": Phase.FAILED, "met_at": NOW, "gone_at": NOW + HOUR, "created_at": NOW}
     nodes = [node("w1", 0, step=40, saved_step=30), node("w1", 1, step=41)]
     site.store.attempts.add(attempt("w1", reason="interrupted", **left), nodes)
-    (gang,) = build_status_report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs
+    (gang,) = build_status_report(site.store, ("w",), NOW + 4 * HOUR, Timeouts(), everything=True).gangs
     assert (gang.state, gang.waits, gang.step, gang.saved_step) == ("waits", True, 41, 30)
     again = attempt("w2", number=2, **{**left, "phase": Phase.RUNNING, "gone_at": None, "created_at": NOW + HOUR})
     site.store.attempts.add(again, [node("w2", 0)])
     states = [
-        g.state for g in build_status_report(site.store, ("w",), NOW + 4 * HOUR, Patience(), everything=True).gangs
+        g.state for g in build_status_report(site.store, ("w",), NOW + 4 * HOUR, Timeouts(), everything=True).gangs
     ]
     assert states == ["interrupted", "running"]
 
@@ -145,5 +145,5 @@ def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
         policy=default_run_policy(rule).text,
     )
     site.store.attempts.add(one, [node("w1", 0, step=40, saved_step=30)])
-    (gang,) = build_status_report(site.store, ("w",), NOW + timedelta(days=days), Patience(), everything=True).gangs
+    (gang,) = build_status_report(site.store, ("w",), NOW + timedelta(days=days), Timeouts(), everything=True).gangs
     assert gang.state == state

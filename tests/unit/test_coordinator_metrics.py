@@ -17,6 +17,7 @@ from router.coordinator.metrics import FRESH_SECONDS, MAX_NAMED_JOBS, OTHER_JOBS
 from router.ledger.entry import CostItem, LedgerEntryKind, MachineUse
 from router.state.records import NodeRecord, NoticeRecord, Phase
 from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, attempt, entry, node
 
 SECOND = timedelta(seconds=1)
@@ -76,7 +77,7 @@ def key(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
 
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Scraped]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         yield Scraped(store)
 
 

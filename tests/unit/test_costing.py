@@ -17,7 +17,7 @@ from router.planning.left_shift import earliest_run
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun, SlotHold, runs_of
 from tests.support.made_up_jobs import simple_job
-from tests.support.scenes import HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, a_request, scene_of
+from tests.support.scenes import HOUR, LAKE, NORTH, NORTH_SPOT, NOW, SOUTH, a_job, a_request, problem_of
 
 DATA: dict[str, Any] = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 200}
 
@@ -32,7 +32,7 @@ def whole_run(problem: PlacementProblem, job: Job, key: str, after: int = 0) -> 
 def one(
     job: Job, *offers: Any, limits: Any = None, key: str | None = None
 ) -> tuple[PlacementProblem, tuple[ScheduledRun, ...]]:
-    problem = scene_of(a_request([job], offers, limits))
+    problem = problem_of(a_request([job], offers, limits))
     found = key or next(iter(sorted(c.key for c in problem.all_candidates[job.name])))
     return problem, whole_run(problem, job, found)
 
@@ -97,7 +97,7 @@ def test_per_step_of_no_steps_is_nothing() -> None:
 def test_moves_of_one_month_go_through_the_tiers_together_and_add_up() -> None:
     """200 and 400 GiB out of aws/north-1: 100 GB free, up to 400 GB at $0.09, the rest at $0.05."""
     jobs = [a_job("a", data=DATA), a_job("b", data={**DATA, "gib": 400})]
-    problem = scene_of(a_request(jobs, [LAKE]))
+    problem = problem_of(a_request(jobs, [LAKE]))
     key = "gcp/lake-1/a9-highgpu-8g/on_demandx8"
     runs = {job.name: whole_run(problem, job, key) for job in problem.jobs}
     moves = moves_of(problem, runs)
@@ -121,7 +121,7 @@ def test_what_was_moved_this_month_is_counted_and_next_month_is_not() -> None:
         (NOW, Fraction(200 * 2**30, 10**9) * Fraction("0.05")),  # 500 GB are behind us
         (datetime(2026, 11, 30, 18, tzinfo=UTC), (Fraction(200 * 2**30, 10**9) - 100) * Fraction("0.09")),
     ):
-        problem = scene_of(a_request([job], [LAKE], {"egress_month_to_date_gb": {"aws": 500}}, now=now))
+        problem = problem_of(a_request([job], [LAKE], {"egress_month_to_date_gb": {"aws": 500}}, now=now))
         runs = whole_run(problem, job, "gcp/lake-1/a9-highgpu-8g/on_demandx8")
         (move,) = moves_of(problem, {"a": runs})
         assert (move.month, move.cost_usd.nanos) == ((now + 20 * HOUR).strftime("%Y-%m"), round(cost * 10**9))
@@ -129,7 +129,7 @@ def test_what_was_moved_this_month_is_counted_and_next_month_is_not() -> None:
 
 def test_data_move_once_into_a_region_and_the_checkpoint_goes_along() -> None:
     job = a_job(steps=700, data=DATA, regions=2)
-    problem = scene_of(a_request([job], [NORTH, SOUTH]))
+    problem = problem_of(a_request([job], [NORTH, SOUTH]))
     north, south = "aws/north-1/p9.48xlarge/on_demandx8", "aws/south-1/p9.48xlarge/on_demandx8"
     holds = [
         SlotHold(problem.slots[i], key, 1.0)

@@ -9,13 +9,14 @@ from pricing.money import Usd, UsdPerHour
 from router.cli.demo import summarize_spending
 from router.ledger.entry import MachineUse
 from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, entry
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
 
 def state(folder: Path) -> StateStore:
-    return StateStore.open(f"sqlite:///{folder / 'state.db'}", now=NOW)
+    return open_state(folder / "state.db", NOW)
 
 
 def test_an_empty_ledger_is_said(tmp_path: Path) -> None:

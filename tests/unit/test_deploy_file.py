@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from pricing.places import PROVISIONABLE_CLOUDS
 from pricing.problems import InvalidInputError
 from router.config.deploy_file import deploy_path, load_deploy
+from router.config.schemas import build_file_schema
 from router.controller.deploy_settings import CloudDeploy, Deploy, SecretsEntry
 from terraform.hosts import Host
 from tests.support.repository import ROOT
@@ -43,13 +45,13 @@ def test_the_example_shows_every_field_once() -> None:
     assert shown == set(CloudDeploy.model_fields)
     assert set(deploy.clouds) == set(written["clouds"]) == PROVISIONABLE_CLOUDS
     assert {name for entry in written["secrets"].values() for name in entry} == set(SecretsEntry.model_fields)
-    for section in ("coordinator", "patience", "backend"):
+    for section in ("coordinator", "timeouts", "backend"):
         assert set(written[section]) == set(type(getattr(deploy, section)).model_fields)
 
 
 def test_an_empty_file_and_none_at_all_are_the_defaults(folder: Path) -> None:
     assert read("") == read("# nothing\n") == Deploy() == load_deploy(folder / "none.yaml", named=False)
-    assert read("clouds:\ncoordinator:\npatience:\n") == Deploy()
+    assert read("clouds:\ncoordinator:\ntimeouts:\npatience:\n") == Deploy()
     deploy = Deploy()
     assert (deploy.coordinator.host, deploy.coordinator.port) == ("127.0.0.1", 0)
     assert (deploy.backend.kind, deploy.state, deploy.engine) == ("local", None, None)
@@ -103,6 +105,9 @@ BAD = {
     "field of nothing like it": ("banana: 1", "1:1", "banana", "is no field of a deploy file", "stepfare schema"),
     "no such policy": ("policy: uniform-progres", "1:9", "policy", "is no policy", "did you mean uniform-progress?"),
     "a list of policies": ("policy: [greedy]", "1:9", "policy", "greedy", ""),
+    "field of timeouts": (
+        "timeouts: {rendezvos: 5m}", "1:12", "timeouts.rendezvos", "no such field", "did you mean rendezvous?",
+    ),
     "field inside": ("patience: {metet: 5m}", "1:12", "patience.metet", "no such field", "did you mean meet?"),
     "field of a cloud": (
         "clouds:\n  aws:\n    imge: x", "3:5", "clouds.aws.imge", "clouds.aws has no such field", "did you mean image?",
@@ -114,6 +119,17 @@ BAD = {
     "cloud without a module": ("clouds: {lambda: {}}", "1:18", "clouds.lambda", "no machines can be made", "aws"),
     "clouds as a list": ("clouds: [aws]", "1:9", "clouds", "a list is not a mapping of clouds", "clouds: {aws: {}}"),
     "no time": ("patience: {apply: 0s}", "1:19", "patience.apply", "more than 0", "15m"),
+    "too long, by today's name": (
+        "timeouts: {rendezvous: 31d}", "1:24", "timeouts.rendezvous", "at most 30 days", "15m",
+    ),
+    "both sections": (
+        "timeouts: {lost: 5m}\npatience: {meet: 5m}", "2:11", "patience", "timeouts and patience are both given",
+        "keep timeouts: patience is its former name",
+    ),
+    "both names of a timeout": (
+        "timeouts: {rendezvous: 5m, meet: 5m}", "1:34", "timeouts.meet", "rendezvous and meet are both given",
+        "keep rendezvous: meet is its former name",
+    ),
     "too long": ("patience: {meet: 31d}", "1:18", "patience.meet", "at most 30 days", "15m"),
     "no unit": ("patience: {lost: 5}", "1:18", "patience.lost", "no unit of time", "5m"),
     "parallel": ("parallel: 65", "1:11", "parallel", "at most 64", ""),
@@ -236,13 +252,29 @@ def test_public_keys_and_hosts_as_they_are_written(folder: Path) -> None:
 
 
 def test_waits_are_durations(folder: Path) -> None:
-    patience = read("patience: {apply: 1h30m, early: 0s, shortage: 0s}").patience
-    assert (patience.apply, patience.early, patience.shortage, patience.lost) == (
+    timeouts = read("timeouts: {apply: 1h30m, start_early: 0s, shortage: 0s}").timeouts
+    assert (timeouts.apply, timeouts.start_early, timeouts.shortage, timeouts.lost) == (
         timedelta(hours=1.5),
         timedelta(0),
         timedelta(0),
         timedelta(minutes=5),
     )
+
+
+FORMER = "meet: 1m, carry: 2m, again: 3h, crashes: 4, early: 5m"
+TODAY = "rendezvous: 1m, checkpoint_copy: 2m, retry_for: 3h, max_crashes: 4, start_early: 5m"
+
+
+@pytest.mark.parametrize("section", ["patience", "timeouts"])
+@pytest.mark.parametrize("keys", [FORMER, TODAY])
+def test_timeouts_are_read_by_their_former_names_too(folder: Path, section: str, keys: str) -> None:
+    text = f"{section}: {{{keys}, lost: 6s}}"
+    read_timeouts = read(text).timeouts
+    assert (read_timeouts.rendezvous, read_timeouts.checkpoint_copy) == (timedelta(minutes=1), timedelta(minutes=2))
+    assert (read_timeouts.retry_for, read_timeouts.start_early) == (timedelta(hours=3), timedelta(minutes=5))
+    assert (read_timeouts.max_crashes, read_timeouts.lost) == (4, timedelta(seconds=6))
+    schema = Draft202012Validator(build_file_schema("deploy"))
+    assert [error.message for error in schema.iter_errors(yaml.safe_load(text))] == []
 
 
 def test_it_cannot_be_changed() -> None:

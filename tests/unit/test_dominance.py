@@ -18,7 +18,7 @@ from router.planning.problem import PlacementProblem
 from router.planning.solve import PlacementSolution, solve_in_stages
 from router.planning.solver import PulpSolver
 from tests.support.instances import make_instance
-from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, scene_of
+from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, problem_of
 
 SEEDS = range(7000, 7020)
 HERE = "aws/north-1 on_demand"
@@ -50,7 +50,7 @@ def test_dropping_changes_neither_who_is_placed_nor_the_cost() -> None:
     dropped = 0
     for seed in SEEDS:
         i = make_instance(seed)
-        problem = scene_of(
+        problem = problem_of(
             a_request(i.jobs, with_a_twin(i.book.offers), i.limits, now=i.now, horizon=i.horizon, slot=i.slot)
         )
         whole = with_everything(problem)
@@ -70,13 +70,13 @@ def _left_out(answer: PlacementSolution) -> dict[int, int]:
 
 
 def kept(job: Any, *offers: Any, limits: Any = None) -> list[str]:
-    problem = scene_of(a_request([job], offers, limits))
+    problem = problem_of(a_request([job], offers, limits))
     return [f"{c.region} {c.market.value}" for c in problem.candidates[job.name]]
 
 
 def test_a_dearer_zone_of_the_same_region_is_dropped() -> None:
     zones = [replace(NORTH, zone=zone) for zone in ("north-1a", "north-1b")]
-    problem = scene_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
+    problem = problem_of(a_request([a_job()], [zones[0], zones[1], NORTH_SPOT]))
     assert [c.key for c in problem.candidates["a"]] == [
         "aws/north-1/north-1a/p9.48xlarge/on_demandx8",
         "aws/north-1/p9.48xlarge/spotx8",
@@ -92,8 +92,8 @@ def test_what_takes_less_of_a_limit_that_binds_is_kept() -> None:
     jobs = [a_job("a"), a_job("b")]
     limits = {"limits": [{"name": "p9", "market": "on_demand", "amount": 8, "unit": "accelerators"}]}
     dear_spot = replace(NORTH_SPOT, usd_per_hour=NORTH.usd_per_hour, interruptions_per_hour=0.0)
-    free = scene_of(a_request(jobs, [NORTH, dear_spot]))
-    bound = scene_of(a_request(jobs, [NORTH, dear_spot], limits))
+    free = problem_of(a_request(jobs, [NORTH, dear_spot]))
+    bound = problem_of(a_request(jobs, [NORTH, dear_spot], limits))
     assert bound.binding == frozenset({"p9"})
     assert [len(s.candidates["a"]) for s in (free, bound)] == [1, 2]
 
@@ -114,7 +114,7 @@ def test_a_region_near_the_data_is_kept() -> None:
 
 
 def test_one_candidate_is_always_kept_and_order_does_not_matter() -> None:
-    problem = scene_of(a_request([a_job()], [NORTH, SOUTH]))
+    problem = problem_of(a_request([a_job()], [NORTH, SOUTH]))
     found = problem.all_candidates["a"]
     assert drop_dominated(problem.jobs[0], found[:1], problem.use, problem.binding) == found[:1]
     forward = drop_dominated(problem.jobs[0], found, problem.use, problem.binding)

@@ -25,7 +25,7 @@ from router.planning.solve import PlacementSolution, threshold_of
 from router.planning.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, scene_of
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request, answer_of, problem_of
 from tests.support.solved_instances import request_of
 
 NORTH_KEY = "aws/north-1/p9.48xlarge/on_demandx8"
@@ -41,12 +41,12 @@ def held(
     jobs: Sequence[Job], offers: Sequence[Offer], slots: dict[str, Sequence[int]], limits: Any = None
 ) -> PlacementSolution:
     """An answer that gives each job these slots on its first candidate by name."""
-    problem = scene_of(a_request(jobs, offers, limits))
+    problem = problem_of(a_request(jobs, offers, limits))
     holdings = {
         job.name: tuple(SlotHold(problem.slots[i], problem.candidates[job.name][0].key, 1.0) for i in slots[job.name])
         for job in problem.jobs
     }
-    return answer_with(scene_of(a_request(jobs, offers, limits)), holdings)
+    return answer_with(problem_of(a_request(jobs, offers, limits)), holdings)
 
 
 def answer_with(problem: Any, holdings: Holdings) -> PlacementSolution:
@@ -187,7 +187,7 @@ def test_moves_stay_in_their_month() -> None:
     data = {"uri": "s3://a/b", "at": "aws/alps-1", "gib": 90}
     job = a_job("a", deadline="+12h", data=data)
     now = a_request([job], [NORTH]).now + timedelta(days=9, hours=2)  # 30 November, 20:00
-    problem = scene_of(a_request([job], [NORTH], now=now, horizon=timedelta(hours=12)))
+    problem = problem_of(a_request([job], [NORTH], now=now, horizon=timedelta(hours=12)))
     candidate = problem.candidates["a"][0]
     late = earliest_run(problem, job, candidate, {}, problem.window(job)[6:])
     assert late is not None
@@ -205,7 +205,7 @@ def test_a_plan_starts_everybody_at_once_where_there_is_room() -> None:
 def test_of_places_that_cost_the_same_the_first_by_name_is_taken() -> None:
     """Two zones at one price, one machine each: two jobs run side by side, wherever the search had put them."""
     zones = [offer("aws/north-1", "p9.48xlarge", "on_demand", "60", zone=f"north-1{zone}", cap=1) for zone in "ab"]
-    problem = scene_of(a_request([a_job("x", deadline="+8h"), a_job("y", deadline="+8h")], zones))
+    problem = problem_of(a_request([a_job("x", deadline="+8h"), a_job("y", deadline="+8h")], zones))
     keys = [c.key for c in problem.candidates["x"]]
     assert len(keys) == 2
     last = problem.candidate("x", keys[1])

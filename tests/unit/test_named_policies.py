@@ -19,7 +19,7 @@ from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import IDLE, ON_DEMAND, SPOT, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 TICK_S = 600
 CHANGEOVERS_S = (0, 200, 600, 720, 1500)
@@ -46,11 +46,11 @@ def zone(name: str, up: list[int]) -> ZoneSeries:
 
 
 def test_what_cannot_be_played_is_said() -> None:
-    scene = SimulationInputs.of(Task(600, 1800, 0), Series(TICK_S, (zone("a", [1] * 5),)), [0])
+    inputs = SimulationInputs.of(Task(600, 1800, 0), Series(TICK_S, (zone("a", [1] * 5),)), [0])
     with pytest.raises(ValueError, match="sliced does not ask"):
-        POLICIES["sliced"].play(None, scene, GB, paid=True)
+        POLICIES["sliced"].play(None, inputs, GB, paid=True)
     with pytest.raises(ValueError, match="ours learns from the past"):
-        POLICIES["ours"].play(None, scene, GB)
+        POLICIES["ours"].play(None, inputs, GB)
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
@@ -59,10 +59,10 @@ def test_what_cannot_be_played_is_said() -> None:
 @given(data=st.data())
 def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st.DataObject) -> None:
     """With the exact net, and with the one that it needs."""
-    scene = data.draw(scenes(zones, windows=6))
-    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    inputs = data.draw(simulation_inputs(zones, windows=6))
+    assert inputs.task.on_demand_is_in_time(inputs.tick_s)
     for exact in (True, None):
-        assert not POLICIES[name].play(None, scene, GB, paid=paid, exact=exact).late.any()
+        assert not POLICIES[name].play(None, inputs, GB, paid=paid, exact=exact).late.any()
 
 
 @pytest.mark.slow
@@ -71,8 +71,8 @@ def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st
 @settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_what_learns_is_in_time_in_any_availability(name: str, zones: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones, windows=6))
-    assert not POLICIES[name].play(scene.series, scene, GB).late.any()
+    inputs = data.draw(simulation_inputs(zones, windows=6))
+    assert not POLICIES[name].play(inputs.series, inputs, GB).late.any()
 
 
 def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
@@ -98,9 +98,9 @@ def hostile(kind: str, changeover_s: int, spare_s: int) -> SimulationInputs:
 def test_in_time_in_availability_bad_for_all(name: str, paid: bool, kind: str) -> None:
     for changeover_s in CHANGEOVERS_S:
         for spare_s in SPARES_S:
-            scene = hostile(kind, changeover_s, spare_s)
-            one = SimulationInputs.of(scene.task, scene.series.only(["a"]), scene.starts)
-            for each in (scene, one):
+            inputs = hostile(kind, changeover_s, spare_s)
+            one = SimulationInputs.of(inputs.task, inputs.series.only(["a"]), inputs.starts)
+            for each in (inputs, one):
                 assert not POLICIES[name].play(None, each, GB, paid=paid, exact=True).late.any()
 
 
@@ -113,15 +113,17 @@ def against(
         for spare_s in SPARES_S:
             task = Task(ticks * TICK_S - changeover_s - spare_s, ticks * TICK_S, changeover_s)
             series = Series(TICK_S, (zone("a", [1] * (ticks + 1)), zone("b", [1] * (ticks + 1))))
-            scene = SimulationInputs.of(task, series, [0], ZoneMoveCosts.between(series.regions, lambda _, __: 0.5, 90))
-            if not scene.task.on_demand_is_in_time(TICK_S):
+            inputs = SimulationInputs.of(
+                task, series, [0], ZoneMoveCosts.between(series.regions, lambda _, __: 0.5, 90)
+            )
+            if not inputs.task.on_demand_is_in_time(TICK_S):
                 continue
             if policy.sees is not None and not paid:
-                late = simulate(scene, Adversary(policy.sees(past(scene), scene), patience), GuardMode.EXACT).late
+                late = simulate(inputs, Adversary(policy.sees(past(inputs), inputs), patience), GuardMode.EXACT).late
             else:
                 assert policy.asks is not None
-                explorer = AskedAdversary(policy.asks(past(scene), scene, GB), scene, patience)
-                late = simulate_blind(scene, explorer, BlindGuardMode.EXACT).late
+                explorer = AskedAdversary(policy.asks(past(inputs), inputs, GB), inputs, patience)
+                late = simulate_blind(inputs, explorer, BlindGuardMode.EXACT).late
             found += int(late.sum())
     return found
 
@@ -135,8 +137,8 @@ def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patie
 @pytest.mark.parametrize("name", LEARN)
 @pytest.mark.parametrize("patience", [1, 3])
 def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
-    def past(scene: SimulationInputs) -> Series:
-        return replace(scene.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in scene.series.zones))
+    def past(inputs: SimulationInputs) -> Series:
+        return replace(inputs.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in inputs.series.zones))
 
     assert against(POLICIES[name], False, patience, past) == 0
 
@@ -145,14 +147,14 @@ def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, pat
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_a_window_that_is_followed_is_the_window_that_was_played(name: str, paid: bool, data: st.DataObject) -> None:
-    scene = data.draw(scenes(2, windows=1))
-    scene = SimulationInputs.of(scene.task, scene.series, scene.starts)
-    site = BacktestSite("both", scene.series, scene.series, 0)
-    cell = BacktestCell("job", "both", 2, scene.task, CheckpointMove(GB), (site,))
-    start = int(scene.starts[0])
-    shown = ShownWindow(cell, 0, 0, start, scene.up[:, start : start + scene.ticks])
+    inputs = data.draw(simulation_inputs(2, windows=1))
+    inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+    site = BacktestSite("both", inputs.series, inputs.series, 0)
+    cell = BacktestCell("job", "both", 2, inputs.task, CheckpointMove(GB), (site,))
+    start = int(inputs.starts[0])
+    shown = ShownWindow(cell, 0, 0, start, inputs.up[:, start : start + inputs.ticks])
     line = follow_window(shown, WindowLayout(1, 3600), [name], paid=paid)[0]
-    played = POLICIES[name].play(None, scene, GB, paid=paid)
+    played = POLICIES[name].play(None, inputs, GB, paid=paid)
     assert line.kind.size == played.finish_tick[0]
     assert (line.kind == SPOT).sum() == played.spot_ticks[0]
     assert (line.kind == ON_DEMAND).sum() == played.on_demand_ticks[0]

@@ -12,6 +12,7 @@ import pytest
 
 from pricing.problems import InvalidInputError, Problem
 from router.config.plan_files import read_plan
+from router.planning.inputs import GangUse, LimitAmount
 from router.planning.plan import Plan
 from router.planning.plan_json import SCHEMA_VERSION, plan_content, plan_from_json, plan_to_json
 from tests.support.scenes import ALPS, BAY, NORTH, NORTH_SPOT, SOUTH, a_job, plan_of
@@ -34,7 +35,7 @@ def refusal(text: str) -> Problem:
 def redigested(change: dict[str, Any]) -> str:
     """The document changed by someone who knows how digests are made."""
     content = {**plan_content(some_plan()), **change}
-    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id", "usage")}
+    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id", "inputs", "usage")}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
     return json.dumps(content | {"digest": hashlib.sha256(text.encode()).hexdigest()})
 
@@ -59,7 +60,7 @@ def test_the_same_inputs_give_the_same_bytes_whatever_their_order() -> None:
 
 def test_the_id_and_the_digest_name_the_content() -> None:
     content = plan_content(some_plan())
-    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id", "usage")}
+    bare = {key: value for key, value in content.items() if key not in ("digest", "plan_id", "inputs", "usage")}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
     assert content["digest"] == hashlib.sha256(text.encode()).hexdigest()
     assert content["plan_id"] == f"plan-{content['digest'][:12]}"
@@ -101,6 +102,32 @@ def test_an_edited_plan_is_refused(change: dict[str, Any]) -> None:
 def test_spaces_and_order_are_no_edit() -> None:
     plan = some_plan()
     assert plan_from_json(json.dumps(plan_content(plan), indent=7)) == plan
+
+
+def test_inputs_are_read_back_and_move_no_digest() -> None:
+    limits = {
+        "limits": [{"name": "quota", "amount": 8, "unit": "accelerators"}],
+    }
+    plan = plan_of([a_job()], [NORTH], limits)
+    assert plan.inputs is not None
+    assert plan.inputs.limits == (LimitAmount("quota", 8, "accelerators"),)
+    assert plan.inputs.use == (GangUse("a/1", "quota", 8),)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    older = replace(plan, inputs=None)
+    assert plan_content(older)["digest"] == plan_content(plan)["digest"]
+    assert plan_from_json(plan_to_json(older)) == older
+
+
+@pytest.mark.parametrize("change", [{"limits": []}, {"use": []}, {"digest": None}, None])
+def test_edited_inputs_are_refused(change: dict[str, Any] | None) -> None:
+    content = plan_content(some_plan())
+    edited = {**content, "inputs": "none" if change is None else {**content["inputs"], **change}}
+    assert refusal(json.dumps(edited)).field == "inputs.digest"
+
+
+def test_inputs_of_another_plan_are_refused() -> None:
+    content, other = plan_content(some_plan()), plan_content(replace(some_plan(), solver="other"))
+    assert refusal(json.dumps({**content, "inputs": other["inputs"]})).field == "inputs.digest"
 
 
 def test_a_digest_that_was_taken_away_is_missed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from router.planning import plan as values
+from router.planning.inputs import PlanInputs
 from router.planning.plan_json import plan_content
 from router.planning.plan_schema import FIELD_DESCRIPTIONS, plan_schema, plan_schema_text
 from router.planning.plan_usage import PlanUsage
@@ -32,7 +33,7 @@ REQUIRED = {
 # Absent where there is nothing to say, so that a plan of before has the same bytes.
 # Grown since, and left out when empty: plans without them keep their bytes.
 OPTIONAL = {
-    "": {"cuts", "usage"},
+    "": {"cuts", "inputs", "usage"},
     "line": {"policy", "reservation_cost", "capacity"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour"},
@@ -77,13 +78,14 @@ def test_it_has_every_field_that_was_promised() -> None:
 
 def test_every_field_is_described_and_nothing_else_is() -> None:
     for kind, words in FIELD_DESCRIPTIONS.items():
-        extra = {values.Line: {"billed_microseconds"}, PlanUsage: {"digest"}}.get(kind, set())
+        extra = {values.Line: {"billed_microseconds"}, PlanInputs: {"digest"}, PlanUsage: {"digest"}}.get(kind, set())
         assert set(words) - {""} == {f.name for f in fields(kind)} | extra
     described = json.loads(plan_schema_text())
     for part in (described, *described["$defs"].values()):
         assert all("description" in field for field in part.get("properties", {}).values())
 
 
+@pytest.mark.slow
 def test_a_plan_of_the_nightly_examples_is_valid() -> None:
     document = json.loads(json.dumps(plan_content(nightly_plan())))
     assert errors(document) == []

@@ -16,7 +16,7 @@ from router.planning.schedule import SlotHold, runs_of
 from router.planning.solve import PlacementSolution, threshold_of
 from router.planning.solver import PulpSolver
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, scene_of
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request, problem_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 THERE = "aws/south-1/p9.48xlarge/on_demandx8"
@@ -33,7 +33,7 @@ def placed(
     jobs: list[Job], keys: dict[str, str], *offers: Offer, limits: Any = None, late: int = 0
 ) -> PlacementSolution:
     """An answer that puts each job on the candidate named, so many slots later than it could."""
-    problem = scene_of(a_request(jobs, offers, limits))
+    problem = problem_of(a_request(jobs, offers, limits))
     holdings: dict[str, tuple[SlotHold, ...]] = {}
     for job in problem.jobs:
         found = earliest_run(problem, job, problem.candidate(job.name, keys[job.name]), {}, problem.window(job)[late:])

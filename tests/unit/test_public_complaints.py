@@ -37,6 +37,7 @@ from tests.support.golden_charges import golden_charges, of_job
 from tests.support.made_up_book import book, offer
 from tests.support.made_up_jobs import make_limits, simple_job
 from tests.support.metered_month import ACCOUNTS, OCTOBER, START, month
+from tests.support.new_state import open_state
 from tests.support.scenes import NOW, a_job, plan_of
 from tests.support.showback_reports import cost, exact_rows, report_of_rows, short_forms
 from tests.support.state_values import HOUR, attempt, entry, node
@@ -59,7 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def store(home: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{home / 'state.db'}", now=NOW) as opened:
+    with open_state(home / "state.db", NOW) as opened:
         yield opened
 
 

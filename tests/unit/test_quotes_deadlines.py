@@ -26,7 +26,7 @@ from router.spot.simulator.simulation import (
 )
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support.adversary import Adversary
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Erratic:
 
     seed: int
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         rng = np.random.default_rng(self.seed)
 
         def play(now: FullView) -> Actions:
@@ -55,12 +55,12 @@ POLICIES: list[FullInfoPolicy] = [GreedySpot(), UniformProgress(), UniformProgre
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_policy_in_any_availability(zones: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones, windows=12))
-    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    inputs = data.draw(simulation_inputs(zones, windows=12))
+    assert inputs.task.on_demand_is_in_time(inputs.tick_s)
     choices: list[FullInfoPolicy] = [*POLICIES, Erratic(data.draw(st.integers(0, 99)))]
     policy = data.draw(st.sampled_from(choices))
     net = data.draw(st.sampled_from([GuardMode.PUBLISHED, GuardMode.EXACT]))
-    assert not simulate(scene, policy, net).late.any()
+    assert not simulate(inputs, policy, net).late.any()
 
 
 def _named(policy: FullInfoPolicy) -> str:
@@ -78,17 +78,17 @@ def test_availability_that_takes_whatever_is_started(policy: FullInfoPolicy, pat
             work = ticks * g - changeover - spare
             up = np.ones(ticks + 1, dtype=np.int64)
             zones = tuple(ZoneSeries(name, name, up.copy(), np.ones(ticks + 1), 3.0) for name in "ab")
-            scene = SimulationInputs.of(Task(work, ticks * g, changeover), Series(g, zones), [0])
-            assert not simulate(scene, Adversary(policy, patience), net).late.any()
+            inputs = SimulationInputs.of(Task(work, ticks * g, changeover), Series(g, zones), [0])
+            assert not simulate(inputs, Adversary(policy, patience), net).late.any()
 
 
 def test_the_exact_net_waits_as_long_as_can_be() -> None:
     """Idle until C + d is all that is left: ten ticks, three of work with a delay of half a tick."""
     zone = ZoneSeries("a", "r", np.zeros(10, dtype=np.int64), np.ones(10), 3.0)
-    scene = SimulationInputs.of(Task(3 * 60, 600, 30), Series(60, (zone,)), [0])
-    found = simulate(scene, GreedySpot(), GuardMode.EXACT)
+    inputs = SimulationInputs.of(Task(3 * 60, 600, 30), Series(60, (zone,)), [0])
+    found = simulate(inputs, GreedySpot(), GuardMode.EXACT)
     assert (found.on_demand_ticks[0], found.finish_tick[0]) == (4, 10)
-    assert simulate(scene, GreedySpot(), GuardMode.PUBLISHED).finish_tick[0] == 10
+    assert simulate(inputs, GreedySpot(), GuardMode.PUBLISHED).finish_tick[0] == 10
 
 
 def test_without_a_net_a_window_may_be_late() -> None:

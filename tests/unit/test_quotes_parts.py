@@ -130,8 +130,8 @@ def test_venues_of_one_pool_share_their_availability_and_sure_ones_have_none() -
     stage = ask.stage(ask.venues, QuoteClock(600, 144), 20)
     spot = [i for i, v in enumerate(ask.venues) if not v.sure and v.candidate.offer.instance_type == "p9.48xlarge"]
     sure = [i for i, v in enumerate(ask.venues) if v.sure]
-    assert not stage.scene.up[sure].any()
-    assert stage.scene.up[spot].any()
+    assert not stage.inputs.up[sure].any()
+    assert stage.inputs.up[spot].any()
     assert stage.availability.pool[spot[0]] == spot[0]
 
 

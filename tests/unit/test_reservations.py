@@ -36,10 +36,10 @@ from router.showback.facts_from_ledger import facts_of_rows
 from router.spot.venues import build_quote_options, unquotable_reason
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows
-from router.state.store import StateStore
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book
 from tests.support.made_up_jobs import make_limits
+from tests.support.new_state import open_state
 from tests.support.scenes import LAKE, NORTH, NOW, a_job, a_request
 from tests.support.state_values import attempt, node
 
@@ -233,7 +233,7 @@ def test_what_is_planned_is_carried_to_the_machines(cost: str, rate: str, tmp_pa
     assert (seat.reservation_cost, seat.usd_per_hour) == (cost, UsdPerHour.parse(rate))
     assert (seat.max_usd_per_hour, choice.at_risk_usd) == (UsdPerHour(0), Usd(0))
     life, nodes = new_attempt("a-1", "p", order, choice, 1, job, job.digest, "token", NOW)
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         store.attempts.add_all([(life, nodes)])
         (record,) = store.attempts.nodes("a-1")
     assert (record.reservation_cost, record.unpriced) == (cost, cost == "unknown")

@@ -12,7 +12,7 @@ from router.planning.candidates import Candidate
 from router.planning.formulation import Layout
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
-from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, scene_of
+from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, problem_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 THERE = "aws/south-1/p9.48xlarge/on_demandx8"
@@ -21,7 +21,7 @@ RUNS = {"steps_done": 100, "running": PLACE}
 
 
 def problem(**more: Any) -> PlacementProblem:
-    return scene_of(a_request([a_job(**more)], [NORTH, SOUTH]))
+    return problem_of(a_request([a_job(**more)], [NORTH, SOUTH]))
 
 
 def hold(at: PlacementProblem, indices: Sequence[int], key: str = HERE, share: float = 1.0) -> list[SlotHold]:

@@ -17,7 +17,7 @@ from router.planning.solve import solve_in_stages
 from router.planning.solver import PulpSolver
 from tests.support.instances import make_instance
 from tests.support.made_up_book import offer
-from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, scene_of
+from tests.support.scenes import ALPS, LAKE, NORTH, NORTH_SPOT, SOUTH, a_job, a_request, places, problem_of
 
 SEEDS = range(4100, 4120)
 RHINE = offer("gcp/rhine-1", "a9-highgpu-8g", "on_demand", "44")
@@ -51,7 +51,7 @@ def optimum(problem: PlacementProblem) -> tuple[int, float]:
 def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
     tight = 0
     for seed in SEEDS:
-        problem = scene_of(instance(seed))
+        problem = problem_of(instance(seed))
         if not problem.jobs:
             continue
         left_out, least = optimum(problem)
@@ -63,7 +63,7 @@ def test_the_bound_is_below_the_optimum_of_the_whole_program() -> None:
 
 
 def test_it_prices_a_crowd_within_a_few_percent() -> None:
-    problem = scene_of(crowd())
+    problem = problem_of(crowd())
     left_out, least = optimum(problem)
     found = build_shortlist(problem, effort(), 0.005)
     assert left_out == 0
@@ -74,7 +74,7 @@ def test_it_prices_a_crowd_within_a_few_percent() -> None:
 
 
 def test_leaving_a_job_out_takes_the_dearest_floor_from_the_bound() -> None:
-    problem = scene_of(crowd())
+    problem = problem_of(crowd())
     found = build_shortlist(problem, effort(), 0.005)
     assert found.bound(1) == pytest.approx(found.bound(0) - max(found.floors.values()))
     assert found.bound(6) == pytest.approx(-found.shared)
@@ -89,13 +89,13 @@ def test_where_a_job_runs_now_is_always_on_the_shortlist() -> None:
         "accelerators": 8,
     }
     job = a_job(status={"steps_done": 10, "running": running})
-    problem = scene_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
+    problem = problem_of(a_request([job], [NORTH, SOUTH, ALPS, LAKE, RHINE]))
     found = build_shortlist(problem, effort(), 0.005)
     assert [c.key for c in found.problem.candidates["a"] if c.running] == ["aws/north-1/p9.48xlarge/on_demandx8"]
 
 
 def test_size_counts_shares_of_slots() -> None:
-    problem = scene_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
+    problem = problem_of(a_request([a_job(deadline="+8h")], [NORTH, NORTH_SPOT]))
     assert count_slot_shares(problem) == 2 * len(problem.slots)
     assert count_slot_shares(replace(problem, candidates={"a": ()})) == 0
     assert count_slot_shares(problem) < MAX_FULL_SHARES

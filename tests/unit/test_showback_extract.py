@@ -30,6 +30,7 @@ from router.showback.ledger_extract import ExtractManifest, LedgerExtract, read_
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
 from router.state.ledger_table import columns_from_rows
 from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import HOUR, NOW, entries, entry
 
 OCTOBER = datetime(2026, 10, 5, tzinfo=UTC)
@@ -37,7 +38,7 @@ OCTOBER = datetime(2026, 10, 5, tzinfo=UTC)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as opened:
+    with open_state(tmp_path / "state.db", NOW) as opened:
         yield opened
 
 
@@ -194,7 +195,7 @@ def test_another_ledger_is_never_taken_for_this_one(store: StateStore, tmp_path:
     store.ledger.append(hours(0, 10), after=0)
     with extract.current(store.ledger):
         pass
-    with StateStore.open(f"sqlite:///{tmp_path}/other.db", now=NOW) as other:
+    with open_state(tmp_path / "other.db", NOW) as other:
         other.ledger.append([entry("x", usd=Usd.parse("1")), *hours(1, 11)], after=0)
         with extract.current(other.ledger) as manifest:
             assert (manifest.head, spent(extract, manifest)) == (12, Decimal("303.72"))

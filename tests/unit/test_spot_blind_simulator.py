@@ -24,7 +24,7 @@ from router.spot.simulator.traces import Bools, Series, ZoneSeries
 from tests.support import asked_rules, asked_windows
 from tests.support.asked_rules import Dice
 from tests.support.asked_windows import Asked, Rule
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 EVERY = 4
 SINGLE = 1e-5
@@ -34,9 +34,9 @@ ALL: tuple[BlindPolicy, ...] = (
 )  # fmt: skip
 
 
-def paired(scene: SimulationInputs, seed: int) -> dict[str, tuple[BlindPolicy, Callable[[int], Rule]]]:
+def paired(inputs: SimulationInputs, seed: int) -> dict[str, tuple[BlindPolicy, Callable[[int], Rule]]]:
     """Each policy for many windows, and for the one that begins at that tick."""
-    interval = EVERY * scene.tick_s
+    interval = EVERY * inputs.tick_s
     return {
         "dice": (Dice(seed), Dice(seed).alone),
         "cheapest": (CheapestSpot(), lambda _: asked_rules.Cheapest()),
@@ -51,15 +51,15 @@ def paired(scene: SimulationInputs, seed: int) -> dict[str, tuple[BlindPolicy, C
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones, feasible=data.draw(st.booleans())))
+    inputs = data.draw(simulation_inputs(zones, feasible=data.draw(st.booleans())))
     guard, fees = data.draw(st.sampled_from(list(BlindGuardMode))), ProbeFees(60, data.draw(st.sampled_from((0, 7))))
-    policy, alone = paired(scene, data.draw(st.integers(0, 99)))[name]
-    found = simulate_blind(scene, policy, guard, fees)
-    for number, start in enumerate(scene.starts.tolist()):
-        window = Asked(scene, start, alone(start), guard, fees)
+    policy, alone = paired(inputs, data.draw(st.integers(0, 99)))[name]
+    found = simulate_blind(inputs, policy, guard, fees)
+    for number, start in enumerate(inputs.starts.tolist()):
+        window = Asked(inputs, start, alone(start), guard, fees)
         assert found.usd[number] == pytest.approx(window.play())
         assert found.finish_tick[number] == window.tick
-        assert found.late[number] == (window.tick > scene.ticks)
+        assert found.late[number] == (window.tick > inputs.ticks)
         assert found.spot_ticks[number] == window.counts[asked_windows.SPOT]
         assert found.on_demand_ticks[number] == window.counts[asked_windows.DEMAND]
         assert found.launches[number] == window.launches
@@ -105,16 +105,16 @@ class Recorded:
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_what_was_not_asked_is_not_known(policy: BlindPolicy, data: st.DataObject) -> None:
-    scene = data.draw(scenes(3, windows=1))
-    guard, start = data.draw(st.sampled_from(list(BlindGuardMode))), int(scene.starts[0])
+    inputs = data.draw(simulation_inputs(3, windows=1))
+    guard, start = data.draw(st.sampled_from(list(BlindGuardMode))), int(inputs.starts[0])
     first = Recorded(policy)
-    bill = simulate_blind(scene, first, guard)
+    bill = simulate_blind(inputs, first, guard)
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    up = rng.random(scene.up.shape) < 0.5
+    up = rng.random(inputs.up.shape) < 0.5
     for zone, tick in first.asked:
         if start + tick < up.shape[1]:
-            up[zone, start + tick] = scene.up[zone, start + tick]
-    other = replace(scene, up=up)
+            up[zone, start + tick] = inputs.up[zone, start + tick]
+    other = replace(inputs, up=up)
     second = Recorded(policy)
     again = simulate_blind(other, second, guard)
     assert second.seen == first.seen
@@ -128,13 +128,13 @@ def test_what_was_not_asked_is_not_known(policy: BlindPolicy, data: st.DataObjec
 def test_nothing_is_late_that_on_demand_would_have_done_and_nothing_is_below_the_bound(
     guard: BlindGuardMode, policy: BlindPolicy, data: st.DataObject
 ) -> None:
-    scene = data.draw(scenes(data.draw(st.sampled_from((1, 3)))))
-    found = simulate_blind(scene, policy, guard)
-    assert scene.task.on_demand_is_in_time(scene.tick_s)
+    inputs = data.draw(simulation_inputs(data.draw(st.sampled_from((1, 3)))))
+    found = simulate_blind(inputs, policy, guard)
+    assert inputs.task.on_demand_is_in_time(inputs.tick_s)
     assert not found.late.any()
-    assert (compute_least_usd(scene) <= found.usd * (1 + SINGLE)).all()
+    assert (compute_least_usd(inputs) <= found.usd * (1 + SINGLE)).all()
     running = found.usd - found.egress_usd - found.probe_usd
-    assert (running >= (found.spot_ticks + found.on_demand_ticks) * 0.5 * scene.tick_s / 3600 - 1e-9).all()
+    assert (running >= (found.spot_ticks + found.on_demand_ticks) * 0.5 * inputs.tick_s / 3600 - 1e-9).all()
 
 
 def world(*availability: str, work: int, spot: tuple[float, ...], demand: tuple[float, ...]) -> SimulationInputs:

@@ -70,8 +70,8 @@ def test_more_drift_and_fewer_hours_are_wider() -> None:
 
 def test_what_was_before_a_window_is_what_the_sky_says() -> None:
     state = ZoneStates(np.array([True, False]), np.array([2.5, 100.0]))
-    scene = simulate_windows(rates(0.5, 0.5), state, like(), 50, np.random.default_rng(3))
-    up, known = scene.before(PAST_H * HOUR_S // TICK_S)
+    inputs = simulate_windows(rates(0.5, 0.5), state, like(), 50, np.random.default_rng(3))
+    up, known = inputs.before(PAST_H * HOUR_S // TICK_S)
     assert known.all()
     assert up[0, :, -15:].all()
     assert not up[0, :, -16].any()
@@ -80,22 +80,22 @@ def test_what_was_before_a_window_is_what_the_sky_says() -> None:
 
 def test_without_a_sky_availability_is_usual_before_and_after() -> None:
     outlook = rates(0.25, 0.75, hours=1e6, drift=0.0)
-    scene = simulate_windows(outlook, None, like(), 3000, np.random.default_rng(4))
-    up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
+    inputs = simulate_windows(outlook, None, like(), 3000, np.random.default_rng(4))
+    up, _ = inputs.before(PAST_H * HOUR_S // TICK_S)
     swung = 0.714  # the mean of 1 / (1 + exp(2 a) / 3) over the scarcities a
     assert up[:, :, -1].mean() == pytest.approx(swung, abs=0.02)
-    length = scene.series.ticks // 3000
-    last = scene.up.reshape(2, 3000, length)[:, :, -1]
+    length = inputs.series.ticks // 3000
+    last = inputs.up.reshape(2, 3000, length)[:, :, -1]
     assert last.mean() == pytest.approx(swung, abs=0.02)
-    assert (np.diff(scene.starts) == length).all()
+    assert (np.diff(inputs.starts) == length).all()
 
 
 def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
     outlook, usual = rates(0.5, 0.5, hours=1e6, drift=0.0), like()
     one = replace(usual, series=Series(TICK_S, tuple(replace(z, region="r") for z in usual.series.zones)))
     together = []
-    for scene in (one, usual):
-        made = simulate_windows(outlook, None, scene, 4000, np.random.default_rng(4))
+    for inputs in (one, usual):
+        made = simulate_windows(outlook, None, inputs, 4000, np.random.default_rng(4))
         last = made.up.reshape(2, 4000, -1)[:, :, -1]
         together.append(float(np.mean(last[0] == last[1])))
     assert together[0] > 0.53
@@ -105,8 +105,8 @@ def test_zones_of_a_region_go_together_and_those_of_two_do_not() -> None:
 def test_the_past_of_a_window_changes_as_often_as_its_hazards_say() -> None:
     hazards = rates(0.2, 0.6, hours=1e7, drift=0.0)
     state = ZoneStates(np.array([True, True]), np.array([TICK_S / HOUR_S] * 2))
-    scene = simulate_windows(hazards, state, like(), 4000, np.random.default_rng(5))
-    up, _ = scene.before(PAST_H * HOUR_S // TICK_S)
+    inputs = simulate_windows(hazards, state, like(), 4000, np.random.default_rng(5))
+    up, _ = inputs.before(PAST_H * HOUR_S // TICK_S)
     was, then = up[:, :, :-2], up[:, :, 1:-1]
     step = TICK_S / HOUR_S
     # looked at from the known end: how long a state had lasted, seen backwards

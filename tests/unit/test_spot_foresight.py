@@ -42,8 +42,8 @@ def sure(lost: list[float], back: list[float]) -> HazardModel:
     return HazardModel.prior(np.array(lost), np.array(back), 1e6, drift=0.0)
 
 
-def played(scene: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome:
-    found = simulate(scene, policy, GuardMode.EXACT)
+def played(inputs: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome:
+    found = simulate(inputs, policy, GuardMode.EXACT)
     assert not found.late.any()
     return found
 
@@ -100,8 +100,8 @@ def test_a_small_problem_costs_hardly_more_than_the_optimum(
     monkeypatch.setattr("router.spot.availability.hazard_model.SWING", 0.0)
     tick_s, outlook = 1200, sure([lost], [back])
     task = Task(_WORK * tick_s // _TICK, ticks * tick_s, _DELAY * tick_s // _TICK)
-    scene = made_up(outlook, task, tick_s, [spot_usd], [DEMAND], 3000)
-    found = played(scene, ForesightPolicy.fitted(outlook, scene)).usd
+    inputs = made_up(outlook, task, tick_s, [spot_usd], [DEMAND], 3000)
+    found = played(inputs, ForesightPolicy.fitted(outlook, inputs)).usd
     least, error = optimum(lost, back, spot_usd, ticks, tick_s / HOUR_S), found.std() / np.sqrt(found.size)
     assert least - 4 * error - 1e-6 < found.mean() < 1.05 * least + 2 * error
 
@@ -115,24 +115,24 @@ def several(zones: int, windows: int = 400, **more: object) -> tuple[HazardModel
 
 @pytest.mark.parametrize("zones", [2, 3])
 def test_it_costs_less_than_what_is_published(zones: int) -> None:
-    outlook, scene = several(zones, ways=ZoneMoveCosts.between(["a", "b", "c"][:zones], lambda _a, _b: 0.1, 60))
-    ours = played(scene, ForesightPolicy.fitted(outlook, scene)).usd
+    outlook, inputs = several(zones, ways=ZoneMoveCosts.between(["a", "b", "c"][:zones], lambda _a, _b: 0.1, 60))
+    ours = played(inputs, ForesightPolicy.fitted(outlook, inputs)).usd
     asking = simulate_blind(
-        scene,
-        BlindForesightPolicy.fitted(outlook, SimulationSpec.of(scene), scene.spot_usd[:, 0]),
+        inputs,
+        BlindForesightPolicy.fitted(outlook, SimulationSpec.of(inputs), inputs.spot_usd[:, 0]),
         BlindGuardMode.EXACT,
     )
     assert not asking.late.any()
     assert not asking.probes.any()
     assert 0.99 < asking.usd.mean() / ours.mean() < 1.15  # who sees knows more
     for theirs in (UniformProgress(False), GreedySpot()):
-        by, error = dearer_by(ours, played(scene, theirs).usd)
+        by, error = dearer_by(ours, played(inputs, theirs).usd)
         assert by > 3 * error, theirs
 
 
-def spot_ticks_by_zone(scene: SimulationInputs, policy: FullInfoPolicy) -> tuple[Ints, int]:
+def spot_ticks_by_zone(inputs: SimulationInputs, policy: FullInfoPolicy) -> tuple[Ints, int]:
     """[zone], and how often the checkpoint left its zone."""
-    ticks, homes, moves = np.zeros(len(scene.series.zones), dtype=np.int64), np.full(scene.starts.size, -1), 0
+    ticks, homes, moves = np.zeros(len(inputs.series.zones), dtype=np.int64), np.full(inputs.starts.size, -1), 0
 
     def watch(now: FullView) -> None:
         nonlocal moves
@@ -140,27 +140,27 @@ def spot_ticks_by_zone(scene: SimulationInputs, policy: FullInfoPolicy) -> tuple
         moves += int(((homes[now.window] >= 0) & (homes[now.window] != now.home)).sum())
         homes[now.window] = now.home
 
-    assert not simulate(scene, policy, GuardMode.EXACT, watch=watch).late.any()
+    assert not simulate(inputs, policy, GuardMode.EXACT, watch=watch).late.any()
     return ticks, moves
 
 
 def test_egress_makes_it_move_less() -> None:
     moves = []
     for usd in (0.0, 1.0, 50.0):
-        outlook, scene = several(3, ways=ZoneMoveCosts(usd * (1 - np.eye(3)), np.zeros((3, 3), dtype=np.int64)))
-        moves.append(spot_ticks_by_zone(scene, ForesightPolicy.fitted(outlook, scene))[1])
+        outlook, inputs = several(3, ways=ZoneMoveCosts(usd * (1 - np.eye(3)), np.zeros((3, 3), dtype=np.int64)))
+        moves.append(spot_ticks_by_zone(inputs, ForesightPolicy.fitted(outlook, inputs))[1])
     assert moves[0] > 1.5 * moves[1] > 0
     assert moves[2] == 0
 
 
 def test_it_does_not_go_where_spot_is_dear() -> None:
     """Whether that was expected or not."""
-    outlook, scene = several(2)
-    usual, _ = spot_ticks_by_zone(scene, ForesightPolicy.fitted(outlook, scene))
-    prices = scene.spot_usd.copy()
+    outlook, inputs = several(2)
+    usual, _ = spot_ticks_by_zone(inputs, ForesightPolicy.fitted(outlook, inputs))
+    prices = inputs.spot_usd.copy()
     prices[1] = 0.99 * DEMAND
-    dear = replace(scene, spot_usd=prices)
-    for like in (scene, dear):
+    dear = replace(inputs, spot_usd=prices)
+    for like in (inputs, dear):
         ticks, _ = spot_ticks_by_zone(dear, ForesightPolicy.fitted(outlook, like))
         assert usual[1] > 20 * ticks[1]
 
@@ -172,8 +172,8 @@ def test_slow_and_cheap_on_demand_is_taken_where_there_is_time_for_it() -> None:
     for deadline_h, usd, slow in ((24, 20 * 0.75, True), (11, 10 * DEMAND, False)):
         task = Task(10 * HOURLY, deadline_h * HOURLY, 600)
         made = made_up(outlook, task, 600, [1.0, 1.0], [DEMAND, DEMAND / 4], 50)
-        scene = SimulationInputs.of(task, made.series, made.starts, None, speed)
-        found = played(scene, ForesightPolicy.fitted(outlook, scene))
+        inputs = SimulationInputs.of(task, made.series, made.starts, None, speed)
+        found = played(inputs, ForesightPolicy.fitted(outlook, inputs))
         assert found.usd.mean() == pytest.approx(usd, rel=0.05)
         assert (found.on_demand_ticks.mean() > 115) == slow
 
@@ -198,11 +198,11 @@ def test_going_on_with_fast_on_demand_is_not_taken_for_slow() -> None:
     """Two speeds in one place, dollars of both known: what runs is weighed at its own."""
     outlook, task = sure([5.0, 5.0], [1e-6, 1e-6]), Task(10 * HOURLY, 11 * HOURLY, 600)
     made = made_up(outlook, task, 600, [1.0, 1.0], [DEMAND, DEMAND], 20)
-    scene = SimulationInputs.of(task, made.series, made.starts, None, np.array([1.0, 0.5]))
+    inputs = SimulationInputs.of(task, made.series, made.starts, None, np.array([1.0, 0.5]))
     kinds = []
     simulate(
-        scene,
-        ForesightPolicy.fitted(outlook, scene),
+        inputs,
+        ForesightPolicy.fitted(outlook, inputs),
         GuardMode.NONE,
         watch=lambda now: kinds.append((now.kind, now.zone)),
     )
@@ -210,18 +210,18 @@ def test_going_on_with_fast_on_demand_is_not_taken_for_slow() -> None:
 
 
 def test_the_same_seed_makes_the_same_tables() -> None:
-    outlook, scene = several(3, 2)
-    one, two, other = (ForesightPolicy.fitted(outlook, scene, seed).model.tables for seed in (5, 5, 6))
+    outlook, inputs = several(3, 2)
+    one, two, other = (ForesightPolicy.fitted(outlook, inputs, seed).model.tables for seed in (5, 5, 6))
     for name in ("launch", "stay", "to_demand", "on_demand", "home"):
         assert (getattr(one, name) == getattr(two, name)).all()
     assert (one.stay != other.stay).any()
 
 
 def test_nothing_to_fall_back_on_is_refused() -> None:
-    outlook, scene = several(2, 2)
+    outlook, inputs = several(2, 2)
     for wrong in ({"on_demand_usd": np.full(2, np.inf)}, {"speed": np.full(2, 0.5)}):
         with pytest.raises(ValueError, match="reference"):
-            ForesightPolicy.fitted(outlook, replace(scene, **wrong))  # type: ignore[arg-type]
+            ForesightPolicy.fitted(outlook, replace(inputs, **wrong))  # type: ignore[arg-type]
 
 
 def test_the_clock_is_of_whole_ticks() -> None:

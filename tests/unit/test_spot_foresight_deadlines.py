@@ -22,7 +22,7 @@ from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Floats, Ints, Series, ZoneSeries
 from tests.support.adversary import Adversary, AskedAdversary
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 DRAWS = 12
 
@@ -35,27 +35,27 @@ def _few_fits() -> Iterator[None]:
         yield
 
 
-def mind(scene: SimulationInputs) -> ForesightModel:
+def mind(inputs: SimulationInputs) -> ForesightModel:
     """Of few draws: it may be as wrong as it likes."""
-    outlook = HazardModel.of(scene.series, scene.task.size)
-    launch = (scene.task.changeover_s + scene.launch_s).astype(np.float64)
-    market = ZoneMarket(scene.spot_usd[:, 0], scene.on_demand_usd, scene.speed, launch, scene.ways)
-    deadline_s = scene.ticks * scene.tick_s
+    outlook = HazardModel.of(inputs.series, inputs.task.size)
+    launch = (inputs.task.changeover_s + inputs.launch_s).astype(np.float64)
+    market = ZoneMarket(inputs.spot_usd[:, 0], inputs.on_demand_usd, inputs.speed, launch, inputs.ways)
+    deadline_s = inputs.ticks * inputs.tick_s
     return ForesightModel.of(
-        outlook, market, scene.task.work_s, deadline_s, clock_s=choose_clock_s(scene.tick_s), draws=DRAWS
+        outlook, market, inputs.task.work_s, deadline_s, clock_s=choose_clock_s(inputs.tick_s), draws=DRAWS
     )
 
 
-def uneven(scene: SimulationInputs, seed: int) -> SimulationInputs:
+def uneven(inputs: SimulationInputs, seed: int) -> SimulationInputs:
     """The same with speeds, launches, and zones without on-demand; all but the first."""
-    rng, zones = Random(seed), list(scene.series.zones)
+    rng, zones = Random(seed), list(inputs.series.zones)
     speed: Floats = np.array([1.0] + [rng.choice((0.21, 0.5, 1.0, 1.4)) for _ in zones[1:]])
-    launch_s: Ints = np.array([0] + [rng.choice((0, 7, scene.tick_s, 1300)) for _ in zones[1:]])
+    launch_s: Ints = np.array([0] + [rng.choice((0, 7, inputs.tick_s, 1300)) for _ in zones[1:]])
     for i in range(1, len(zones)):
         if rng.random() < 0.3:
             zones[i] = replace(zones[i], on_demand_usd_per_hour=np.inf)
     return SimulationInputs.of(
-        scene.task, Series(scene.tick_s, tuple(zones)), scene.starts, scene.ways, speed, launch_s
+        inputs.task, Series(inputs.tick_s, tuple(zones)), inputs.starts, inputs.ways, speed, launch_s
     )
 
 
@@ -65,11 +65,11 @@ def uneven(scene: SimulationInputs, seed: int) -> SimulationInputs:
 @given(data=st.data(), seed=st.integers(0, 10**6))
 def test_in_any_availability_at_any_speeds(zones: int, data: st.DataObject, seed: int) -> None:
     """Ticks of ten seconds to ten minutes: windows shorter than a tick of the clock, and of many."""
-    scene = data.draw(scenes(zones, windows=8))
-    assert not simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT).late.any()
-    assert not simulate_blind(scene, BlindForesightPolicy(mind(scene)), BlindGuardMode.EXACT).late.any()
-    scene = uneven(scene, seed)
-    found = simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT)
+    inputs = data.draw(simulation_inputs(zones, windows=8))
+    assert not simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT).late.any()
+    assert not simulate_blind(inputs, BlindForesightPolicy(mind(inputs)), BlindGuardMode.EXACT).late.any()
+    inputs = uneven(inputs, seed)
+    found = simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT)
     assert not found.late.any()
     assert np.isfinite(found.usd).all()
 
@@ -84,18 +84,18 @@ def test_availability_that_takes_whatever_is_started(g: int, patience: int) -> N
             zones = tuple(ZoneSeries(name, name, up.copy(), np.ones(ticks + 1), 3.0) for name in "ab")
             task = Task(ticks * g - changeover - spare, ticks * g, changeover)
             ways = ZoneMoveCosts.between(["a", "b"], lambda _a, _b: 0.1) if spare else ZoneMoveCosts.free(2)
-            scene = SimulationInputs.of(task, Series(g, zones), [0], ways)
-            policy = mind(scene)
-            assert not simulate(scene, Adversary(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
-            asked = AskedAdversary(BlindForesightPolicy(policy), scene, patience)
-            assert not simulate_blind(scene, asked, BlindGuardMode.EXACT).late.any()
+            inputs = SimulationInputs.of(task, Series(g, zones), [0], ways)
+            policy = mind(inputs)
+            assert not simulate(inputs, Adversary(ForesightPolicy(policy), patience), GuardMode.EXACT).late.any()
+            asked = AskedAdversary(BlindForesightPolicy(policy), inputs, patience)
+            assert not simulate_blind(inputs, asked, BlindGuardMode.EXACT).late.any()
 
 
 def test_a_deadline_within_one_tick_of_the_clock_and_no_slack() -> None:
     zone = ZoneSeries("a", "r", np.ones(10, dtype=np.int64), np.ones(10), 3.0)
     for changeover in (0, 60):
-        scene = SimulationInputs.of(Task(600 - changeover, 600, changeover), Series(60, (zone,)), [0])
-        assert not simulate(scene, ForesightPolicy(mind(scene)), GuardMode.EXACT).late.any()
-        terms = SimulationSpec.of(scene)
-        asking = BlindForesightPolicy.fitted(HazardModel.of(scene.series), terms, scene.spot_usd[:, 0])
-        assert not simulate_blind(scene, asking, BlindGuardMode.EXACT).late.any()
+        inputs = SimulationInputs.of(Task(600 - changeover, 600, changeover), Series(60, (zone,)), [0])
+        assert not simulate(inputs, ForesightPolicy(mind(inputs)), GuardMode.EXACT).late.any()
+        terms = SimulationSpec.of(inputs)
+        asking = BlindForesightPolicy.fitted(HazardModel.of(inputs.series), terms, inputs.spot_usd[:, 0])
+        assert not simulate_blind(inputs, asking, BlindGuardMode.EXACT).late.any()

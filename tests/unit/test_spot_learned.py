@@ -19,7 +19,7 @@ from router.spot.policies.our_policy import policy_from
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 
 TICK_S = 600
 
@@ -92,27 +92,27 @@ def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> N
     starts = np.arange(0, 1300, 20)
     for names in (["z0"], ["z0", "z1", "z2"]):
         series = future.only(names)
-        scene = SimulationInputs.of(task, series, starts, ZoneMoveCosts.between(series.regions, lambda a, b: 1.0))
-        ours = policy_from(past.only(names), scene)
-        found = simulate(scene, ours, GuardMode.EXACT)
-        again = simulate(scene, ours, GuardMode.EXACT)
+        inputs = SimulationInputs.of(task, series, starts, ZoneMoveCosts.between(series.regions, lambda a, b: 1.0))
+        ours = policy_from(past.only(names), inputs)
+        found = simulate(inputs, ours, GuardMode.EXACT)
+        again = simulate(inputs, ours, GuardMode.EXACT)
         assert (found.usd == again.usd).all()
         assert not found.late.any()
         for other in (GreedySpot(), UniformProgress(), UniformProgress(False)):
-            assert found.usd.mean() < simulate(scene, other).usd.mean()
+            assert found.usd.mean() < simulate(inputs, other).usd.mean()
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(scene=st.one_of(scenes(), scenes(zones=2), scenes(zones=4)))
-def test_no_deadline_is_missed_that_on_demand_would_have_met(scene: SimulationInputs) -> None:
-    """Whatever the availability, and whatever the past was: here the scene's own first ticks, however few."""
-    past = scene.series.part(0, max(1, scene.series.ticks // 4))
-    found = simulate(scene, policy_from(past, scene), GuardMode.EXACT)
+@given(inputs=st.one_of(simulation_inputs(), simulation_inputs(zones=2), simulation_inputs(zones=4)))
+def test_no_deadline_is_missed_that_on_demand_would_have_met(inputs: SimulationInputs) -> None:
+    """Whatever the availability, and whatever the past was: here the inputs' own first ticks, however few."""
+    past = inputs.series.part(0, max(1, inputs.series.ticks // 4))
+    found = simulate(inputs, policy_from(past, inputs), GuardMode.EXACT)
     assert not found.late.any()
     assert np.isfinite(found.usd).all()
 
 
 def test_one_zone_alone() -> None:
-    scene = SimulationInputs.of(Task(3600, 7200, 60), memoryless(2, 50, 1), [0])
+    inputs = SimulationInputs.of(Task(3600, 7200, 60), memoryless(2, 50, 1), [0])
     with pytest.raises(ValueError, match="one zone"):
-        ChainPolicy.fitted(scene.series, scene)
+        ChainPolicy.fitted(inputs.series, inputs)

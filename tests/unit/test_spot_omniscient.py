@@ -13,7 +13,7 @@ from router.spot.policies.omniscient import compute_least_usd
 from router.spot.simulator.inputs import SimulationInputs, Task, ZoneMoveCosts
 from router.spot.simulator.simulation import GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
-from tests.support.spot_windows import cheapest_of_all, scenes
+from tests.support.spot_windows import cheapest_of_all, simulation_inputs
 
 SINGLE = 1e-5  # of single precision, over some hundred ticks
 
@@ -22,10 +22,10 @@ SINGLE = 1e-5  # of single precision, over some hundred ticks
 @given(data=st.data())
 @pytest.mark.parametrize(("zones", "most"), [(1, 7), (2, 5), (3, 4)])
 def test_it_is_the_cheapest_of_all_sequences(zones: int, most: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones, windows=2, most=most, feasible=data.draw(st.booleans())))
-    whole = not (scene.ways.transfer_s % np.gcd(scene.tick_s, scene.task.changeover_s)).any()
-    for found, start in zip(compute_least_usd(scene, np.float64), scene.starts.tolist(), strict=True):
-        best = cheapest_of_all(scene, start)
+    inputs = data.draw(simulation_inputs(zones, windows=2, most=most, feasible=data.draw(st.booleans())))
+    whole = not (inputs.ways.transfer_s % np.gcd(inputs.tick_s, inputs.task.changeover_s)).any()
+    for found, start in zip(compute_least_usd(inputs, np.float64), inputs.starts.tolist(), strict=True):
+        best = cheapest_of_all(inputs, start)
         if whole:
             assert found == pytest.approx(best)
         else:
@@ -36,20 +36,20 @@ def test_it_is_the_cheapest_of_all_sequences(zones: int, most: int, data: st.Dat
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_no_policy_is_cheaper(zones: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones))
-    least = compute_least_usd(scene)
+    inputs = data.draw(simulation_inputs(zones))
+    least = compute_least_usd(inputs)
     for policy in (GreedySpot(), UniformProgress(), UniformProgress(ranking=rank_by_price_elsewhere), TimeSliced(3)):
         for net in (GuardMode.PUBLISHED, GuardMode.EXACT):
-            assert (least <= simulate(scene, policy, net).usd * (1 + SINGLE)).all()
+            assert (least <= simulate(inputs, policy, net).usd * (1 + SINGLE)).all()
 
 
 def test_many_windows_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     zone = ZoneSeries("a", "r", rng.integers(0, 2, 60), rng.uniform(0.5, 1, 60), 3.0)
-    scene = SimulationInputs.of(Task(1000, 1500, 45), Series(60, (zone,)), np.arange(35))
-    whole = compute_least_usd(scene)
+    inputs = SimulationInputs.of(Task(1000, 1500, 45), Series(60, (zone,)), np.arange(35))
+    whole = compute_least_usd(inputs)
     monkeypatch.setattr(omniscient, "_MOST_VALUES", 3000)
-    assert np.array_equal(compute_least_usd(scene), whole)
+    assert np.array_equal(compute_least_usd(inputs), whole)
 
 
 def test_what_cannot_be_done_has_no_least() -> None:

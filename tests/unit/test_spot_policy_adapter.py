@@ -20,7 +20,7 @@ from router.spot.simulator.blind_simulator import BlindGuardMode, ProbeFees, sim
 from router.spot.simulator.inputs import SimulationInputs
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from tests.support.asked_rules import Dice
-from tests.support.spot_windows import scenes
+from tests.support.spot_windows import simulation_inputs
 from tests.support.steered_game import Steer, in_money
 
 ALL: dict[str, BlindPolicy] = {
@@ -40,42 +40,54 @@ FREE: dict[str, FullInfoPolicy] = {
 }
 
 
-def _foreseen(scene: SimulationInputs) -> BlindPolicy:
-    """Fitted to the scene's market, to availability that its own is not, so that it is wrong now and then."""
-    zones = np.ones(len(scene.up))
+def _foreseen(inputs: SimulationInputs) -> BlindPolicy:
+    """Fitted to the inputs' market, to availability that its own is not, so that it is wrong now and then."""
+    zones = np.ones(len(inputs.up))
     outlook = HazardModel.prior(zones * 0.5, zones, 20.0)
-    return BlindForesightPolicy.fitted(outlook, SimulationSpec.of(scene), scene.spot_usd.mean(axis=1))
+    return BlindForesightPolicy.fitted(outlook, SimulationSpec.of(inputs), inputs.spot_usd.mean(axis=1))
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ALL])
-@settings(max_examples=40, deadline=None)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in LONG])
+@settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
-    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=1))
+    _decides_alike(name, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_the_watcher_decides_as_the_back_test_does_in_more_scenes(name: str, data: st.DataObject) -> None:
+    _decides_alike(name, data)
+
+
+def _decides_alike(name: str, data: st.DataObject) -> None:
+    inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=1))
     if name == "sliced":  # reckons with the longest way from the start; a job that has saved nothing has none to know
-        scene = SimulationInputs.of(scene.task, scene.series, scene.starts)
-    _same_in_both(in_money(scene), ALL[name])
+        inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+    _same_in_both(in_money(inputs), ALL[name])
 
 
 @pytest.mark.slow
 @settings(max_examples=2, deadline=None)
-@given(scenes(2, windows=1))
-def test_foresight_decides_as_in_the_back_test(scene: SimulationInputs) -> None:
-    scene = in_money(scene)
-    _same_in_both(scene, _foreseen(scene))
+@given(simulation_inputs(2, windows=1))
+def test_foresight_decides_as_in_the_back_test(inputs: SimulationInputs) -> None:
+    inputs = in_money(inputs)
+    _same_in_both(inputs, _foreseen(inputs))
 
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.data())
 def test_and_so_it_does_in_more_scenes(data: st.DataObject) -> None:
-    scene = in_money(data.draw(scenes(data.draw(st.integers(1, 3)), windows=1)))
-    _same_in_both(scene, _foreseen(scene))
+    inputs = in_money(data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=1)))
+    _same_in_both(inputs, _foreseen(inputs))
 
 
-def _same_in_both(scene: SimulationInputs, explorer: BlindPolicy) -> None:
-    bill = simulate_blind(scene, explorer, BlindGuardMode.NONE, ProbeFees(60, 0))
-    game = Steer(scene, PolicyAdapter(lambda *_: explorer))
+def _same_in_both(inputs: SimulationInputs, explorer: BlindPolicy) -> None:
+    bill = simulate_blind(inputs, explorer, BlindGuardMode.NONE, ProbeFees(60, 0))
+    game = Steer(inputs, PolicyAdapter(lambda *_: explorer))
     usd = game.play()
     if bill.late[0]:  # what comes after the deadline is not a policy's
         assert game.left > 0
@@ -90,11 +102,11 @@ def _same_in_both(scene: SimulationInputs, explorer: BlindPolicy) -> None:
 def test_who_believes_until_it_hears_no_does_as_who_sees_all(rule: str, data: st.DataObject) -> None:
     """The same but for where the checkpoint is said to be, which is told apart in moves that cost something."""
     policy = FREE[rule]
-    scene = data.draw(scenes(data.draw(st.integers(1, 3)), windows=4))
-    scene = SimulationInputs.of(scene.task, scene.series, scene.starts)
+    inputs = data.draw(simulation_inputs(data.draw(st.integers(1, 3)), windows=4))
+    inputs = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
     seen, asked = (
-        simulate(scene, policy, GuardMode.NONE),
-        simulate_blind(scene, OptimisticAdapter(policy), BlindGuardMode.NONE),
+        simulate(inputs, policy, GuardMode.NONE),
+        simulate_blind(inputs, OptimisticAdapter(policy), BlindGuardMode.NONE),
     )
     done = ~seen.late
     np.testing.assert_array_equal(asked.late, seen.late)

@@ -262,6 +262,6 @@ def test_terms_have_a_speed_and_a_launch_time_for_each_zone() -> None:
     terms = terms_of(seen(A, B, OD))
     with pytest.raises(ValueError, match="each of 2 zones"):
         replace(terms, speed=np.ones(3))
-    scene = build_empty_inputs(terms)
-    assert not scene.up.any()
-    np.testing.assert_array_equal(scene.speed, terms.speed)
+    inputs = build_empty_inputs(terms)
+    assert not inputs.up.any()
+    np.testing.assert_array_equal(inputs.speed, terms.speed)

@@ -39,13 +39,13 @@ def availability(zones: int = 3, windows: int = 60) -> tuple[HazardModel, Simula
     return outlook, made_up(outlook, task, 600, USUAL[:zones].tolist(), [DEMAND] * zones, windows)
 
 
-def at(scene: SimulationInputs, usd: Floats) -> SimulationInputs:
+def at(inputs: SimulationInputs, usd: Floats) -> SimulationInputs:
     """The same availability at these prices."""
-    return replace(scene, spot_usd=np.broadcast_to(usd[:, None], scene.spot_usd.shape))
+    return replace(inputs, spot_usd=np.broadcast_to(usd[:, None], inputs.spot_usd.shape))
 
 
-def played(scene: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome:
-    found = simulate(scene, policy, GuardMode.EXACT)
+def played(inputs: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome:
+    found = simulate(inputs, policy, GuardMode.EXACT)
     assert not found.late.any()
     return found
 
@@ -53,11 +53,11 @@ def played(scene: SimulationInputs, policy: FullInfoPolicy) -> SimulationOutcome
 @pytest.mark.parametrize("usd", LATER, ids=["up", "down", "one"])
 def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats) -> None:
     """Dollars of each window are those of who never knew another price, whether zones are seen or asked."""
-    outlook, scene = availability()
-    later = at(scene, usd)
-    old, new = (played(later, ForesightPolicy.fitted(outlook, like)).usd for like in (scene, later))
+    outlook, inputs = availability()
+    later = at(inputs, usd)
+    old, new = (played(later, ForesightPolicy.fitted(outlook, like)).usd for like in (inputs, later))
     assert old.tolist() == new.tolist()
-    terms = SimulationSpec.of(scene)
+    terms = SimulationSpec.of(inputs)
     asked = [
         simulate_blind(later, BlindForesightPolicy.fitted(outlook, terms, p), BlindGuardMode.EXACT).usd
         for p in (USUAL, usd)
@@ -67,11 +67,11 @@ def test_a_price_that_has_moved_counts_as_if_it_had_always_been_that(usd: Floats
 
 @pytest.mark.parametrize("step", [1.25, 0.5, 2.0])
 def test_so_it_is_in_one_zone_alone(step: float) -> None:
-    _, scene = availability(1)
-    scaled = scene.series.zones[0].spot_usd_per_hour * step
-    dear = replace(scene.series, zones=(replace(scene.series.zones[0], spot_usd_per_hour=scaled),))
-    later = at(scene, USUAL[:1] * step)
-    old, new = (played(later, policy_from(past, scene)).usd for past in (scene.series, dear))
+    _, inputs = availability(1)
+    scaled = inputs.series.zones[0].spot_usd_per_hour * step
+    dear = replace(inputs.series, zones=(replace(inputs.series.zones[0], spot_usd_per_hour=scaled),))
+    later = at(inputs, USUAL[:1] * step)
+    old, new = (played(later, policy_from(past, inputs)).usd for past in (inputs.series, dear))
     assert old.tolist() == new.tolist()
 
 
@@ -90,12 +90,12 @@ def shifted(series: Series, task: Task, every_s: int) -> dict[str, tuple[Simulat
 def shift_costs(series: Series, task: Task, every_s: int) -> float:
     """What shifts cost in the mean, as a share of the optimum; in no world do we lose to Greedy or UP(S), at 90 %."""
     over, less = dict[str, float](), dict[str, list[Floats]]()
-    for name, (scene, past) in shifted(series, task, every_s).items():
-        ours = played(scene, policy_from(past, scene)).usd
-        over[name] = ours.mean() / compute_least_usd(scene).mean() - 1
+    for name, (inputs, past) in shifted(series, task, every_s).items():
+        ours = played(inputs, policy_from(past, inputs)).usd
+        over[name] = ours.mean() / compute_least_usd(inputs).mean() - 1
         for other in (GreedySpot(), UniformProgress(ranking=rank_by_price_elsewhere)):
-            less.setdefault(type(other).__name__, []).append(ours - simulate(scene, other).usd)
-    stretch = scene.starts // scene.ticks
+            less.setdefault(type(other).__name__, []).append(ours - simulate(inputs, other).usd)
+    stretch = inputs.starts // inputs.ticks
     for rival, differences in less.items():
         for one in differences:
             assert bootstrap_interval(one, stretch).low <= 0, rival
@@ -123,8 +123,8 @@ def test_nor_does_it_in_recorded_availability() -> None:
 
 
 def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    outlook, scene = availability()
-    fits = PriceFits(ForesightPolicy.fitted(outlook, scene).model)
+    outlook, inputs = availability()
+    fits = PriceFits(ForesightPolicy.fitted(outlook, inputs).model)
     made: list[list[float]] = []
     at_prices = ForesightModel.at_prices
 
@@ -146,16 +146,16 @@ def test_a_fit_serves_until_a_price_has_moved_by_two_percent(monkeypatch: pytest
 
 def test_prices_that_are_nowhere_for_long_get_the_nearest_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(price_fits, "MOST", 3)
-    outlook, scene = availability()
-    fits = PriceFits(ForesightPolicy.fitted(outlook, scene).model)
+    outlook, inputs = availability()
+    fits = PriceFits(ForesightPolicy.fitted(outlook, inputs).model)
     usd = USUAL[:, None] * np.array([1.0, 1.1, 1.2, 1.3, 1.02, 9.0])
     assert fits.fits(usd, np.full(6, -1)).tolist() == [0, 1, 2, 2, 0, 2]
     assert len(fits.weighers) == 3
 
 
 def test_later_availability_is_the_same_but_for_one_price_from_the_middle_on() -> None:
-    _, scene = availability()
-    series, name = scene.series, scene.series.zones[1].zone
+    _, inputs = availability()
+    series, name = inputs.series, inputs.series.zones[1].zone
     later, half = stepped(series, name, 1.1), series.ticks // 2
     assert (later.up() == series.up()).all()
     was, now = series.spot_usd(), later.spot_usd()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.skipif(not COSTS.is_file(), reason="the shared data are
 
 
 def reference() -> list[tuple[SimulationInputs, list[dict[str, str]]]]:
-    """Rows that differ in their start alone are windows of one scene."""
+    """Rows that differ in their start alone are windows of the same inputs."""
     with COSTS.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     names = ("trace", "tick_s", "work_h", "deadline_h", "changeover_h", "on_demand_usd_per_h", "spot_usd_per_h")
@@ -47,8 +47,8 @@ def reference() -> list[tuple[SimulationInputs, list[dict[str, str]]]]:
 @pytest.mark.parametrize("column", POLICIES)
 def test_every_row_to_the_cent(column: str) -> None:
     compared = 0
-    for scene, rows in reference():
-        found = simulate(scene, POLICIES[column])
+    for inputs, rows in reference():
+        found = simulate(inputs, POLICIES[column])
         assert not found.late.any()
         assert np.abs(found.usd - [float(row[column]) for row in rows]).max() < HALF_A_CENT
         compared += len(rows)
@@ -56,9 +56,9 @@ def test_every_row_to_the_cent(column: str) -> None:
 
 
 def test_the_least_of_every_row() -> None:
-    for scene, rows in reference():
+    for inputs, rows in reference():
         listed = np.array([float(row["omniscient_usd"]) for row in rows])
-        assert (np.abs(compute_least_usd(scene) / listed - 1)).max() < 1e-4  # asked for: 0.1 %
+        assert (np.abs(compute_least_usd(inputs) / listed - 1)).max() < 1e-4  # asked for: 0.1 %
 
 
 @pytest.mark.skipif(not PROBES.is_dir(), reason="the shared data are not here")
@@ -67,8 +67,8 @@ def test_gangs_and_any_of_sixteen() -> None:
     zones = ["us-central1-a", "us-west1-a", "europe-west1-c", "europe-west3-c", "asia-southeast1-b", "asia-south2-b"]
     series = read_traces(TRACES / "availability/h100/gcp-10-03-2025").only(zones)
     ways = ZoneMoveCosts.between(series.regions, lambda a, b: 50 * 0.02)
-    scene = SimulationInputs.of(Task(155_500, 186_600, 720), series, [622], ways)
-    assert compute_least_usd(scene)[0] == pytest.approx(714, abs=0.5)
+    inputs = SimulationInputs.of(Task(155_500, 186_600, 720), series, [622], ways)
+    assert compute_least_usd(inputs)[0] == pytest.approx(714, abs=0.5)
     counted = read_traces(PROBES / "h100_gcp_2025-10", holes=Holes.LAST).only(zones)
     assert (counted.up(16).mean(axis=1) <= series.up().mean(axis=1) + 0.05).all()
 
@@ -80,9 +80,9 @@ def test_three_zones_of_v100() -> None:
     series = read_traces(PROBES / "v100_aws_2023-02").only(["us-east-1c", "us-east-2b", "us-west-2a"])
     near = {"us-east-1", "us-east-2"}
     ways = ZoneMoveCosts.between(series.regions, lambda a, b: 50 * (0.01 if {a, b} == near else 0.02))
-    scene = SimulationInputs.of(Task(143_780, 1106 * 195, 720), series, np.arange(9) * 1106, ways)
-    least = compute_least_usd(scene)
+    inputs = SimulationInputs.of(Task(143_780, 1106 * 195, 720), series, np.arange(9) * 1106, ways)
+    least = compute_least_usd(inputs)
     assert least.mean() == pytest.approx(37.25, rel=0.01)
-    failover = simulate(scene, UniformProgress(ranking=rank_by_price_elsewhere))
+    failover = simulate(inputs, UniformProgress(ranking=rank_by_price_elsewhere))
     assert not failover.late.any()
     assert failover.usd.mean() == pytest.approx(45.7, rel=0.03)

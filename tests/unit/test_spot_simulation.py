@@ -15,7 +15,7 @@ from router.spot.simulator.inputs import SimulationInputs, Task
 from router.spot.simulator.simulation import FullInfoPolicy, GuardMode, simulate
 from router.spot.simulator.traces import Series, ZoneSeries
 from tests.support import spot_windows as plain
-from tests.support.spot_windows import Action, Window, scenes
+from tests.support.spot_windows import Action, Window, simulation_inputs
 
 POLICIES: dict[str, tuple[FullInfoPolicy, Callable[[Window], Action]]] = {
     "greedy": (GreedySpot(), plain.greedy),
@@ -34,20 +34,20 @@ POLICIES: dict[str, tuple[FullInfoPolicy, Callable[[Window], Action]]] = {
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.DataObject) -> None:
-    scene = data.draw(scenes(zones, feasible=data.draw(st.booleans())))
+    inputs = data.draw(simulation_inputs(zones, feasible=data.draw(st.booleans())))
     net = data.draw(st.sampled_from(list(GuardMode)))
     policy, decide = POLICIES[name]
-    found = simulate(scene, policy, net)
-    for number, start in enumerate(scene.starts.tolist()):
-        window = Window(scene, start, decide, net)
+    found = simulate(inputs, policy, net)
+    for number, start in enumerate(inputs.starts.tolist()):
+        window = Window(inputs, start, decide, net)
         assert found.usd[number] == pytest.approx(window.play())
         assert found.finish_tick[number] == window.tick
-        assert found.late[number] == (window.tick > scene.ticks)
+        assert found.late[number] == (window.tick > inputs.ticks)
         assert found.spot_ticks[number] == sum(kind == plain.SPOT for kind, _ in window.log)
         assert found.on_demand_ticks[number] == sum(kind == plain.DEMAND for kind, _ in window.log)
 
 
-def scene(availability: str, work: int, changeover: int, prices: float = 1.0) -> SimulationInputs:
+def inputs(availability: str, work: int, changeover: int, prices: float = 1.0) -> SimulationInputs:
     """One window of ticks of an hour; on-demand costs 3."""
     counts = np.array([int(c) for c in availability])
     zone = ZoneSeries("a", "r", counts, np.full(counts.size, prices), 3.0)
@@ -55,21 +55,21 @@ def scene(availability: str, work: int, changeover: int, prices: float = 1.0) ->
 
 
 def test_a_started_tick_is_paid_whole_and_so_is_the_delay() -> None:
-    found = simulate(scene("1111111111", 2 * 3600, 600), GreedySpot())
+    found = simulate(inputs("1111111111", 2 * 3600, 600), GreedySpot())
     assert (found.usd[0], found.spot_ticks[0], found.finish_tick[0], found.launches[0]) == (3.0, 3, 3, 1)
 
 
 def test_what_was_done_before_a_loss_is_kept() -> None:
-    found = simulate(scene("1010100000", 3 * 1800, 1800), GreedySpot())
+    found = simulate(inputs("1010100000", 3 * 1800, 1800), GreedySpot())
     assert (found.usd[0], found.launches[0], found.finish_tick[0]) == (3.0, 3, 5)
 
 
 def test_nothing_runs_after_the_work() -> None:
-    assert simulate(scene("1111111111", 3600, 0), UniformProgress()).finish_tick[0] == 1
+    assert simulate(inputs("1111111111", 3600, 0), UniformProgress()).finish_tick[0] == 1
 
 
 def test_what_cannot_be_in_time_ends_on_demand_after_the_deadline() -> None:
-    found = simulate(scene("000", 3 * 3600, 3600), GreedySpot())
+    found = simulate(inputs("000", 3 * 3600, 3600), GreedySpot())
     assert found.late[0]
     assert (found.finish_tick[0], found.usd[0], found.launches[0]) == (4, 12.0, 1)
 
@@ -106,4 +106,4 @@ def test_a_task_is_refused(work: int, deadline: int, changeover: int, size: int)
 
 def test_windows_lie_within_the_series() -> None:
     with pytest.raises(ValueError, match="beyond"):
-        SimulationInputs.of(Task(60, 4 * 3600, 0), scene("1111", 60, 0).series, [1])
+        SimulationInputs.of(Task(60, 4 * 3600, 0), inputs("1111", 60, 0).series, [1])

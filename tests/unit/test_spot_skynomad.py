@@ -88,13 +88,13 @@ def egress(a: str, b: str) -> float:
 def test_three_published_windows_of_h100() -> None:
     """Ratio 1.2, six zones: 0.3 %, 12.9 % and 17.3 % over the exact optimum, the last one 838 dollars."""
     series = read_traces(DATA / "spot-traces" / "availability" / "h100" / "gcp-10-03-2025").only(SIX)
-    scene = SimulationInputs.of(
+    inputs = SimulationInputs.of(
         Task(155_500, 186_600, 720), series, [0, 311, 622], ZoneMoveCosts.between(series.regions, egress)
     )
-    found = simulate_blind(scene, SkyNomad())
+    found = simulate_blind(inputs, SkyNomad())
     assert not found.late.any()
     assert found.usd[2] == pytest.approx(838, abs=0.5)
-    assert (found.usd / compute_least_usd(scene) - 1).round(3).tolist() == [0.003, 0.129, 0.173]
+    assert (found.usd / compute_least_usd(inputs) - 1).round(3).tolist() == [0.003, 0.129, 0.173]
     assert 2.5 < found.probe_usd.mean() < 3  # as published: about one success a zone
 
 
@@ -106,11 +106,11 @@ def test_nine_published_windows_of_v100() -> None:
         ["us-east-1c", "us-east-2b", "us-west-2a"]
     )
     task = Task(143_780, 1106 * 195, 720)
-    scene = SimulationInputs.of(task, series, np.arange(9) * 1106, ZoneMoveCosts.between(series.regions, egress))
-    found = simulate_blind(scene, SkyNomad.v100())
+    inputs = SimulationInputs.of(task, series, np.arange(9) * 1106, ZoneMoveCosts.between(series.regions, egress))
+    found = simulate_blind(inputs, SkyNomad.v100())
     assert not found.late.any()
-    assert (100 * (found.usd / compute_least_usd(scene) - 1)).round().tolist() == [59, 0, 0, 14, 16, 20, 237, 0, 9]
-    means = simulate_blind(scene, FailoverProgress()).usd[[3, 5, 7, 8]].mean()
+    assert (100 * (found.usd / compute_least_usd(inputs) - 1)).round().tolist() == [59, 0, 0, 14, 16, 20, 237, 0, 9]
+    means = simulate_blind(inputs, FailoverProgress()).usd[[3, 5, 7, 8]].mean()
     assert means == pytest.approx(47.6, abs=0.1)  # 47.07 with a fifth one that lies in the later half
 
 

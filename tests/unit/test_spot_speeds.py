@@ -49,8 +49,8 @@ def play(
     launch_s: tuple[int, ...] = (),
 ) -> SimulationOutcome:
     speeds, launches = np.array(speed or [1.0] * len(zones)), np.array(launch_s or [0] * len(zones))
-    scene = SimulationInputs.of(task, Series(G, zones), [0], None, speeds, launches)
-    return simulate(scene, policy, net)
+    inputs = SimulationInputs.of(task, Series(G, zones), [0], None, speeds, launches)
+    return simulate(inputs, policy, net)
 
 
 def test_half_the_speed_takes_twice_as_long() -> None:
@@ -76,9 +76,9 @@ def test_cheapest_is_by_work() -> None:
     zones = (zone("slow", "1" * 9), zone("fast", "1" * 9, spot=2.0))
     found = play(zones, Task(6 * G, 9 * G, 0), GreedySpot(), GuardMode.NONE, speed=(1.0, 3.0))
     assert (found.finish_tick[0], found.usd[0]) == (2, pytest.approx(2 * 2 / 60))
-    scene = SimulationInputs.of(Task(60, 60, 0), Series(G, zones), [0])
+    inputs = SimulationInputs.of(Task(60, 60, 0), Series(G, zones), [0])
     now = np.array([[1.0], [2.0]])
-    assert rank_by_price(scene, _now(now)).tolist() == now.tolist()
+    assert rank_by_price(inputs, _now(now)).tolist() == now.tolist()
 
 
 def _now(spot_usd: np.ndarray) -> FullView:
@@ -119,13 +119,13 @@ def test_on_demand_is_not_started_where_none_is_sold() -> None:
 
 
 def test_who_knows_one_speed_only_says_so() -> None:
-    scene = SimulationInputs.of(Task(60, 120, 0), Series(G, (zone("a", "11"),)), [0], speed=np.array([0.5]))
+    inputs = SimulationInputs.of(Task(60, 120, 0), Series(G, (zone("a", "11"),)), [0], speed=np.array([0.5]))
     with pytest.raises(ValueError, match="one speed"):
-        simulate(scene, GreedySpot(), GuardMode.PUBLISHED)
+        simulate(inputs, GreedySpot(), GuardMode.PUBLISHED)
     with pytest.raises(ValueError, match="one speed"):
-        compute_least_usd(scene)
+        compute_least_usd(inputs)
     with pytest.raises(ValueError, match="one speed"):
-        simulate_blind(scene, _Nothing())
+        simulate_blind(inputs, _Nothing())
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class _Always:
     def __init__(self, kind: int, at: int) -> None:
         self.kind, self.at = kind, at
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         def wish(now: FullView) -> Actions:
             return np.full(now.kind.size, self.kind, dtype=np.int8), np.full(now.kind.size, self.at, dtype=np.int64)
 
@@ -170,7 +170,7 @@ class _Erratic:
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         rng = np.random.default_rng(self.seed)
 
         def wish(now: FullView) -> Actions:
@@ -224,10 +224,10 @@ def uneven(draw: st.DrawFn, zones: int) -> SimulationInputs:
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_the_exact_net_misses_nothing_that_could_be_met(zones: int, data: st.DataObject) -> None:
-    scene = data.draw(uneven(zones))
+    inputs = data.draw(uneven(zones))
     policies: list[FullInfoPolicy] = [GreedySpot(), UniformProgress(), UniformProgress(False), TimeSliced(3)]
     policies += [_Erratic(data.draw(st.integers(0, 99))), _Always(ON_DEMAND, data.draw(st.integers(0, zones - 1)))]
-    found = simulate(scene, data.draw(st.sampled_from(policies)), GuardMode.EXACT)
+    found = simulate(inputs, data.draw(st.sampled_from(policies)), GuardMode.EXACT)
     assert not found.late.any()
     assert np.isfinite(found.usd).all()
 
@@ -235,8 +235,8 @@ def test_the_exact_net_misses_nothing_that_could_be_met(zones: int, data: st.Dat
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_nor_in_availability_that_takes_whatever_is_started(data: st.DataObject) -> None:
-    scene = data.draw(uneven(2))
-    one = replace(scene, starts=scene.starts[:1])
+    inputs = data.draw(uneven(2))
+    one = replace(inputs, starts=inputs.starts[:1])
     choices: list[FullInfoPolicy] = [GreedySpot(), UniformProgress(False), _Erratic(3)]
     policy = data.draw(st.sampled_from(choices))
     assert not simulate(one, Adversary(policy, data.draw(st.integers(1, 4))), GuardMode.EXACT).late.any()
@@ -246,9 +246,9 @@ def test_nor_in_availability_that_takes_whatever_is_started(data: st.DataObject)
 @given(data=st.data())
 def test_of_speed_one_nothing_changes_but_the_zone_on_demand(data: st.DataObject) -> None:
     """The net of paces, asked with speeds of one and a launch of a zone that is never taken, is the plain one."""
-    scene = data.draw(uneven(1))
-    plain = SimulationInputs.of(scene.task, scene.series, scene.starts)
-    if not scene.task.on_demand_is_in_time(scene.tick_s):
+    inputs = data.draw(uneven(1))
+    plain = SimulationInputs.of(inputs.task, inputs.series, inputs.starts)
+    if not inputs.task.on_demand_is_in_time(inputs.tick_s):
         return
     paces = replace(plain, speed=np.array([1.0 + 1e-9]))  # the same to a millionth, and not alike
     assert ZoneSpeeds(paces).pace[0] == 1_000_000
@@ -264,7 +264,7 @@ class _MovesAt:
 
     tick: int
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         def act(now: FullView) -> Actions:
             zone = np.full(now.window.size, int(now.tick >= self.tick))
             return np.full(now.window.size, SPOT, dtype=np.int8), zone

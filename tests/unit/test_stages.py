@@ -19,7 +19,7 @@ from router.planning.program import Program
 from router.planning.solve import PlacementSolution, solve_in_stages
 from router.planning.solver import LpRelaxation, PulpSolver, Solution
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, scene_of
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request, plan_of, problem_of
 
 Change = Callable[[Solution], Solution]
 ONE = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
@@ -172,7 +172,7 @@ def test_jobs_of_one_tier_are_left_out_as_few_as_possible() -> None:
 
 
 def answer_by(solver: Any, jobs: Any) -> PlacementSolution:
-    problem = scene_of(a_request(jobs, [NORTH, SOUTH]))
+    problem = problem_of(a_request(jobs, [NORTH, SOUTH]))
     return solve_in_stages(problem, formulate(problem), Effort(solver, timedelta(seconds=10)), 0.0)
 
 

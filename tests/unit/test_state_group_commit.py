@@ -12,7 +12,7 @@ import pytest
 
 from router.state.database import GroupCommit, GroupCommitError
 from router.state.errors import StateError
-from router.state.store import StateStore
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW
 
 THREADS, EACH = 8, 10
@@ -75,7 +75,7 @@ def test_without_a_log_there_is_nothing_to_wait_for(tmp_path: Path) -> None:
 
 
 def test_whoever_writes_to_a_state_hears_that_its_disk_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with StateStore.open(f"sqlite:///{tmp_path}/state.db", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         real, calls = os.fsync, []
 
         def counted(handle: int) -> None:

@@ -16,6 +16,7 @@ from router.state.errors import UnreadableError
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.bare_site import bare_site
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW, attempt, node
 
 CANARY = "canary-5d11"
@@ -23,7 +24,7 @@ CANARY = "canary-5d11"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         for name in ("a1", "b1", "c1"):
             store.attempts.add(attempt(name, job=name[0]), (node(name, 0), node(name, 1)))
         yield store

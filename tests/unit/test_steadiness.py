@@ -9,7 +9,7 @@ import pytest
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from tests.support.made_up_book import offer
-from tests.support.scenes import HOUR, NORTH, SOUTH, a_job, a_request, places, plan_of, scene_of
+from tests.support.scenes import HOUR, NORTH, SOUTH, a_job, a_request, places, plan_of, problem_of
 
 RUNNING = {
     "cloud": "aws",
@@ -73,7 +73,7 @@ def test_it_must_leave_where_the_offer_is_gone_and_pays_for_the_start() -> None:
     assert places(plan) == {"a": "aws/south-1 on_demand"}
     assert plan.lines[0].startup
     assert str(plan.threshold_usd) == "1.00"
-    assert scene_of(a_request([running()], [SOUTH])).candidates["a"][0].running is False
+    assert problem_of(a_request([running()], [SOUTH])).candidates["a"][0].running is False
 
 
 def test_a_deadline_that_its_place_cannot_keep_makes_it_leave() -> None:

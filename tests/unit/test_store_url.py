@@ -91,5 +91,7 @@ def test_a_region_says_it_before_its_cloud_and_every_rank_hears_it() -> None:
     assert stores == ["gs://near/llama"] * 2
     assert "STEPFARE_CHECKPOINT_STORE" not in gang_environment(told(Deploy(), 0), "h", 1)
     # Machines of a gang that takes over wait for the checkpoint, too.
-    patience = Deploy().patience
-    assert told(deploy, 0).gang_seconds - told(Deploy(), 0).gang_seconds == patience.carry / timedelta(seconds=1)
+    timeouts = Deploy().timeouts
+    assert told(deploy, 0).gang_seconds - told(Deploy(), 0).gang_seconds == timeouts.checkpoint_copy / timedelta(
+        seconds=1
+    )

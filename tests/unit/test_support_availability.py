@@ -15,12 +15,13 @@ from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.availability_player import TRACES, Availability, Trace, play_availability, read_trace
 from tests.support.drilled import Hand, Ticks
+from tests.support.new_state import open_state
 from tests.support.state_values import NOW, attempt, node
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    with StateStore.open(f"sqlite:///{tmp_path / 'state.db'}", now=NOW) as store:
+    with open_state(tmp_path / "state.db", NOW) as store:
         gang = attempt("walk-1", job="walk", cloud="sandbox", region="r", phase=Phase.RUNNING)
         store.attempts.add(gang, [node("walk-1", 0, zone="r-a"), node("walk-1", 1, zone="r-b")])
         yield store

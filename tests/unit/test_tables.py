@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from pricing.units import format_count
 from router.cli import console
-from router.render.tables import PLAIN, WIDTH, Screen, format_count, format_table
+from router.render.tables import PLAIN, WIDTH, Screen, format_table
 
 HEADER = ("JOB", "PLACE", "COST")
 ROWS = [("a-job-with-quite-a-long-name", "aws/us-east-1a", "12.50"), ("short", "gcp/europe-west4-b", "7.00")]

@@ -57,7 +57,7 @@ def test_it_learns(plain: dict[int, float]) -> None:
     assert last < 2.2
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("ranks", [2, 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 8))])
 def test_the_same_losses_whatever_the_number_of_ranks(plain: dict[int, float], ranks: int, tmp_path: Path) -> None:
     said = train("--steps", STEPS, "--checkpoint-dir", tmp_path, ranks=ranks)
     assert f"rank 0 of {ranks} ends after step {STEPS}/{STEPS}" in said

@@ -44,10 +44,17 @@ class Column:
 
 def run_column(table: Table, pricer: RunPricer, row: int, start: int) -> Column:
     """Return the unbroken run of a row from a slot, which must be possible."""
-    times = pricer.times(np.array([row], dtype=np.int64))
-    end, share = int(times.end[0, start]), float(times.share[0, start])
-    holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
-    return _column(table, holds, float(table.usd[row]), float(table.counted[row]))
+    return run_columns(table, pricer, np.array([row], dtype=np.int64), np.array([start], dtype=np.int64))[0]
+
+
+def run_columns(table: Table, pricer: RunPricer, rows: Ints, starts: Ints) -> list[Column]:
+    """Return the unbroken runs of rows from slots, all of which must be possible."""
+    ends, shares = pricer.ends(rows, starts)
+    columns = []
+    for row, start, end, share in zip(rows.tolist(), starts.tolist(), ends.tolist(), shares.tolist(), strict=True):
+        holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
+        columns.append(_column(table, holds, float(table.usd[row]), float(table.counted[row])))
+    return columns
 
 
 def path_column(table: Table, path: Path, surcharge: Floats) -> Column | None:
@@ -66,8 +73,8 @@ def mixed_column(table: Table, low: Path, high: Path) -> Column | None:
         p for p in zip(high.slots, high.rows, strict=True) if p[0] < horizon
     ]:
         return None
-    few = {(t, r): 1.0 for t, r in zip(low.slots, low.rows, strict=True)}
-    many = {(t, r): 1.0 for t, r in zip(high.slots, high.rows, strict=True)}
+    few = dict.fromkeys(zip(low.slots, low.rows, strict=True), 1.0)
+    many = dict.fromkeys(zip(high.slots, high.rows, strict=True), 1.0)
 
     def mixture(part: float) -> list[Hold]:
         shares = {key: (1 - part) * few.get(key, 0.0) + part * many.get(key, 0.0) for key in few.keys() | many.keys()}
@@ -107,9 +114,9 @@ def merged_columns(table: Table, columns: Sequence[Column], x: Floats) -> list[C
             for slot, row, share in columns[number].holds:
                 shares[slot, row] = shares.get((slot, row), 0.0) + part * share
         holds = [(t, r, min(1.0, share)) for (t, r), share in sorted(shares.items()) if share > _LEAST_SHARE]
-        column = priced_column(table, holds)
-        if column is not None and column.counted <= table.budget[column.job]:
-            merged.append(column)
+        mixture = priced_column(table, holds)
+        if mixture is not None and mixture.counted <= table.budget[mixture.job]:
+            merged.append(mixture)
     return merged
 
 
@@ -135,7 +142,7 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     """Return the column of these holdings, priced as the plan will price them; None where they are not enough."""
     number = int(table.job[holds[0][1]])
     job = table.jobs[number]
-    if share_done(table, holds) < _DONE:
+    if share_done(table, holds) < _DONE or _starts_too_late(table, holds):
         return None
     slots = {slot.index: slot for slot in table.problem.window(job)}
     held = [SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in holds]
@@ -147,6 +154,15 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
     threshold = max(0.0, starts_of(runs) - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
     return _column(table, tuple(holds), paid + threshold, counted)
+
+
+def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
+    """Return whether a share rises, which takes part of a start, in a slot in which no run may begin."""
+    shares = {(slot, row): share for slot, row, share in holds}
+    return any(
+        slot >= table.start_end[row] and share > shares.get((slot - 1, row), 0.0) + _LEAST_SHARE
+        for slot, row, share in holds
+    )
 
 
 def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -> Column:

@@ -6,6 +6,7 @@ cheapest column that touches nothing scarce costs far more than the value that t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,31 +14,40 @@ import numpy as np
 from router.planning.columns.column import Column, merged_columns
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.table import Bools, Floats
-from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
 
 _PHASE = "rounding"
 _WHOLE = 1 - 1e-6
 
 
-def dive(master: Master, ledger: Ledger, solution: MasterSolution, effort: Effort, share: float) -> WholePlan:
-    """Return the plan reached by fixing ``share`` of the fractional jobs at a time.
+def dive(
+    master: Master,
+    totals: PlanTotals,
+    solution: MasterSolution,
+    effort: Effort,
+    share: float,
+    first: Sequence[int] = (),
+) -> WholePlan:
+    """Return the plan reached by fixing the jobs of ``first``, then ``share`` of the fractional jobs at a time.
 
     The master keeps the columns that were made on the way; all columns are free again at the end.
     """
-    rounding = _Rounding(master, ledger, solution)
+    rounding = _Rounding(master, totals, solution)
+    if first:
+        rounding.fix(first)
     while not effort.late(_PHASE) and rounding.fix_more(share):
         pass
     return rounding.finish()
 
 
 class _Rounding:
-    def __init__(self, master: Master, ledger: Ledger, solution: MasterSolution) -> None:
-        self.master, self.ledger, self.table = master, ledger, master.table
+    def __init__(self, master: Master, totals: PlanTotals, solution: MasterSolution) -> None:
+        self.master, self.totals, self.table = master, totals, master.table
         self.solution = solution
         self.chosen: list[int | None] = [None] * len(self.table.jobs)
         self.fixed: Bools = np.zeros(len(self.table.jobs), dtype=np.bool_)
-        self.room: Floats = ledger.capacity.copy()
+        self.room: Floats = totals.capacity.copy()
         self.money: Floats = np.append(self.table.team_left, np.inf)
 
     def fix_more(self, share: float) -> bool:
@@ -51,7 +61,13 @@ class _Rounding:
             return False
         loss = self._losses()
         ranked = open_jobs[np.lexsort((open_jobs, -loss[open_jobs]))]
-        for job in ranked[: max(1, int(share * len(open_jobs)))].tolist():
+        return self.fix(ranked[: max(1, int(share * len(open_jobs)))].tolist())
+
+    def fix(self, jobs: Sequence[int]) -> bool:
+        """Fix these jobs, in turn, and solve again; return whether there is an answer."""
+        master = self.master
+        self._pad()
+        for job in jobs:
             self._choose(job)
         free = ~self.fixed[master.arrays.job] & master.arrays.fits(self.table, self.room, self.money)
         low = np.zeros(len(master.columns))
@@ -72,7 +88,7 @@ class _Rounding:
         count = len(self.master.columns)
         self.master.fix(np.arange(count), np.zeros(count), np.full(count, np.inf))
         columns: list[Column | None] = [None if c is None else self.master.columns[c] for c in self.chosen]
-        return self.ledger.plan(columns)
+        return self.totals.plan(columns)
 
     def _pad(self) -> None:
         """Give columns that came after the solution a share of nothing."""
@@ -102,7 +118,7 @@ class _Rounding:
         self.fixed[job] = True
         for number in order.tolist():
             column = self.master.columns[number]
-            if self.ledger.fits(column, self.room, self.money):
+            if self.totals.fits(column, self.room, self.money):
                 self.chosen[job] = number
                 self.room[column.use] -= column.amount
                 self.money[self.table.team[job]] -= column.counted

@@ -18,7 +18,7 @@ from router.planning.columns.column import Column, priced_column
 from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, Surcharges, row_floors
 from router.planning.columns.table import Bools, Floats, Table
-from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
 from router.planning.greedy import start_values
@@ -47,13 +47,14 @@ class GroupChoice:
 class GroupProgram:
     """Writes the compact program of groups at the prices of one relaxation."""
 
-    def __init__(self, ledger: Ledger, solution: MasterSolution) -> None:
-        self.ledger = ledger
-        self.table: Table = ledger.table
+    def __init__(self, totals: PlanTotals, solution: MasterSolution) -> None:
+        self.totals = totals
+        self.table: Table = totals.table
         self.solution = solution
         charges = Surcharges.of(self.table, solution.prices)
         self.floors: Floats = row_floors(self.table, charges)
-        self.priced: Bools = (charges.slot > 0).any(axis=1)[self.table.kind]
+        scarce: Bools = np.any(charges.slot > 0, axis=1)
+        self.priced: Bools = scarce[self.table.kind]
         self.row_of = {(row.job, row.candidate.key, row.goes_on): i for i, row in enumerate(self.table.rows)}
 
     def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
@@ -71,10 +72,10 @@ class GroupProgram:
                 columns[column.job] = column
         jobs = {table.jobs[job].name: job for job in choice.jobs}
         for name, holds in holdings_of(problem, formulation.layout, solution.values).items():
-            column = priced_column(table, self._rows(jobs[name], holds))
-            if column is not None and column.counted <= table.budget[column.job]:
-                columns[jobs[name]] = column
-        better = self.ledger.plan(columns)
+            found = priced_column(table, self._rows(jobs[name], holds))
+            if found is not None and found.counted <= table.budget[found.job]:
+                columns[jobs[name]] = found
+        better = self.totals.plan(columns)
         return better if better.rank < plan.rank and self._keeps_limits(columns) else plan
 
     def _with_columns(
@@ -84,7 +85,7 @@ class GroupProgram:
 
         A job that the rows by slot leave out takes one of its columns. Their moves count at the relaxation's prices.
         """
-        table, ledger, prices = self.table, self.ledger, self.solution.prices
+        table, totals, prices = self.table, self.totals, self.solution.prices
         layout = formulation.layout
         builder = ProgramBuilder(list(formulation.program.variables), list(formulation.program.rows))
         places = {row.name: number for number, row in enumerate(builder.rows)}
@@ -92,7 +93,7 @@ class GroupProgram:
         fresh: dict[int, list[tuple[int, float]]] = {}
         group = set(choice.jobs)
         kept = [None if job in group else column for job, column in enumerate(plan.columns)]
-        room = ledger.capacity - ledger.load(kept)
+        room = totals.capacity - totals.load(kept)
         numbers: dict[int, Column] = {}
         values = start_values(self.table.problem, layout, {})
         start = dict(values)
@@ -134,8 +135,8 @@ class GroupProgram:
         return sorted(chosen.tolist())
 
     def _keeps_limits(self, columns: Sequence[Column | None]) -> bool:
-        load, spent = self.ledger.load(columns), self.ledger.spent(columns)[:-1]
-        return bool((load <= self.ledger.capacity + 1e-6).all() and (spent <= self.table.team_left + 1e-6).all())
+        load, spent = self.totals.load(columns), self.totals.spent(columns)[:-1]
+        return bool((load <= self.totals.capacity + 1e-6).all() and (spent <= self.table.team_left + 1e-6).all())
 
     def _rows(self, job: int, holds: Sequence[SlotHold]) -> list[tuple[int, int, float]]:
         """Return holdings by row; what is held from the first slot on goes on where the job runs there."""
@@ -151,15 +152,15 @@ class GroupProgram:
 
     def _problem(self, plan: WholePlan, choice: GroupChoice) -> PlacementProblem:
         """Return the problem of these jobs over their rows on priced limits, with what the others leave."""
-        table, ledger = self.table, self.ledger
+        table, totals = self.table, self.totals
         group = set(choice.jobs)
         kept = [None if job in group else column for job, column in enumerate(plan.columns)]
-        load = ledger.load(kept)
+        load = totals.load(kept)
         held = {
             (table.limit_names[place // table.slots], int(place % table.slots)): float(load[place])
             for place in np.flatnonzero(load > _TINY).tolist()
         }
-        spent = dict(zip(table.team_names, ledger.spent(kept)[:-1].tolist(), strict=True))
+        spent = dict(zip(table.team_names, totals.spent(kept)[:-1].tolist(), strict=True))
         teams = tuple(
             team.model_copy(update={"spent": team.spent + Usd(int(spent.get(team.team, 0.0) * 1e9))})
             for team in table.problem.limits.teams

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import highspy
 import numpy as np
@@ -39,7 +40,7 @@ class OpenLp:
     """A minimisation whose columns are at least zero. One thread and a fixed seed: the same calls, the same answer."""
 
     def __init__(self) -> None:
-        self._highs = highspy.Highs()
+        self._highs: Any = highspy.Highs()  # type: ignore[no-untyped-call]  # highspy has few types
         for option, value in (
             ("output_flag", False),
             ("threads", 1),

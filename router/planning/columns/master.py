@@ -108,7 +108,7 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
 
     C is piecewise linear, so that its breakpoints suffice.
     """
-    priced = list(zip(egress.allowances, prices.allowance.tolist(), strict=True))
+    priced = [(place, float(price)) for place, price in zip(egress.allowances, prices.allowance, strict=True)]
     worth = {(cloud, month): price for (cloud, month, _), price in priced}
     total = -sum(price * left for (_, _, left), price in priced)
     for item in egress.meters:
@@ -126,7 +126,7 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
                 price = full - max(0.0, full - worth.get((tariff.cloud, item.month), full))
             volume += size
             cost += size * price
-            least = min(least, cost - prices.move[item.meter, item.month] * volume)
+            least = min(least, cost - float(prices.move[item.meter, item.month]) * volume)
         total += least
     return total
 
@@ -256,7 +256,8 @@ class Master:
         """Return the use of every limit in every slot, flat."""
         all_columns = self.arrays
         weights = all_columns.amount * x[all_columns.column]
-        return np.bincount(all_columns.place, weights=weights, minlength=len(self._capacity))
+        load = np.bincount(all_columns.place, weights=weights, minlength=len(self._capacity))
+        return load.astype(np.float64)
 
     def solve(self) -> MasterSolution | None:
         """Return the optimum that keeps every limit; None where there is none (a fixing that nothing fits)."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from router.planning.columns.column import Column, run_column
+from router.planning.columns.column import Column, run_column, run_columns
 from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
-from router.planning.columns.table import Floats, Ints, Table
-from router.planning.columns.whole import Choice, Ledger, WholePlan, solve_choice
+from router.planning.columns.table import Bools, Floats, Ints, Table
+from router.planning.columns.whole import Choice, PlanTotals, WholePlan, solve_choice
 from router.planning.effort import Effort
 
 _PHASE = "neighbourhoods"
@@ -28,10 +28,15 @@ class Improver:
     """Improves plans over the columns of one relaxation, at its prices."""
 
     def __init__(
-        self, ledger: Ledger, pricer: RunPricer, solution: MasterSolution, columns: Sequence[Column], left_out: Floats
+        self,
+        totals: PlanTotals,
+        pricer: RunPricer,
+        solution: MasterSolution,
+        columns: Sequence[Column],
+        left_out: Floats,
     ) -> None:
-        self.ledger = ledger
-        self.table: Table = ledger.table
+        self.totals = totals
+        self.table: Table = totals.table
         self.pricer = pricer
         self.solution = solution
         self.left_out = left_out
@@ -68,7 +73,7 @@ class Improver:
         """
         table, charges, alpha = self.table, self.charges, self.solution.alpha
         floors = row_floors(table, charges)
-        priced = (charges.slot > 0).any(axis=1)
+        priced: Bools = np.any(charges.slot > 0, axis=1)
         rows = np.flatnonzero(priced[table.kind] & (floors - alpha[table.job] < slack))
         rows = rows[table.counted[rows] <= table.budget[table.job[rows]]]
         if not len(rows):
@@ -80,7 +85,7 @@ class Improver:
         jobs = table.job[row[order]]
         place = np.arange(len(order)) - np.searchsorted(jobs, jobs, side="left")
         chosen = order[place < most]
-        return [run_column(table, self.pricer, int(row[i]), int(start[i])) for i in chosen]
+        return run_columns(table, self.pricer, row[chosen], start[chosen])
 
     def one_by_one(self, plan: WholePlan) -> WholePlan:
         """Return the plan after each job, in turn, took its cheapest run in what the others leave, until none moves."""
@@ -101,11 +106,11 @@ class Improver:
 
     def _forced(self, plan: WholePlan, column: Column) -> WholePlan:
         """Return the plan with this column, and with the jobs in its way moved or left out: the least worth first."""
-        table, ledger = self.table, self.ledger
+        table, totals = self.table, self.totals
         columns = list(plan.columns)
         columns[column.job] = column
-        over = ledger.load(columns) - ledger.capacity
-        money = ledger.spent(columns)[:-1] - table.team_left
+        over = totals.load(columns) - totals.capacity
+        money = totals.spent(columns)[:-1] - table.team_left
         moved = []
         others = [job for job, other in enumerate(columns) if other is not None and job != column.job]
         for job in sorted(others, key=lambda j: (-table.tier[j], self.solution.alpha[j], j)):
@@ -122,16 +127,16 @@ class Improver:
                 moved.append(job)
         if bool((over > ROOM).any()) or bool((money > ROOM).any()):
             return plan
-        found = ledger.plan(columns)
+        found = totals.plan(columns)
         for job in sorted(moved, key=lambda j: (table.tier[j], -self.solution.alpha[j], j)):
             found = self._replaced(found, job)
         return found
 
     def _replaced(self, plan: WholePlan, job: int) -> WholePlan:
-        table, ledger = self.table, self.ledger
+        table, totals = self.table, self.totals
         others = [column if number != job else None for number, column in enumerate(plan.columns)]
-        room = ledger.capacity - ledger.load(others)
-        money = np.append(table.team_left, np.inf) - ledger.spent(others)
+        room = totals.capacity - totals.load(others)
+        money = np.append(table.team_left, np.inf) - totals.spent(others)
         present = plan.columns[job]
         ceiling = (
             NEVER / 2
@@ -154,7 +159,7 @@ class Improver:
         if cost[best] >= ceiling - _LEAST_GAIN:
             return plan
         others[job] = run_column(table, self.pricer, int(rows[best]), int(start[best]))
-        found = ledger.plan(others)
+        found = totals.plan(others)
         return found if found.rank < plan.rank else plan
 
     def _plain(self) -> Surcharges:
@@ -182,7 +187,7 @@ class Improver:
         regret = self.regret(plan)
         order = np.lexsort((np.arange(len(regret)), -regret / (1 + tried)))
         leaders = [int(job) for job in order[: size // 3] if regret[job] > _LEAST_GAIN]
-        wanted = np.zeros(len(self.ledger.capacity))
+        wanted = np.zeros(len(self.totals.capacity))
         price = self.solution.prices.limit.ravel()
         for job in leaders:
             for cost, _, column in self._by_job[job][:8]:
@@ -190,9 +195,9 @@ class Improver:
                     wanted[column.use] = np.maximum(wanted[column.use], price[column.use] * (regret[job] - cost))
         teams = {int(self.table.team[job]) for job in leaders}
         score = np.zeros(len(regret))
-        for job, column in enumerate(plan.columns):
-            if column is not None and len(column.use):
-                score[job] = float(wanted[column.use] @ column.amount)
+        for job, held in enumerate(plan.columns):
+            if held is not None and len(held.use):
+                score[job] = float(wanted[held.use] @ held.amount)
             if int(self.table.team[job]) in teams and self.charges.team[job] > 0:
                 score[job] += 1e-3
         score = score / (1 + tried)
@@ -201,13 +206,13 @@ class Improver:
         return sorted([*leaders, *others[: size - len(leaders)]])
 
     def options(self, plan: WholePlan, job: int, most: int) -> tuple[Column, ...]:
-        """Return the columns of least reduced cost, the present one and the cheapest without a priced limit included."""
+        """Return the columns of least reduced cost, with the present one and the cheapest without a priced limit."""
         found = [column for _, _, column in self._by_job[job][:most]]
         price = self.solution.prices.limit.ravel()
         plain = (c for _, _, c in self._by_job[job] if not len(c.use) or not price[c.use].any())
-        for column in (next(plain, None), plan.columns[job]):
-            if column is not None and all(column is not other for other in found):
-                found.append(column)
+        for extra in (next(plain, None), plan.columns[job]):
+            if extra is not None and all(extra is not other for other in found):
+                found.append(extra)
         return tuple(found)
 
     def improved(self, plan: WholePlan, jobs: Sequence[int], effort: Effort) -> WholePlan:
@@ -220,7 +225,7 @@ class Improver:
             if present is not None and all(column is not present for column in near):
                 near.append(present)
             options[job] = tuple(near)
-        return solve_choice(self.ledger, Choice(plan, tuple(jobs), options), self.left_out, effort, _SMALL_GAP)
+        return solve_choice(self.totals, Choice(plan, tuple(jobs), options), self.left_out, effort, _SMALL_GAP)
 
 
 def _blocked(table: Table, kinds: Ints, room: Floats) -> Ints:

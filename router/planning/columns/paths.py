@@ -92,8 +92,8 @@ def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats
             cross = (high[0] - low[0]) / (high[1] - low[1])
         ahead = np.where(bracketed, cross, nu * 4)
         reached = bracketed & (low[0] + cross * (1 - low[1]) <= value * (1 + _SAME) + _SAME)
-        hopeless = ~bracketed & (nu > NEVER)
-        active = active & ~reached & ~hopeless
+        impossible = ~bracketed & (nu > NEVER)
+        active = active & ~reached & ~impossible
         nu = np.where(active, ahead, nu)
         if not active.any():
             break

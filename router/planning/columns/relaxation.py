@@ -7,15 +7,15 @@ the best bound so far, which keeps them from jumping; a round that finds nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from router.planning.columns.column import Column, mixed_column, path_column, run_column
+from router.planning.columns.column import Column, mixed_column, path_column, run_columns
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost
 from router.planning.columns.paths import Path, bound_paths, trace_paths
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
+from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.effort import Effort
 
@@ -33,15 +33,6 @@ class Bound:
     usd: float
     prices: Prices
     value: Floats
-
-
-@dataclass(frozen=True)
-class Relaxation:
-    """The master's last optimum, and the best bounds over unbroken runs and over all schedules."""
-
-    solution: MasterSolution
-    runs: Bound
-    paths: Bound | None
 
 
 class Relaxer:
@@ -75,9 +66,7 @@ class Relaxer:
         return np.where(table.counted > table.budget[table.job], NEVER, floors)
 
     def _add_runs(self, rows: Ints, starts: Ints) -> list[int]:
-        return self.master.add(
-            [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
-        )
+        return self.master.add(run_columns(self._costed, self.pricer, rows, starts))
 
     def over_runs(self, gap: float, rounds: int) -> tuple[MasterSolution, Bound]:
         """Return the relaxation over unbroken runs: solved to ``gap``, or as far as ``rounds`` go."""
@@ -106,9 +95,7 @@ class Relaxer:
         """Return the cost of these runs at the master's own prices."""
         charges = Surcharges.of(self.table, solution.prices)
         floors = row_floors(self.table, charges)
-        times = self.pricer.times(rows)
-        each = np.arange(len(rows))
-        end, share = times.end[each, starts], times.share[each, starts]
+        end, share = self.pricer.ends(rows, starts)
         kind = self.table.kind[rows]
         return (
             floors[rows]
@@ -184,9 +171,42 @@ class Relaxer:
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = type(bounds)(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
         columns = self._path_columns(picked, charges)
-        columns += [run_column(self._costed, self.pricer, int(r), int(s)) for r, s in zip(rows, starts, strict=True)]
+        worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
+        columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
+
+    def sharpened(self, best: Bound, most: int) -> tuple[Bound, list[Column]]:
+        """Return the bound at the same prices with exact values where paths promise less than runs, and their columns.
+
+        At most ``most`` programs of single jobs are solved, where most is promised first.
+        """
+        table = self.table
+        charges = Surcharges.of(table, best.prices)
+        value, _, _, _ = self.pricer.best(charges, self._run_floors(charges), best.prices.left_out.copy(), 1)
+        floors = row_floors(table, charges)
+        group_floor = np.minimum.reduceat(floors, table.group_first)
+        alone = ~table.whole & ~table.several
+        open_groups = np.flatnonzero((group_floor < value[table.group_job]) & alone[table.group_job])
+        upper = np.maximum(value[table.group_job[open_groups]] - charges.group_moves[open_groups], 1e-6)
+        total = bound_paths(table, charges, open_groups, upper=upper).value + charges.group_moves[open_groups]
+        promised = value[table.group_job[open_groups]] - total
+        lowest = best.value.copy()
+        exact: dict[int, float] = {}
+        columns: list[Column] = []
+        sure = np.where(alone, value, lowest)
+        for at in np.lexsort((open_groups, -promised)).tolist():
+            group, job = int(open_groups[at]), int(table.group_job[open_groups[at]])
+            if promised[at] <= _WORTH:
+                break
+            if len(exact) < most and total[at] < sure[job] - _WORTH and not self.effort.late(_PHASE):
+                single = solve_single(table, charges, group, self.effort)
+                exact[group] = max(float(total[at]), single.bound + float(charges.group_moves[group]))
+                if single.column is not None:
+                    columns.append(single.column)
+            sure[job] = min(sure[job], exact.get(group, float(total[at])))
+        sharp = self._bound(best.prices, np.maximum(lowest, np.where(alone, sure, lowest)))
+        return max(best, sharp, key=lambda bound: bound.usd), columns
 
     def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
         """Return the bounds with the plain floor for jobs that may use several regions."""
@@ -216,7 +236,7 @@ class Relaxer:
 
     def reduced_cost(self, column: Column, charges: Surcharges, solution: MasterSolution) -> float:
         """Return the column's cost at the master's prices less the value of its job."""
-        table, prices = self.table, solution.prices
+        prices = solution.prices
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]

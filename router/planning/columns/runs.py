@@ -1,8 +1,8 @@
 """Find the best unbroken runs of all jobs at given prices of what jobs share.
 
 A run of row i from slot t covers its hours without a gap: its cost is K_i + ω paid_i + moves + Σ surcharges of the
-slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for any schedule
-of the row's group, since prices are never below zero.
+slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for
+any schedule of the row's group, since prices are never below zero.
 """
 
 from __future__ import annotations
@@ -119,6 +119,20 @@ class RunPricer:
         loose = ~table.order[last] & ~table.whole[job][:, None] & (length > 0)
         share = np.where(loose, np.clip(used / np.where(length > 0, length, 1.0), 0.0, 1.0), 1.0)
         return RunTimes(end, share, possible)
+
+    def ends(self, rows: Ints, starts: Ints) -> tuple[Ints, Floats]:
+        """Return the slot after the last one, and the share of the last, of runs that are possible."""
+        table = self.table
+        flat, offset = table.flat_elapsed
+        job = table.job[rows]
+        target = table.elapsed[job, starts] + table.need[rows] + table.startup[rows]
+        end = np.searchsorted(flat, target + offset * job - _SLACK, side="left") - job * (table.slots + 1)
+        end = np.maximum(end, starts + 1)
+        last = end - 1
+        length = table.hours[job, last]
+        loose = ~table.order[last] & ~table.whole[job] & (length > 0)
+        used = (target - table.elapsed[job, last]) / np.where(length > 0, length, 1.0)
+        return end, np.where(loose, np.clip(used, 0.0, 1.0), 1.0)
 
     def cost(self, rows: Ints, prices: Surcharges, floors: Floats, blocked: Ints | None = None) -> Floats:
         """Return the cost of the run of each row from every slot, [n, T]; ``NEVER`` where it cannot be.

@@ -19,12 +19,12 @@ from router.planning.columns.dive import dive
 from router.planning.columns.exact import GroupChoice, GroupProgram
 from router.planning.columns.master import Master, MasterSolution
 from router.planning.columns.neighbourhoods import Improver
-from router.planning.columns.relaxation import Relaxer, free_prices
+from router.planning.columns.relaxation import Bound, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Table, build_table
-from router.planning.columns.whole import Ledger, WholePlan
+from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
-from router.planning.formulation import limit_row, team_row
+from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.solve import PlacementSolution, threshold_of
@@ -33,15 +33,17 @@ from router.planning.solver import usd_below
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
 _DIVES = (0.02, 0.05, 0.1, 0.2)
+_DIVES_A_SHARE = 4
 _MANY = 400  # jobs above which one dive is enough
 _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
-_STALE = 6  # tries in turn without a gain after which a kind of group is given up
+_FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kind of group is given up
 _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
 _NEAR_RUNS = 60
+_MOST_SINGLES, _SINGLE_NODES = 60, 200
 _JOB = 1e-6  # of a job: rounding of the relaxation
 
 Progress = Callable[[str], None]
@@ -49,12 +51,18 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _State:
-    """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible."""
+    """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible.
+
+    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds. ``relaxed`` is that
+    bound with its prices, None once exact single jobs have sharpened it.
+    """
 
     plan: WholePlan
     bound: float
     proven: bool
     solution: MasterSolution
+    counted: tuple[int, ...]
+    relaxed: Bound | None = None
 
     @property
     def gap(self) -> float:
@@ -67,7 +75,7 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
 
     The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase.
     """
-    placeable = _placeable(problem)
+    placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
     if not placeable:
         return _solution(problem, table, None, {}, late=effort.late(PHASE))
@@ -77,8 +85,11 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
     return _solution(problem, table, state, estimates, late=effort.late(PHASE))
 
 
-def _placeable(problem: PlacementProblem) -> tuple[Job, ...]:
-    """Return the jobs that some schedule could carry if they were alone."""
+def _placeable(problem: PlacementProblem, effort: Effort) -> tuple[Job, ...]:
+    """Return the jobs that some schedule could carry if they were alone.
+
+    Where no unbroken run can, the compact program of the job alone decides; while it does not know, the job stays.
+    """
     table = build_table(problem)
     free = Surcharges.of(table, free_prices(table))
     left = np.minimum(table.budget, np.append(table.team_left, np.inf)[table.team])
@@ -86,7 +97,19 @@ def _placeable(problem: PlacementProblem) -> tuple[Job, ...]:
     cost, _ = RunPricer(table).best_of_rows(np.arange(len(table.rows)), free, floors)
     best = np.full(len(table.jobs), NEVER)
     np.minimum.at(best, table.job, cost)
-    return tuple(job for job, usd in zip(table.jobs, best, strict=True) if usd < NEVER / 2)
+    return tuple(
+        job
+        for job, usd in zip(table.jobs, best, strict=True)
+        if usd < NEVER / 2 or _could_be_placed(problem, job, effort)
+    )
+
+
+def _could_be_placed(problem: PlacementProblem, job: Job, effort: Effort) -> bool:
+    """Return False where it is proven that no schedule of the job keeps its rules, limits and budgets."""
+    alone = replace(problem, jobs=(job,), candidates={job.name: problem.candidates[job.name]})
+    formulation = formulate(alone)
+    placed = formulation.program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
+    return effort.solve(PHASE, placed, 1.0, None, _SINGLE_NODES).outcome != "infeasible"
 
 
 class _Search:
@@ -95,7 +118,7 @@ class _Search:
         self.pricer = RunPricer(table)
         self.penalty = _penalties(table)
         self.master = Master(table, self.penalty)
-        self.ledger = Ledger(table, self.master.egress)
+        self.totals = PlanTotals(table, self.master.egress)
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
@@ -109,40 +132,76 @@ class _Search:
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = _State(plan, bound.usd, proven=not any(plan.left_out), solution=solution)
-        state = self._improve(state)
+        state = _State(plan, bound.usd, True, solution, (0,) * len(plan.left_out), bound)
+        state = self._place_more(state)
         if any(state.plan.left_out):
             state = self._with_jobs_left_out(state)
-        return replace(state, plan=self._early(state.plan))
+        state = self._improve(state)
+        if any(state.plan.left_out) and state.plan.left_out != state.counted:
+            # The last improvement placed one more job: the bound holds for as many left out as before alone.
+            state = self._improve(self._with_jobs_left_out(state))
+        return replace(state, plan=self._early(self._stayed(state)))
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
-        """Return the best of some dives."""
+        """Return the best of some dives; jobs that one leaves out come first in the next."""
         shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
-        plans = [dive(self.master, self.ledger, solution, self.effort, share) for share in shares]
+        plans: list[WholePlan] = []
+        first: dict[int, None] = {}
+        for share in shares:
+            for _ in range(_DIVES_A_SHARE):
+                plan = dive(self.master, self.totals, solution, self.effort, share, tuple(first))
+                plans.append(plan)
+                fresh = [job for job, column in enumerate(plan.columns) if column is None and job not in first]
+                if not fresh:
+                    break
+                first.update(dict.fromkeys(fresh))
         return min(plans, key=lambda plan: plan.rank)
 
-    def _improve(self, state: _State) -> _State:
-        """Improve the plan until its gap is small enough or the tries are used up."""
-        improver = Improver(self.ledger, self.pricer, state.solution, self.master.columns, self.penalty)
+    def _place_more(self, state: _State) -> _State:
+        """Improve the plan until no further job can be placed, whatever it costs."""
+        improver = self._improver(state)
         plan = improver.with_left_out_placed(improver.one_by_one(state.plan))
-        self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
-        slack = max(0.0, plan.usd - state.bound) if not any(plan.left_out) or state.proven else 0.02 * plan.usd
+        fails = 0
+        while any(plan.left_out) and fails < _FAILS_TO_PLACE and not self.effort.late(PHASE):
+            self.progress(f"{sum(plan.left_out)} left out")
+            better = self._by_columns(improver, plan)
+            fails = 0 if better.left_out < plan.left_out else fails + 1
+            plan = better
+        return replace(state, plan=plan)
+
+    def _improve(self, state: _State) -> _State:
+        """Improve the cost until the gap is small enough or nothing more is found."""
+        improver = self._improver(state)
+        plan = improver.one_by_one(state.plan)
+        state = self._sharpened(replace(state, plan=plan))
+        slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
-        program = GroupProgram(self.ledger, state.solution)
-        stale = {"columns": 0, "slots": 0}
+        program = GroupProgram(self.totals, state.solution)
+        fails = [0, 0]
         for turn in range(_TRIES):
             state = replace(state, plan=plan)
-            by = "slots" if turn % 2 else "columns"
-            enough = not any(plan.left_out) and state.gap <= self.gap
-            if enough or min(stale.values()) >= _STALE or self.effort.late(PHASE):
+            if state.gap <= self.gap or min(fails) >= _FAILS or self.effort.late(PHASE):
                 break
-            if stale[by] >= _STALE:
+            kind = turn % 2
+            if fails[kind] >= _FAILS:
                 continue
-            better = self._by_slots(improver, program, plan, slack) if turn % 2 else self._by_columns(improver, plan)
-            stale[by] = 0 if better.rank < plan.rank else stale[by] + 1
+            better = self._by_slots(improver, program, plan, slack) if kind else self._by_columns(improver, plan)
+            fails[kind] = 0 if better.rank < plan.rank else fails[kind] + 1
             plan = better
-            self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${state.bound:,.2f}")
+            self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
+
+    def _sharpened(self, state: _State) -> _State:
+        """Return the state with the bound of exact single jobs, where the gap asks for it."""
+        if state.gap <= self.gap or state.relaxed is None:
+            return state
+        bound, columns = self.relaxer.sharpened(state.relaxed, _MOST_SINGLES)
+        self.master.add(columns)
+        self.progress(f"{len(columns)} single jobs solved, bound ${bound.usd:,.2f}")
+        return replace(state, bound=max(state.bound, bound.usd), relaxed=None)
+
+    def _improver(self, state: _State) -> Improver:
+        return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
 
     def _by_columns(self, improver: Improver, plan: WholePlan) -> WholePlan:
         """Choose the columns of a group anew."""
@@ -174,17 +233,11 @@ class _Search:
         _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
         solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = replace(state, bound=bound.usd, proven=proven, solution=solution)
         self.tried[:] = 0
-        before = state.plan.left_out
-        dived = dive(self.master, self.ledger, solution, self.effort, _DIVES[1])
-        if dived.rank < state.plan.rank and dived.left_out == before:
-            state = replace(state, plan=dived)
-        better = self._improve(state)
-        if better.plan.left_out == before:
-            return better
-        # Fewer are left out than the bound allows for: it holds for as many as before alone.
-        return self._with_jobs_left_out(replace(better, bound=0.0))
+        dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
+        plan = min(state.plan, dived, key=lambda found: found.rank)
+        sure = proven and plan.left_out == state.plan.left_out
+        return _State(plan, bound.usd, sure, solution, state.plan.left_out, bound)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
@@ -217,25 +270,46 @@ class _Search:
                 break
         return best
 
+    def _stayed(self, state: _State) -> WholePlan:
+        """Return the plan with running jobs left where they run, where that fits and is within the gap too."""
+        table, totals, plan = self.table, self.totals, state.plan
+        most = state.bound / (1 - self.gap)
+        for row in np.flatnonzero(table.goes_on).tolist():
+            job = int(table.job[row])
+            present = plan.columns[job]
+            if present is None or table.goes_on[present.holds[0][1]]:
+                continue
+            if not self.pricer.times(np.array([row])).possible[0, 0]:
+                continue
+            columns = list(plan.columns)
+            columns[job] = None
+            room = totals.capacity - totals.load(columns)
+            money = np.append(table.team_left, np.inf) - totals.spent(columns)
+            columns[job] = here = run_column(table, self.pricer, row, 0)
+            if totals.fits(here, room, money) and here.counted <= table.budget[job]:
+                stayed = totals.plan(columns)
+                plan = stayed if stayed.usd <= max(most, plan.usd) else plan
+        return plan
+
     def _early(self, plan: WholePlan) -> WholePlan:
         """Return the plan with every unbroken run as early as the others allow, by priority and start."""
-        table, ledger = self.table, self.ledger
+        table, totals = self.table, self.totals
         columns = list(plan.columns)
-        load = ledger.load(columns)
+        load = totals.load(columns)
         for _ in range(4):
             moved = False
             order = sorted(
                 (c for c in columns if c is not None), key=lambda c: (int(table.tier[c.job]), c.holds[0][0], c.job)
             )
             for column in order:
-                earlier = self._earlier(column, ledger.capacity - load)
+                earlier = self._earlier(column, totals.capacity - load)
                 if earlier is not None:
                     load[column.use] -= column.amount
                     load[earlier.use] += earlier.amount
                     columns[column.job], moved = earlier, True
             if not moved:
                 break
-        return ledger.plan(columns)
+        return totals.plan(columns)
 
     def _earlier(self, column: Column, room: Floats) -> Column | None:
         """Return the column's own run from the first slot with room for it; None where it starts there already."""

@@ -29,7 +29,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """A candidate of a job; ``goes_on`` where it is held from before ``now``."""
 
     job: int
@@ -50,17 +50,21 @@ class Table:
     """All rows, sorted by job, group and key. Hours are those of a job's own slots; T slots, J jobs, N rows.
 
     ``hours`` [J, T] is zero outside the job's window and ``elapsed`` [J, T+1] its running sum. ``need`` [N] is the
-    productive hours of the whole job and ``startup`` [N] the hours of a start. Dollars without moves: ``usd`` [N] of the
-    whole job in one run with thresholds, ``paid`` [N] the same without, ``start_usd`` and ``start_paid`` [N] of a start
-    in them, ``saving`` [J] the threshold of a further start, ``counted`` [N] what budgets count, moves included. The
-    objective is in ``usd``, ``start_usd`` and ``saving``; budgets count ``paid``. ``first``, ``end``, ``start_end`` [N] are
-    slots: the first that may be held, the first that may not, the first in which no run may begin. ``limits`` and
-    ``amounts`` [K, A] are what each kind takes, padded with the limit that never binds.
+    productive hours of the whole job and ``startup`` [N] the hours of a start.
+
+    Dollars without moves: ``usd`` [N] of the whole job in one run with thresholds, ``paid`` [N] the same without,
+    ``start_usd`` and ``start_paid`` [N] of a start in them, ``saving`` [J] the threshold of a further start,
+    ``counted`` [N] what budgets count, moves included. The objective is in ``usd``, ``start_usd`` and ``saving``;
+    budgets count ``paid``.
+
+    ``first``, ``end``, ``start_end`` [N] are slots: the first that may be held, the first that may not, the first in
+    which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
+    binds.
     """
 
     problem: PlacementProblem
     jobs: tuple[Job, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     hours: Floats
     elapsed: Floats
     order: Bools
@@ -163,7 +167,7 @@ def build_table(problem: PlacementProblem) -> Table:
     """Return the table of a placement problem; all its jobs have candidates."""
     jobs = problem.jobs
     meters = _Meters(problem)
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     group: list[int] = []
     group_job: list[int] = []
     group_first: list[int] = []
@@ -181,9 +185,9 @@ def build_table(problem: PlacementProblem) -> Table:
                 dearest.append(sum(t.dearest.dollars() for t in candidate.transfers))
                 region = candidate.region
             if candidate.running:
-                rows.append(Row(number, candidate, goes_on=True))
+                rows.append(TableRow(number, candidate, goes_on=True))
                 group.append(len(group_job) - 1)
-            rows.append(Row(number, candidate, goes_on=False))
+            rows.append(TableRow(number, candidate, goes_on=False))
             group.append(len(group_job) - 1)
     kinds = _Kinds(problem)
     kind = np.array([kinds.kind(jobs[row.job].name, row.candidate.key) for row in rows], dtype=np.int64)
@@ -245,7 +249,7 @@ def _hours(problem: PlacementProblem) -> tuple[Floats, Bools]:
     return hours, np.array([slot.order for slot in problem.slots], dtype=np.bool_)
 
 
-def _physics(job: Job, row: Row) -> tuple[float, float, float, float, float]:
+def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float]:
     """Return productive hours, hours of a start, dollars of one run, the same as paid, dollars of a start.
 
     The threshold of a first start that is a move counts for the plan's choice alone.
@@ -259,7 +263,7 @@ def _physics(job: Job, row: Row) -> tuple[float, float, float, float, float]:
     return need, startup, paid + threshold, paid, start_usd
 
 
-def _span(problem: PlacementProblem, job: Job, row: Row) -> tuple[int, int, int]:
+def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int, int]:
     """Return the row's first slot, the end of its slots, and the end of those in which a run may begin."""
     slots = problem.slots_for(job, row.candidate)
     if not slots or (row.goes_on and slots[0].index != 0):

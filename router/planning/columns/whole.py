@@ -12,7 +12,7 @@ from router.planning.columns.column import Column
 from router.planning.columns.master import ROOM, EgressRows, add_egress_rows
 from router.planning.columns.table import Floats, Table
 from router.planning.effort import Effort
-from router.planning.program import ProgramBuilder
+from router.planning.program import Program, ProgramBuilder
 
 _PHASE = "neighbourhoods"
 _NODES = 20
@@ -32,7 +32,7 @@ class WholePlan:
         return (self.left_out, self.usd)
 
 
-class Ledger:
+class PlanTotals:
     """Adds up what columns take of limits, budgets and meters."""
 
     def __init__(self, table: Table, egress: EgressRows) -> None:
@@ -117,67 +117,85 @@ class Choice:
     options: Mapping[int, tuple[Column, ...]]
 
 
-def solve_choice(ledger: Ledger, choice: Choice, left_out_usd: Floats, effort: Effort, gap: float) -> WholePlan:
+def solve_choice(totals: PlanTotals, choice: Choice, left_out_usd: Floats, effort: Effort, gap: float) -> WholePlan:
     """Return the best plan over the choice that the solver finds from the present one; never a worse one."""
-    table, plan = ledger.table, choice.plan
-    free = set(choice.jobs)
-    kept = [column if job not in free else None for job, column in enumerate(plan.columns)]
-    room = ledger.capacity - ledger.load(kept)
-    money = np.append(table.team_left, np.inf) - ledger.spent(kept)
-    moved = ledger.moved(kept)
-    builder = ProgramBuilder()
-    start: dict[int, float] = {}
-    x: list[tuple[int, Column]] = []
-    limits: dict[int, list[tuple[int, float]]] = {}
-    peaks: dict[int, dict[int, float]] = {}
-    teams: dict[int, list[tuple[int, float]]] = {}
-    volumes: dict[tuple[int, int], list[tuple[int, float]]] = {}
-    for job in choice.jobs:
-        u = builder.binary(f"u {job}", cost=float(left_out_usd[job]))
-        start[u] = float(plan.columns[job] is None)
+    program = _ChoiceProgram(totals, choice, left_out_usd)
+    solution = effort.solve(_PHASE, program.build(), gap, program.start, _NODES)
+    if not solution.values:
+        return choice.plan
+    columns = list(program.kept)
+    for number, column in program.columns.items():
+        if solution.values[number] > 0.5:
+            columns[column.job] = column
+    better = totals.plan(columns)
+    return better if better.rank < choice.plan.rank else choice.plan
+
+
+class _ChoiceProgram:
+    """Writes the program of a choice: one column a free job, in what the other jobs leave."""
+
+    def __init__(self, totals: PlanTotals, choice: Choice, left_out_usd: Floats) -> None:
+        free = set(choice.jobs)
+        self.totals = totals
+        self.kept = [column if job not in free else None for job, column in enumerate(choice.plan.columns)]
+        self.columns: dict[int, Column] = {}
+        self.start: dict[int, float] = {}
+        self._builder = ProgramBuilder()
+        self._room = totals.capacity - totals.load(self.kept)
+        self._money = np.append(totals.table.team_left, np.inf) - totals.spent(self.kept)
+        self._limits: dict[int, list[tuple[int, float]]] = {}
+        self._peaks: dict[int, dict[int, float]] = {}
+        self._teams: dict[int, list[tuple[int, float]]] = {}
+        self._volumes: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        for job in choice.jobs:
+            self._add_job(choice, job, float(left_out_usd[job]))
+
+    def build(self) -> Program:
+        """Return the program with the rows of what is shared."""
+        builder = self._builder
+        for place, found in sorted(self._limits.items()):
+            if sum(self._peaks[place].values()) > self._room[place] + ROOM:
+                builder.row(f"limit {place}", found, "<=", float(self._room[place]))
+        for team, found in sorted(self._teams.items()):
+            builder.row(f"team {team}", found, "<=", float(self._money[team]))
+        _add_moves(builder, self.totals, self.totals.moved(self.kept), self._volumes)
+        return builder.build()
+
+    def _add_job(self, choice: Choice, job: int, left_out_usd: float) -> None:
+        builder, present = self._builder, choice.plan.columns[job]
+        u = builder.binary(f"u {job}", cost=left_out_usd)
+        self.start[u] = float(present is None)
         terms = [(u, 1.0)]
         for number, column in enumerate(choice.options[job]):
-            if not ledger.fits(column, room, money):
-                continue
-            i = builder.binary(f"x {job} {number}", cost=column.usd)
-            start[i] = float(column is plan.columns[job])
-            x.append((i, column))
-            terms.append((i, 1.0))
-            for place, amount in zip(column.use.tolist(), column.amount.tolist(), strict=True):
-                limits.setdefault(place, []).append((i, amount))
-                peak = peaks.setdefault(place, {})
-                peak[job] = max(peak.get(job, 0.0), amount)
-            team = int(table.team[job])
-            if team >= 0:
-                teams.setdefault(team, []).append((i, column.counted))
-            for meter, month, gb in column.moves:
-                volumes.setdefault((meter, month), []).append((i, gb))
+            if self.totals.fits(column, self._room, self._money):
+                i = builder.binary(f"x {job} {number}", cost=column.usd)
+                self.start[i] = float(column is present)
+                self.columns[i] = column
+                terms.append((i, 1.0))
+                self._count(i, column)
         builder.row(f"job {job}", terms, "==", 1.0)
-    for place, found in sorted(limits.items()):
-        if sum(peaks[place].values()) > room[place] + ROOM:
-            builder.row(f"limit {place}", found, "<=", float(room[place]))
-    for team, found in sorted(teams.items()):
-        builder.row(f"team {team}", found, "<=", float(money[team]))
-    _add_moves(builder, ledger, moved, volumes)
-    solution = effort.solve(_PHASE, builder.build(), gap, start, _NODES)
-    if not solution.values:
-        return plan
-    columns = list(kept)
-    for i, column in x:
-        if solution.values[i] > 0.5:
-            columns[column.job] = column
-    better = ledger.plan(columns)
-    return better if better.rank < plan.rank else plan
+
+    def _count(self, i: int, column: Column) -> None:
+        """Note what the column takes of limits, budgets and meters."""
+        for place, amount in zip(column.use.tolist(), column.amount.tolist(), strict=True):
+            self._limits.setdefault(place, []).append((i, amount))
+            peak = self._peaks.setdefault(place, {})
+            peak[column.job] = max(peak.get(column.job, 0.0), amount)
+        team = int(self.totals.table.team[column.job])
+        if team >= 0:
+            self._teams.setdefault(team, []).append((i, column.counted))
+        for meter, month, gb in column.moves:
+            self._volumes.setdefault((meter, month), []).append((i, gb))
 
 
 def _add_moves(
     builder: ProgramBuilder,
-    ledger: Ledger,
+    totals: PlanTotals,
     moved: Mapping[tuple[int, int], float],
     volumes: Mapping[tuple[int, int], Sequence[tuple[int, float]]],
 ) -> None:
     """Add the tiers of the meters that the free jobs could use, on top of what the others move."""
-    table, egress = ledger.table, ledger.egress
+    table, egress = totals.table, totals.egress
     used: dict[tuple[str, int], float] = {}
     for (meter, month), gb in moved.items():
         tariff = table.tariffs[meter]

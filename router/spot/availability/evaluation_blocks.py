@@ -57,7 +57,7 @@ class EvaluationTraces:
         """Return the states by [window, zone] at these ticks."""
         return ZoneStates(self.up[zones][:, at].T, self.ages[zones][:, at].T)
 
-    def scene(self, zones: Ints, job: Task, which: Ints) -> SimulationInputs:
+    def inputs(self, zones: Ints, job: Task, which: Ints) -> SimulationInputs:
         """Return windows of the ticks [window, tick], of which ``PAST_H`` hours lie before each begins."""
         past, flat = self.past, which.ravel()
         zone_series = tuple(
@@ -76,7 +76,7 @@ class EvaluationTraces:
     def real(self, zones: Ints, job: Task, at: Ints) -> SimulationInputs:
         """Return what followed each of these ticks; raise ValueError where the series ends before."""
         ticks = job.ticks(self.series.tick_s)
-        return self.scene(zones, job, np.maximum(at[:, None] + np.arange(1 - self.past, ticks + 1), 0))
+        return self.inputs(zones, job, np.maximum(at[:, None] + np.arange(1 - self.past, ticks + 1), 0))
 
     def made(self, zones: Ints, job: Task, at: Ints, block: int, rng: np.random.Generator) -> SimulationInputs:
         """Return what might have followed each of these ticks in this block: pieces of its real availability."""
@@ -91,7 +91,7 @@ class EvaluationTraces:
             rng,
         )
         preceding = np.maximum(at[:, None] + np.arange(1 - self.past, 1), 0)
-        return self.scene(zones, job, np.concatenate([preceding, following], axis=1))
+        return self.inputs(zones, job, np.concatenate([preceding, following], axis=1))
 
 
 def resample_ticks(

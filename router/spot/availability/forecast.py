@@ -77,8 +77,8 @@ def forecast_job(
     net: GuardMode = GuardMode.EXACT,
 ) -> JobForecast:
     """Return what ``policy`` makes of simulated windows; see :func:`simulate_windows`."""
-    scene = simulate_windows(hazard_model, state, like, draws, rng)
-    got = simulate(scene, policy, net)
+    inputs = simulate_windows(hazard_model, state, like, draws, rng)
+    got = simulate(inputs, policy, net)
     return JobForecast(
         usd=got.usd,
         finish_s=(got.finish_tick * like.tick_s).astype(np.float64),

@@ -70,14 +70,14 @@ DecisionListener = Callable[[int, int, Observation, Decision], None]
 
 def play_as_run(
     past: Series | None,
-    scene: SimulationInputs,
+    inputs: SimulationInputs,
     watch: BlindViewListener | None = None,
     *,
     chosen: RunPolicy | None = None,
     keeps: bool = True,
     heard: DecisionListener | None = None,
 ) -> WindowOutcomes:
-    """Play all windows of ``scene``, in which zones are asked, and return their outcome.
+    """Play all windows of ``inputs``, in which zones are asked, and return their outcome.
 
     ``past`` is what the price history recorded of the zones before. ``chosen`` is the policy; None: the one that quotes
     are made for. ``heard`` is called with window, tick, observation and decision. Without ``keeps`` each decision
@@ -86,21 +86,21 @@ def play_as_run(
 
     Windows are played side by side, by the time of the series, so that those that see the same prices share fits.
     """
-    if not scene.alike:
+    if not inputs.alike:
         raise ValueError("this back-test supports zones of one speed only")
-    world = _World(scene)
-    lookup = _pool_lookup(past, scene)
+    world = _World(inputs)
+    lookup = _pool_lookup(past, inputs)
     asked = chosen or default_run_policy(QUOTED_RULE)
-    runs = [_Run(world, row, int(at), _policy(asked, lookup, keeps=keeps)) for row, at in enumerate(scene.starts)]
-    for tick in range(int(scene.starts.min()), int(scene.starts.max()) + scene.ticks):
+    runs = [_Run(world, row, int(at), _policy(asked, lookup, keeps=keeps)) for row, at in enumerate(inputs.starts)]
+    for tick in range(int(inputs.starts.min()), int(inputs.starts.max()) + inputs.ticks):
         for run in runs:
-            if run.start <= tick < run.start + scene.ticks and run.left_s > 0:
+            if run.start <= tick < run.start + inputs.ticks and run.left_s > 0:
                 run.play(tick - run.start, heard)
                 if watch is not None:
                     watch(run.known())
     for run in runs:
         run.to_the_end()
-    return _outcome(runs, scene)
+    return _outcome(runs, inputs)
 
 
 def _policy(chosen: RunPolicy, lookup: PoolLookup, *, keeps: bool) -> Policy:
@@ -115,7 +115,7 @@ def _pool_key(world_zone: str, region: str) -> SpotPoolKey:
     return ("traces", region, world_zone, "machine")
 
 
-def _pool_lookup(past: Series | None, scene: SimulationInputs) -> PoolLookup:
+def _pool_lookup(past: Series | None, inputs: SimulationInputs) -> PoolLookup:
     """Return the observations of pools as the price history has them.
 
     They are one look at each tick of the last 31 days before the windows.
@@ -125,8 +125,8 @@ def _pool_lookup(past: Series | None, scene: SimulationInputs) -> PoolLookup:
         zones = {zone.zone: zone for zone in past.zones}
         first = max(0, past.ticks - int(_OBSERVED_FOR.total_seconds()) // past.tick_s)
         times = [_BEGIN + timedelta(seconds=tick * past.tick_s) for tick in range(first, past.ticks)]
-        for zone in scene.series.zones:
-            up = (zones[zone.zone].counts >= scene.task.size)[first:].tolist() if zone.zone in zones else []
+        for zone in inputs.series.zones:
+            up = (zones[zone.zone].counts >= inputs.task.size)[first:].tolist() if zone.zone in zones else []
             observation = summarise_observations(zip(times, up, strict=False), timedelta(seconds=past.tick_s))
             if observation is not None:
                 known[_pool_key(zone.zone, zone.region)] = observation
@@ -143,14 +143,14 @@ class _World:
     On-demand of one price in a region is one option, as clouds sell it.
     """
 
-    def __init__(self, scene: SimulationInputs) -> None:
-        self.scene, self.tick = scene, timedelta(seconds=scene.tick_s)
-        self.spot_nanos: Ints = np.rint(scene.spot_usd * 1e9).astype(np.int64)
-        self.zones = tuple(zone.zone for zone in scene.series.zones)
-        self.regions = scene.series.regions
+    def __init__(self, inputs: SimulationInputs) -> None:
+        self.inputs, self.tick = inputs, timedelta(seconds=inputs.tick_s)
+        self.spot_nanos: Ints = np.rint(inputs.spot_usd * 1e9).astype(np.int64)
+        self.zones = tuple(zone.zone for zone in inputs.series.zones)
+        self.regions = inputs.series.regions
         self.demand: dict[str, int] = {}
         for z in range(len(self.zones)):
-            if isfinite(scene.on_demand_usd[z]) and not any(
+            if isfinite(inputs.on_demand_usd[z]) and not any(
                 self._sold_as_one(z, other) for other in self.demand.values()
             ):
                 self.demand[f"{self.zones[z]} on demand"] = z
@@ -162,19 +162,19 @@ class _World:
 
         It is if both are of one region and price, with nothing to move between them.
         """
-        scene = self.scene
-        apart = scene.ways.egress_usd[zone, other] or scene.ways.transfer_s[zone, other]
-        same = (self.regions[zone], scene.on_demand_usd[zone]) == (self.regions[other], scene.on_demand_usd[other])
+        inputs = self.inputs
+        apart = inputs.ways.egress_usd[zone, other] or inputs.ways.transfer_s[zone, other]
+        same = (self.regions[zone], inputs.on_demand_usd[zone]) == (self.regions[other], inputs.on_demand_usd[other])
         return same and not apart
 
     def place(self, key: str, left_s: int, home: int, at: int) -> PlacementOption:
         """Return the option as it is seen at a tick of the series, with the checkpoint in zone ``home``."""
-        scene, hours, spot = self.scene, left_s / HOUR_S, key in self.spot
+        inputs, hours, spot = self.inputs, left_s / HOUR_S, key in self.spot
         z = self.spot[key] if spot else self.demand[key]
         usd, seconds = 0.0, 0
         if home != NOWHERE:
-            usd, seconds = float(scene.ways.egress_usd[home, z]), int(scene.ways.transfer_s[home, z])
-        nanos = int(self.spot_nanos[z, at]) if spot else round(float(scene.on_demand_usd[z]) * 1e9)
+            usd, seconds = float(inputs.ways.egress_usd[home, z]), int(inputs.ways.transfer_s[home, z])
+        nanos = int(self.spot_nanos[z, at]) if spot else round(float(inputs.on_demand_usd[z]) * 1e9)
         moves = Usd(round(usd * 1e9))
         chances = (
             AvailabilityEstimate(hours, 0.0, self.pools[key], _PRIOR_BACK_H) if spot else AvailabilityEstimate(hours)
@@ -184,7 +184,7 @@ class _World:
             market=Market.SPOT if spot else Market.ON_DEMAND,
             usd_per_hour=UsdPerHour(nanos),
             hours=hours,
-            startup_hours=scene.task.changeover_s / HOUR_S,
+            startup_hours=inputs.task.changeover_s / HOUR_S,
             expected_usd=Usd(round(hours * nanos) + moves.nanos),
             transfer_hours=seconds / HOUR_S,
             interruptions_per_hour=_PRIOR_PER_HOUR if spot else 0.0,
@@ -222,7 +222,7 @@ class _Run:
     modelled: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.left_s = self.world.scene.task.work_s
+        self.left_s = self.world.inputs.task.work_s
         self.modelled = models_availability(self.policy)
 
     @property
@@ -286,7 +286,7 @@ class _Run:
         return True
 
     def _is_up(self, zone: int) -> bool:
-        return bool(self.world.scene.up[zone, self.start + self.tick])
+        return bool(self.world.inputs.up[zone, self.start + self.tick])
 
     def _start_backoff(self, key: str) -> None:
         lately = [one for one in self.alone.get(key, ()) if one[0] >= self.now - BACKOFF_MEMORY]
@@ -296,7 +296,7 @@ class _Run:
 
     def _observe(self, event: PolicyEvent) -> Observation:
         world, at = self.world, self.start + self.tick
-        task, lives, answers = world.scene.task, self.lives, self.answers
+        task, lives, answers = world.inputs.task, self.lives, self.answers
         if lives and lives[-1].until is None:
             lives = [*lives[:-1], replace(lives[-1], share_to=self.left_s / task.work_s)]
         closed = {
@@ -313,7 +313,7 @@ class _Run:
                 (shut if key in closed else others).append(place)
         return Observation(
             now=self.now,
-            deadline=self.began + world.scene.ticks * world.tick,
+            deadline=self.began + world.inputs.ticks * world.tick,
             tick=world.tick,
             event=event,
             here=here,
@@ -327,18 +327,18 @@ class _Run:
 
     def _end_attempt(self, *, taken: bool = False) -> None:
         if self.kind != IDLE:
-            share = self.left_s / self.world.scene.task.work_s
+            share = self.left_s / self.world.inputs.task.work_s
             self.lives[-1] = replace(self.lives[-1], until=self.now, taken=taken, share_to=share)
         self.kind, self.delay_s = IDLE, 0
 
     def _launch(self, kind: int, zone: int, key: str) -> None:
-        scene = self.world.scene
-        self.kind, self.zone, self.key, self.delay_s = kind, zone, key, scene.task.changeover_s
+        inputs = self.world.inputs
+        self.kind, self.zone, self.key, self.delay_s = kind, zone, key, inputs.task.changeover_s
         self.launches += 1
         if self.home != NOWHERE:
-            self.delay_s += int(scene.ways.transfer_s[self.home, zone])
-            self.egress_usd += float(scene.ways.egress_usd[self.home, zone])
-        share = self.left_s / scene.task.work_s
+            self.delay_s += int(inputs.ways.transfer_s[self.home, zone])
+            self.egress_usd += float(inputs.ways.egress_usd[self.home, zone])
+        share = self.left_s / inputs.task.work_s
         self.lives.append(
             PastAttempt(key, self.now, self.now + timedelta(seconds=self.delay_s), None, False, share, share)
         )
@@ -346,9 +346,9 @@ class _Run:
     def _work_tick(self) -> None:
         if self.kind == IDLE:
             return
-        scene, g = self.world.scene, self.world.scene.tick_s
+        inputs, g = self.world.inputs, self.world.inputs.tick_s
         spot = self.kind == SPOT
-        rate = scene.spot_usd[self.zone, self.start + self.tick] if spot else scene.on_demand_usd[self.zone]
+        rate = inputs.spot_usd[self.zone, self.start + self.tick] if spot else inputs.on_demand_usd[self.zone]
         self.run_usd += float(rate) * g / HOUR_S
         self.spot_ticks += spot
         self.demand_ticks += not spot
@@ -362,16 +362,16 @@ class _Run:
         """Finish late work after the deadline on demand, where that is cheapest."""
         if not self.left_s:
             return
-        scene = self.world.scene
-        self.tick = scene.ticks
+        inputs = self.world.inputs
+        self.tick = inputs.ticks
         if self.kind != ON_DEMAND:
-            zone = self.zone if self.kind == SPOT else int(np.argmin(scene.on_demand_usd))
+            zone = self.zone if self.kind == SPOT else int(np.argmin(inputs.on_demand_usd))
             self._end_attempt()
             self._launch(ON_DEMAND, zone, "")
-        more = -(-(self.left_s + self.delay_s) // scene.tick_s)
+        more = -(-(self.left_s + self.delay_s) // inputs.tick_s)
         self.demand_ticks += more
-        self.run_usd += more * float(scene.on_demand_usd[self.zone]) * scene.tick_s / HOUR_S
-        self.left_s, self.finish = 0, scene.ticks + more
+        self.run_usd += more * float(inputs.on_demand_usd[self.zone]) * inputs.tick_s / HOUR_S
+        self.left_s, self.finish = 0, inputs.ticks + more
 
     def known(self) -> BlindView:
         """Return the view for a listener: what ran in the tick, and nothing of the zones."""
@@ -380,7 +380,7 @@ class _Run:
         at = self.start + self.tick
         return BlindView(
             tick=self.tick,
-            ticks=self.world.scene.ticks,
+            ticks=self.world.inputs.ticks,
             window=one,
             left_s=np.array([self.left_s]),
             kind=np.array([self.kind], dtype=np.int8),
@@ -389,14 +389,14 @@ class _Run:
             home=np.array([self.home]),
             delay_s=np.array([self.delay_s]),
             since=none[0],
-            spot_usd=self.world.scene.spot_usd[:, at : at + 1],
+            spot_usd=self.world.inputs.spot_usd[:, at : at + 1],
             asked=none,
             was_up=none > 0,
             tried=none > 0,
         )
 
 
-def _outcome(runs: list[_Run], scene: SimulationInputs) -> WindowOutcomes:
+def _outcome(runs: list[_Run], inputs: SimulationInputs) -> WindowOutcomes:
     def floats(values: list[float]) -> Floats:
         return np.array(values)
 
@@ -404,7 +404,7 @@ def _outcome(runs: list[_Run], scene: SimulationInputs) -> WindowOutcomes:
         return np.array(values, dtype=np.int64)
 
     finish = ints([run.finish for run in runs])
-    late: Bools = finish > scene.ticks
+    late: Bools = finish > inputs.ticks
     return WindowOutcomes(
         floats([run.run_usd + run.egress_usd for run in runs]),
         floats([run.egress_usd for run in runs]),

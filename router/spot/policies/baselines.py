@@ -32,22 +32,22 @@ from router.spot.simulator.traces import Bools, Floats, Ints
 Ranking = Callable[[SimulationInputs, FullView], Floats]
 
 
-def rank_by_price(scene: SimulationInputs, now: FullView) -> Floats:
+def rank_by_price(inputs: SimulationInputs, now: FullView) -> Floats:
     """Return by [zone, window] the present spot price in dollars for an hour's work; the least ranks first."""
-    return now.spot_usd if scene.alike else now.spot_usd / scene.speed[:, None]
+    return now.spot_usd if inputs.alike else now.spot_usd / inputs.speed[:, None]
 
 
-def rank_by_price_elsewhere(scene: SimulationInputs, now: FullView) -> Floats:
+def rank_by_price_elsewhere(inputs: SimulationInputs, now: FullView) -> Floats:
     """Rank as :func:`rank_by_price`, but the whole region where the job last ran last: "eager failover", UP(S)."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(scene.series.regions))}
-    region = np.array([names[name] for name in scene.series.regions])
+    names = {name: number for number, name in enumerate(dict.fromkeys(inputs.series.regions))}
+    region = np.array([names[name] for name in inputs.series.regions])
     was = np.where(now.last < 0, -1, region[np.maximum(now.last, 0)])
-    usd = rank_by_price(scene, now)
+    usd = rank_by_price(inputs, now)
     return usd + np.where(region[:, None] == was, float(usd.max()), 0.0)
 
 
 def choose_spot_or_idle(
-    scene: SimulationInputs, now: FullView, ranking: Ranking = rank_by_price
+    inputs: SimulationInputs, now: FullView, ranking: Ranking = rank_by_price
 ) -> tuple[Bools, InstanceKinds, Ints]:
     """Return whether there is spot for each window, and the greedy action.
 
@@ -56,19 +56,19 @@ def choose_spot_or_idle(
     if len(now.up) == 1:
         has, zone = now.up[0], now.zone
     else:
-        first = np.argmin(np.where(now.up, ranking(scene, now), np.inf), axis=0)
+        first = np.argmin(np.where(now.up, ranking(inputs, now), np.inf), axis=0)
         has = now.up.any(axis=0)
         zone = np.where((now.kind == SPOT) | ~has, now.zone, first)
     return has, np.where(has, np.int8(SPOT), np.int8(IDLE)), zone
 
 
-def add_on_demand(scene: SimulationInputs, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
+def add_on_demand(inputs: SimulationInputs, now: FullView, kind: InstanceKinds, zone: Ints, needed: Bools) -> Actions:
     """Return the actions with on-demand where it is ``needed``."""
     which = np.flatnonzero(needed)
     if which.size:
         kind, zone = kind.copy(), zone.copy()
         kind[which] = ON_DEMAND
-        zone[which] = find_on_demand_zone(scene, now, which)
+        zone[which] = find_on_demand_zone(inputs, now, which)
     return kind, zone
 
 
@@ -78,11 +78,11 @@ class GreedySpot:
 
     ranking: Ranking = rank_by_price
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
         def play(now: FullView) -> Actions:
-            _, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
+            _, kind, zone = choose_spot_or_idle(inputs, now, self.ranking)
             return kind, zone
 
         return play
@@ -99,18 +99,18 @@ class UniformProgress:
     hysteresis: bool = True
     ranking: Ranking = rank_by_price
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        task = scene.task
+        task = inputs.task
 
         def play(now: FullView) -> Actions:
-            has, kind, zone = choose_spot_or_idle(scene, now, self.ranking)
-            done, passed = (task.work_s - now.left_s) * task.deadline_s, now.tick * scene.tick_s
+            has, kind, zone = choose_spot_or_idle(inputs, now, self.ranking)
+            done, passed = (task.work_s - now.left_s) * task.deadline_s, now.tick * inputs.tick_s
             on_demand = now.kind == ON_DEMAND
             needed = ~has & (on_demand | (done < passed * task.work_s))
             if self.hysteresis:
                 needed |= on_demand & (done <= (passed + 2 * task.changeover_s) * task.work_s)
-            return add_on_demand(scene, now, kind, zone, needed)
+            return add_on_demand(inputs, now, kind, zone, needed)
 
         return play
 
@@ -129,13 +129,13 @@ class TimeSliced:
 
     slices: int = 8
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        task, g, n = scene.task, scene.tick_s, self.slices
-        d = task.changeover_s + scene.ways.longest_s
+        task, g, n = inputs.task, inputs.tick_s, self.slices
+        d = task.changeover_s + inputs.ways.longest_s
 
         def play(now: FullView) -> Actions:
-            has, kind, zone = choose_spot_or_idle(scene, now)
+            has, kind, zone = choose_spot_or_idle(inputs, now)
             slice_ = min(n - 1, now.tick * g * n // task.deadline_s)
             # Times are multiplied by n, so that all stay whole seconds.
             need = task.work_s * (slice_ + 1) - n * (task.work_s - now.left_s)
@@ -143,7 +143,7 @@ class TimeSliced:
             spot, on_demand = now.kind == SPOT, now.kind == ON_DEMAND
             riding = spot & (now.delay_s == 0)
             late = (~spot & (need + 2 * n * d > after)) | (~riding & (need + n * d > after))
-            return add_on_demand(scene, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
+            return add_on_demand(inputs, now, kind, zone, (need > 0) & (late | (on_demand & ~has)))
 
         return play
 

@@ -80,9 +80,9 @@ class ForesightPolicy:
             ForesightModel.of(hazard_model, market, work_s, horizon_s, clock_s=clock, draws=_QUICK_DRAWS, seed=seed)
         )
 
-    def begin(self, scene: SimulationInputs) -> SeeingPlayer:
+    def begin(self, inputs: SimulationInputs) -> SeeingPlayer:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        return _FullSession(self.model, scene).play
+        return _FullSession(self.model, inputs).play
 
 
 class _FullSession:
@@ -91,10 +91,10 @@ class _FullSession:
     It evaluates actions where something changed that it sees, or where time runs against it; else what runs goes on.
     """
 
-    def __init__(self, model: ForesightModel, scene: SimulationInputs) -> None:
-        self.scene = scene
-        self.slow = scene.speed < 1 - SPEED_TOLERANCE
-        self.window_features = WindowFeatures(model, scene)
+    def __init__(self, model: ForesightModel, inputs: SimulationInputs) -> None:
+        self.inputs = inputs
+        self.slow = inputs.speed < 1 - SPEED_TOLERANCE
+        self.window_features = WindowFeatures(model, inputs)
 
     def play(self, now: FullView) -> Actions:
         """Return the actions of least cost."""
@@ -109,7 +109,7 @@ class _FullSession:
         return kind, zone
 
     def _choose_actions(self, now: FullView, weigher: ActionValues, seen: RegressionInputs) -> Actions:
-        costs = weigher.choices(now, self.scene.tick_s, seen)
+        costs = weigher.choices(now, self.inputs.tick_s, seen)
         best = costs.spot.argmin(axis=0)
         least_spot = costs.spot[best, np.arange(best.size)]
         other = np.minimum(costs.wait, least_spot)

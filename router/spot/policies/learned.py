@@ -158,36 +158,36 @@ class ChainPolicy:
         share = self.chain.hazards.tick_s / HOUR_S
         return solve_chain(self.chain, self.grid, self.ticks, spot_usd * share, self.on_demand_usd * share)
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
-        return _ChainSession(self, scene).play
+        return _ChainSession(self, inputs).play
 
 
 class _ChainSession:
-    def __init__(self, policy: ChainPolicy, scene: SimulationInputs) -> None:
-        self.policy, self.scene, self.chain = policy, scene, policy.chain
+    def __init__(self, policy: ChainPolicy, inputs: SimulationInputs) -> None:
+        self.policy, self.inputs, self.chain = policy, inputs, policy.chain
         self.solved: dict[float, ChainValues] = {}  # by spot price
         self.clock = policy.chain.hazards.tick_s
         self.seen = self._past_signals()
 
     def _past_signals(self) -> AvailabilitySignals:
         """Return the signals [zone, window] from the ticks before the windows."""
-        scene = self.scene
-        count = min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(scene.starts.max(initial=0)))
-        up, known = scene.before(count)
+        inputs = self.inputs
+        count = min(int(_MEMORY_H * HOUR_S) // inputs.tick_s, int(inputs.starts.max(initial=0)))
+        up, known = inputs.before(count)
         seen = AvailabilitySignals.unseen(up.shape[:2], self.chain.hazards.mean)
         for i in range(count):
-            seen.see(up[..., i], scene.tick_s, known[..., i])
+            seen.see(up[..., i], inputs.tick_s, known[..., i])
         return seen
 
     def play(self, now: FullView) -> Actions:
         """Look each action up."""
         seen, rows = self.seen, now.window
         part = AvailabilitySignals(*(getattr(seen, name)[:, rows] for name in ("up", "age_h", "fast", "slow")))
-        part.see(now.up, self.scene.tick_s)
+        part.see(now.up, self.inputs.tick_s)
         for name in ("up", "age_h", "fast", "slow"):
             getattr(seen, name)[:, rows] = getattr(part, name)
-        left_s = (now.ticks - now.tick) * self.scene.tick_s
+        left_s = (now.ticks - now.tick) * self.inputs.tick_s
         n = min(max(1, round(left_s / self.clock)), self.policy.ticks)
         wait, launch, _, to_demand, stay_demand = self._dollars(now, part, n, left_s - now.left_s)
         demand = np.where(now.kind == ON_DEMAND, stay_demand, to_demand)

@@ -24,21 +24,21 @@ _MOST_VALUES = 2**26  # held at once: 256 MiB in single precision
 Values = NDArray[Any]  # [time lost, window], of the requested float type
 
 
-def compute_least_usd(scene: SimulationInputs, dtype: type[np.floating[Any]] = np.float32) -> Floats:
+def compute_least_usd(inputs: SimulationInputs, dtype: type[np.floating[Any]] = np.float32) -> Floats:
     """Return the least dollars of each window; infinite where the deadline cannot be met.
 
     Single precision is good to one part in 10^5 and twice as fast as double. Raise ValueError where zones differ in
     speed.
     """
-    if not scene.alike:
+    if not inputs.alike:
         raise ValueError("the lower bound supports zones of one speed only")
-    if scene.ticks * scene.tick_s < scene.task.work_s:
-        return np.full(scene.starts.size, np.inf)
-    first = _BackwardInduction(scene, dtype)
+    if inputs.ticks * inputs.tick_s < inputs.task.work_s:
+        return np.full(inputs.starts.size, np.inf)
+    first = _BackwardInduction(inputs, dtype)
     most = max(1, _MOST_VALUES // first.values_a_window)
-    if scene.starts.size <= most:
+    if inputs.starts.size <= most:
         return first.solve()
-    parts = [replace(scene, starts=scene.starts[i : i + most]) for i in range(0, scene.starts.size, most)]
+    parts = [replace(inputs, starts=inputs.starts[i : i + most]) for i in range(0, inputs.starts.size, most)]
     return np.concatenate([_BackwardInduction(part, dtype).solve() for part in parts])
 
 
@@ -48,35 +48,35 @@ class _BackwardInduction:
     A place is a set of zones between which the checkpoint moves free and at once.
     """
 
-    def __init__(self, scene: SimulationInputs, dtype: type[np.floating[Any]]) -> None:
-        self.scene, self.dtype = scene, dtype
-        task, g = scene.task, scene.tick_s
+    def __init__(self, inputs: SimulationInputs, dtype: type[np.floating[Any]]) -> None:
+        self.inputs, self.dtype = inputs, dtype
+        task, g = inputs.task, inputs.tick_s
         self.unit = gcd(g, task.changeover_s)
         self.tick = g // self.unit
-        self.lost = (scene.ticks * g - task.work_s) // self.unit
-        self.place = _number_places(scene)
+        self.lost = (inputs.ticks * g - task.work_s) // self.unit
+        self.place = _number_places(inputs)
         self.members = [np.flatnonzero(self.place == p) for p in range(int(self.place.max()) + 1)]
         first = [int(m[0]) for m in self.members]
-        self.egress = scene.ways.egress_usd[np.ix_(first, first)].astype(dtype)
-        delay = task.changeover_s + scene.ways.transfer_s[np.ix_(first, first)]
+        self.egress = inputs.ways.egress_usd[np.ix_(first, first)].astype(dtype)
+        delay = task.changeover_s + inputs.ways.transfer_s[np.ix_(first, first)]
         self.delay: Ints = delay // self.unit
         self.takes: Ints = np.maximum(1, -(-self.delay // self.tick))
         self.start = task.changeover_s // self.unit
         self.layers = int(self.takes.max()) + 1
         self.values_a_window = self.layers * (len(self.place) + 2 * len(self.members)) * (self.lost + 1)
         share = g / HOUR_S
-        self.demand_usd = [dtype(scene.on_demand_usd[m].min() * share) for m in self.members]
-        at = scene.starts + np.arange(scene.ticks)[:, None]
-        self.spot_usd = np.where(scene.up[:, at], scene.spot_usd[:, at] * share, np.inf).astype(dtype)
+        self.demand_usd = [dtype(inputs.on_demand_usd[m].min() * share) for m in self.members]
+        at = inputs.starts + np.arange(inputs.ticks)[:, None]
+        self.spot_usd = np.where(inputs.up[:, at], inputs.spot_usd[:, at] * share, np.inf).astype(dtype)
 
     def solve(self) -> Floats:
-        scene, task, g = self.scene, self.scene.task, self.scene.tick_s
-        shape = (self.lost + 1, scene.starts.size)
+        inputs, task, g = self.inputs, self.inputs.task, self.inputs.tick_s
+        shape = (self.lost + 1, inputs.starts.size)
         self.spot: Values = np.zeros((self.layers, len(self.place), *shape), self.dtype)
         self.demand: Values = np.zeros((self.layers, len(self.members), *shape), self.dtype)
         self.idle: Values = np.zeros((self.layers, len(self.members), *shape), self.dtype)
-        best = np.full(scene.starts.size, np.inf, self.dtype)
-        for i in range(scene.ticks - 1, -1, -1):
+        best = np.full(inputs.starts.size, np.inf, self.dtype)
+        for i in range(inputs.ticks - 1, -1, -1):
             low = max(0, (i * g - task.work_s) // self.unit + 1)
             high = min(self.lost, i * self.tick) + 1
             self._tick(i, low, high)
@@ -114,10 +114,10 @@ class _BackwardInduction:
 
     def _best_launch(self, i: int, place: int, delay: int, at: slice) -> Values:
         """Return the cost of the best launch at tick i anywhere in ``place``, by time lost before it."""
-        best = np.full((at.stop - at.start, self.scene.starts.size), np.inf, self.dtype)
+        best = np.full((at.stop - at.start, self.inputs.starts.size), np.inf, self.dtype)
         takes = max(1, -(-delay // self.tick))
         count = min(at.stop, self.lost + 1 - delay) - at.start
-        if i + takes > self.scene.ticks or count <= 0:
+        if i + takes > self.inputs.ticks or count <= 0:
             return best
         then, later = (i + takes) % self.layers, slice(at.start + delay, at.start + delay + count)
         np.add(self.demand[then, place, later], self.dtype(takes) * self.demand_usd[place], out=best[:count])
@@ -128,12 +128,12 @@ class _BackwardInduction:
         return best
 
 
-def _number_places(scene: SimulationInputs) -> Ints:
+def _number_places(inputs: SimulationInputs) -> Ints:
     """Return by [zone] the number of its place."""
-    ways = scene.ways
+    ways = inputs.ways
     numbers: dict[tuple[bytes, ...], int] = {}
     place_of_zone = []
-    for z in range(len(scene.series.zones)):
+    for z in range(len(inputs.series.zones)):
         about = (ways.egress_usd[z], ways.egress_usd[:, z], ways.transfer_s[z], ways.transfer_s[:, z])
         key = tuple(a.tobytes() for a in about)
         place_of_zone.append(numbers.setdefault(key, len(numbers)))

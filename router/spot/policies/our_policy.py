@@ -34,13 +34,13 @@ class OnDemandNow:
     It is a :class:`~router.spot.simulator.simulation.FullInfoPolicy`.
     """
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """See :class:`~router.spot.simulator.simulation.FullInfoPolicy`."""
 
         def play(now: FullView) -> Actions:
             rows = np.arange(now.window.size)
             runs = now.kind == ON_DEMAND
-            zone = np.where(runs, now.zone, find_on_demand_zone(scene, now, rows))
+            zone = np.where(runs, now.zone, find_on_demand_zone(inputs, now, rows))
             return np.full(rows.size, ON_DEMAND, dtype=np.int8), zone
 
         return play
@@ -74,7 +74,7 @@ def _fallback_policy(hazard_model: HazardModel, like: SimulationInputs) -> FullI
     return None if hazard_model.comes().size else OnDemandNow()
 
 
-def policy_from(past: Series, scene: SimulationInputs) -> FullInfoPolicy:
+def policy_from(past: Series, inputs: SimulationInputs) -> FullInfoPolicy:
     """Return our policy with all expectations learned from ``past``.
 
     ``past`` is on the tick of the inputs and has their zones by name (KeyError where one is missing), perhaps among
@@ -82,29 +82,31 @@ def policy_from(past: Series, scene: SimulationInputs) -> FullInfoPolicy:
     induction is exact.
     """
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
-    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
+    own = np.array([which[zone.zone] for zone in inputs.series.zones], dtype=np.int64)
     if own.size == 1:
-        return ChainPolicy.fitted(past, scene)
-    return policy_for(HazardModel.of(past, scene.task.size).only(own), build_expected_inputs(past, scene))
+        return ChainPolicy.fitted(past, inputs)
+    return policy_for(HazardModel.of(past, inputs.task.size).only(own), build_expected_inputs(past, inputs))
 
 
-def blind_policy_from(past: Series, scene: SimulationInputs) -> BlindPolicy:
+def blind_policy_from(past: Series, inputs: SimulationInputs) -> BlindPolicy:
     """Return our policy, learned from ``past``, for zones that must be asked; it needs the exact guard."""
     which = {zone.zone: i for i, zone in enumerate(past.zones)}
-    own = np.array([which[zone.zone] for zone in scene.series.zones], dtype=np.int64)
-    prices = build_expected_inputs(past, scene).spot_usd[:, 0]
+    own = np.array([which[zone.zone] for zone in inputs.series.zones], dtype=np.int64)
+    prices = build_expected_inputs(past, inputs).spot_usd[:, 0]
     return BlindForesightPolicy.fitted(
-        HazardModel.of(past, scene.task.size).only(own), SimulationSpec.of(scene), prices
+        HazardModel.of(past, inputs.task.size).only(own), SimulationSpec.of(inputs), prices
     )
 
 
-def build_expected_inputs(past: Series, scene: SimulationInputs) -> SimulationInputs:
+def build_expected_inputs(past: Series, inputs: SimulationInputs) -> SimulationInputs:
     """Return one window like those of the inputs, without spot, at the last spot price of each zone in ``past``."""
-    known = past.only([zone.zone for zone in scene.series.zones])
+    known = past.only([zone.zone for zone in inputs.series.zones])
     zones = tuple(
-        _without_spot(zone, was, scene.ticks) for zone, was in zip(scene.series.zones, known.zones, strict=True)
+        _without_spot(zone, was, inputs.ticks) for zone, was in zip(inputs.series.zones, known.zones, strict=True)
     )
-    return SimulationInputs.of(scene.task, Series(scene.tick_s, zones), [0], scene.ways, scene.speed, scene.launch_s)
+    return SimulationInputs.of(
+        inputs.task, Series(inputs.tick_s, zones), [0], inputs.ways, inputs.speed, inputs.launch_s
+    )
 
 
 def _without_spot(zone: ZoneSeries, past: ZoneSeries, ticks: int) -> ZoneSeries:

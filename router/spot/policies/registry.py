@@ -71,14 +71,14 @@ class RegisteredPolicy:
     def play(
         self,
         past: Series | None,
-        scene: SimulationInputs,
+        inputs: SimulationInputs,
         checkpoint_gb: float,
         *,
         paid: bool = False,
         exact: bool | None = None,
         watch: ViewListener | None = None,
     ) -> WindowOutcomes:
-        """Play all windows of ``scene`` and return their outcome.
+        """Play all windows of ``inputs`` and return their outcome.
 
         ``paid``: by asking zones, though it could see. ``exact`` overrides which guard is used. Raise ValueError where
         it cannot do that, or needs a past that is missing.
@@ -86,11 +86,11 @@ class RegisteredPolicy:
         if self.learns and past is None:
             raise ValueError(f"{self.name} learns from the past, and there is none")
         if self.plays is not None:
-            return self.plays(past, scene, watch)
+            return self.plays(past, inputs, watch)
         sure = self.exact if exact is None else exact
         if self.sees is not None and not paid:
             free = simulate(
-                scene, self.sees(past, scene), GuardMode.EXACT if sure else GuardMode.PUBLISHED, watch=watch
+                inputs, self.sees(past, inputs), GuardMode.EXACT if sure else GuardMode.PUBLISHED, watch=watch
             )
             return WindowOutcomes(
                 free.usd,
@@ -105,8 +105,8 @@ class RegisteredPolicy:
         if self.asks is None:
             raise ValueError(f"{self.name} does not ask")
         bill = simulate_blind(
-            scene,
-            self.asks(past, scene, checkpoint_gb),
+            inputs,
+            self.asks(past, inputs, checkpoint_gb),
             BlindGuardMode.EXACT if sure else BlindGuardMode.PUBLISHED,
             None,
             watch,
@@ -128,8 +128,8 @@ _ALL: Final = (
     RegisteredPolicy(
         OUR_POLICY,
         "stepfare's own, fitted on the past",
-        sees=lambda past, scene: policy_from(_require_past(past), scene),
-        asks=lambda past, scene, _: blind_policy_from(_require_past(past), scene),
+        sees=lambda past, inputs: policy_from(_require_past(past), inputs),
+        asks=lambda past, inputs, _: blind_policy_from(_require_past(past), inputs),
         learns=True,
         exact=True,
     ),

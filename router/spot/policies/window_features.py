@@ -45,13 +45,13 @@ class WindowFeatures:
     Windows that start at the same tick of the series have the same availability.
     """
 
-    def __init__(self, model: ForesightModel, scene: SimulationInputs) -> None:
-        self.model, self.scene, self.fits = model, scene, PriceFits(model)
-        self.starts, self.which = np.unique(scene.starts, return_inverse=True)
+    def __init__(self, model: ForesightModel, inputs: SimulationInputs) -> None:
+        self.model, self.inputs, self.fits = model, inputs, PriceFits(model)
+        self.starts, self.which = np.unique(inputs.starts, return_inverse=True)
         self.had_past = (self.starts > 0)[:, None]
-        self.hours = scene.tick_s / HOUR_S
-        begin = replace(scene, starts=self.starts, begins=None)
-        count = max(1, min(int(_MEMORY_H * HOUR_S) // scene.tick_s, int(self.starts.max(initial=0))))
+        self.hours = inputs.tick_s / HOUR_S
+        begin = replace(inputs, starts=self.starts, begins=None)
+        count = max(1, min(int(_MEMORY_H * HOUR_S) // inputs.tick_s, int(self.starts.max(initial=0))))
         up, known = (a[model.spots] for a in begin.before(count))
         self.state = ZoneStates(up[..., 0].T.copy(), np.full(up.shape[1::-1], self.hours))
         self.lately = RecentChanges.nothing(self.state.up.shape)
@@ -67,7 +67,7 @@ class WindowFeatures:
         The fit is by [window]. A change is since the tick before: whether spot is there, the class of its age, or its
         price.
         """
-        begins, block = self.scene.begins, self._block
+        begins, block = self.inputs.begins, self._block
         if block is None or (begins is None and now.tick >= block.first + block.ticks):
             block = self._block = self._compute_block(now)
         passed = now.tick if begins is None else now.tick - begins[now.window]
@@ -76,17 +76,17 @@ class WindowFeatures:
 
     def _compute_block(self, now: FullView) -> _Block:
         """Compute the next block; with windows that begin at different ticks: all of them, and all ticks."""
-        scene = self.scene
-        if scene.begins is None:
+        inputs = self.inputs
+        if inputs.begins is None:
             rows, first = np.unique(self.which[now.window]), now.tick
-            ticks = int(np.clip(_AT_ONCE // rows.size, 1, scene.ticks - first))
+            ticks = int(np.clip(_AT_ONCE // rows.size, 1, inputs.ticks - first))
         else:
-            rows, first, ticks = np.arange(self.starts.size), 0, scene.ticks
+            rows, first, ticks = np.arange(self.starts.size), 0, inputs.ticks
         row = np.full(self.starts.size, -1)
         row[rows] = np.arange(rows.size)
-        at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, scene.series.ticks - 1)
-        up = scene.up[self.model.spots][:, at].transpose(1, 2, 0)
-        usd = scene.spot_usd[:, at].transpose(1, 2, 0)
+        at = np.clip(self.starts[rows, None] + np.arange(first - 1, first + ticks), 0, inputs.series.ticks - 1)
+        up = inputs.up[self.model.spots][:, at].transpose(1, 2, 0)
+        usd = inputs.spot_usd[:, at].transpose(1, 2, 0)
         states, times = self._states_at(rows, up[:, 1:], first)
         fit = self._fits_at(rows, usd[:, 1:])
         changed = (up[:, 1:] != up[:, :-1]) | (usd[:, 1:, self.model.spots] != usd[:, :-1, self.model.spots])

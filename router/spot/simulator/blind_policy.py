@@ -42,20 +42,20 @@ class SimulationSpec:
         validate_speeds(len(self.zones), self.speed, self.launch_s)
 
     @classmethod
-    def of(cls, scene: SimulationInputs) -> SimulationSpec:
+    def of(cls, inputs: SimulationInputs) -> SimulationSpec:
         """Return the specification of these simulation inputs."""
-        zones = tuple(z.zone for z in scene.series.zones)
-        ways, usd = scene.ways, scene.on_demand_usd.copy()
+        zones = tuple(z.zone for z in inputs.series.zones)
+        ways, usd = inputs.ways, inputs.on_demand_usd.copy()
         return cls(
-            scene.task,
-            scene.tick_s,
-            scene.starts.copy(),
+            inputs.task,
+            inputs.tick_s,
+            inputs.starts.copy(),
             zones,
-            scene.series.regions,
+            inputs.series.regions,
             ways,
             usd,
-            scene.speed.copy(),
-            scene.launch_s.copy(),
+            inputs.speed.copy(),
+            inputs.launch_s.copy(),
         )
 
     @property

@@ -89,22 +89,22 @@ class BlindOutcome:
 
 
 def simulate_blind(
-    scene: SimulationInputs,
+    inputs: SimulationInputs,
     explorer: BlindPolicy,
     guard: BlindGuardMode = BlindGuardMode.PUBLISHED,
     fees: ProbeFees | None = None,
     watch: Callable[[BlindView], None] | None = None,
 ) -> BlindOutcome:
-    """Play all windows of ``scene`` and return what they cost.
+    """Play all windows of ``inputs`` and return what they cost.
 
     Work that is not done at the deadline goes on on demand, late. ``watch`` is called with each tick once it has
     passed, with what ran in it. Raise ValueError where zones differ in speed.
     """
-    if not scene.alike:
+    if not inputs.alike:
         raise ValueError("the blind simulator supports zones of one speed only")
-    run = _Run(scene, guard, fees or ProbeFees())
+    run = _Run(inputs, guard, fees or ProbeFees())
     player = explorer.begin(run.terms)
-    for tick in range(scene.ticks):
+    for tick in range(inputs.ticks):
         if not run.begin(tick):
             break
         run.launch(player.act(run.known))
@@ -121,16 +121,16 @@ class _Run:
     ``known`` holds the windows that are not done; the totals are of all windows.
     """
 
-    def __init__(self, scene: SimulationInputs, guard: BlindGuardMode, fees: ProbeFees) -> None:
-        count, zones = scene.starts.size, len(scene.series.zones)
-        self.scene, self.guard, self.fees, self.g = scene, guard, fees, scene.tick_s
-        self.terms = SimulationSpec.of(scene)
+    def __init__(self, inputs: SimulationInputs, guard: BlindGuardMode, fees: ProbeFees) -> None:
+        count, zones = inputs.starts.size, len(inputs.series.zones)
+        self.inputs, self.guard, self.fees, self.g = inputs, guard, fees, inputs.tick_s
+        self.terms = SimulationSpec.of(inputs)
         zeros = np.zeros(count, dtype=np.int64)
         self.known = BlindView(
             tick=0,
-            ticks=scene.ticks,
+            ticks=inputs.ticks,
             window=np.arange(count),
-            left_s=zeros + scene.task.work_s,
+            left_s=zeros + inputs.task.work_s,
             kind=np.zeros(count, dtype=np.int8),
             zone=zeros.copy(),
             lost=np.zeros(count, dtype=bool),
@@ -153,8 +153,8 @@ class _Run:
         known.tick = tick
         if tick:
             self._keep_rows(known.left_s > 0)
-        at = self.scene.starts[known.window] + tick
-        self.up, known.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
+        at = self.inputs.starts[known.window] + tick
+        self.up, known.spot_usd = self.inputs.up[:, at], self.inputs.spot_usd[:, at]
         rows = np.flatnonzero(known.kind == SPOT)
         there = self.up[known.zone[rows], rows]
         known.lost = np.zeros(known.window.size, dtype=bool)
@@ -223,7 +223,7 @@ class _Run:
     def bill(self) -> BlindOutcome:
         """Return the outcome once all ticks are played."""
         known = self.known
-        known.tick = self.scene.ticks
+        known.tick = self.inputs.ticks
         self._keep_rows(known.left_s > 0)
         if known.window.size:
             self._finish_on_demand(np.ones(known.window.size, dtype=bool))
@@ -233,7 +233,7 @@ class _Run:
             self.egress,
             self.probe_usd,
             self.done,
-            self.done > self.scene.ticks,
+            self.done > self.inputs.ticks,
             self.spot,
             self.demand,
             self.launches,

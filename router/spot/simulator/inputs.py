@@ -181,11 +181,11 @@ NOT_SOLD_S = 2**61  # longer than any window
 class ZoneSpeeds:
     """The speeds and launch times of the zones of one simulation."""
 
-    def __init__(self, scene: SimulationInputs) -> None:
-        self.pace: Ints = np.rint(scene.speed * MILLION).astype(np.int64)
-        self.launch_s: Ints = scene.task.changeover_s + scene.launch_s
-        self.from_afar_s: Ints = self.launch_s + scene.ways.transfer_s.max(axis=0)
-        self.sold = np.isfinite(scene.on_demand_usd)
+    def __init__(self, inputs: SimulationInputs) -> None:
+        self.pace: Ints = np.rint(inputs.speed * MILLION).astype(np.int64)
+        self.launch_s: Ints = inputs.task.changeover_s + inputs.launch_s
+        self.from_afar_s: Ints = self.launch_s + inputs.ways.transfer_s.max(axis=0)
+        self.sold = np.isfinite(inputs.on_demand_usd)
 
     def takes_s(self, left_s: Ints, zone: Ints, kept: Ints | int = 0) -> Ints:
         """Return the seconds that this work takes in ``zone``, less the carried fraction.
@@ -212,13 +212,13 @@ class ZoneSpeeds:
 
 
 @lru_cache(maxsize=4)
-def get_zone_speeds(scene: SimulationInputs) -> ZoneSpeeds:
+def get_zone_speeds(inputs: SimulationInputs) -> ZoneSpeeds:
     """Return the speeds of these inputs, cached for the last inputs: policies ask at every tick."""
-    return ZoneSpeeds(scene)
+    return ZoneSpeeds(inputs)
 
 
 def pick_on_demand_zone(
-    scene: SimulationInputs, paces: ZoneSpeeds, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats
+    inputs: SimulationInputs, paces: ZoneSpeeds, left_s: Ints, rest_s: int, transfer_s: Ints, egress_usd: Floats
 ) -> Ints:
     """Return by [window] the zone where on-demand does the work at the least cost within ``rest_s``.
 
@@ -228,7 +228,7 @@ def pick_on_demand_zone(
     zones = np.arange(paces.pace.size)[:, None]
     needs = paces.launch_s[:, None] + transfer_s + paces.takes_s(left_s, zones)
     needs = np.where(paces.sold[:, None], needs, NOT_SOLD_S)
-    usd = needs / 3600 * scene.on_demand_usd[:, None] + egress_usd
+    usd = needs / 3600 * inputs.on_demand_usd[:, None] + egress_usd
     in_time = needs <= rest_s
     cheap: Ints = np.argmin(np.where(in_time, usd, np.inf), axis=0)
     return np.where(in_time.any(axis=0), cheap, np.argmin(needs, axis=0))

@@ -87,7 +87,7 @@ FullViewListener = Callable[[FullView], None]
 class FullInfoPolicy(Protocol):
     """A policy that sees availability, for many windows at once."""
 
-    def begin(self, scene: SimulationInputs) -> FullInfoSession:
+    def begin(self, inputs: SimulationInputs) -> FullInfoSession:
         """Return the session of these inputs, which chooses for each window the kind of instance and its zone.
 
         The session is called with each tick's view. Requesting what runs already keeps it.
@@ -120,23 +120,23 @@ class SimulationOutcome:
 
 
 def simulate(
-    scene: SimulationInputs,
+    inputs: SimulationInputs,
     policy: FullInfoPolicy,
     net: GuardMode = GuardMode.PUBLISHED,
     work_s: Ints | None = None,
     watch: FullViewListener | None = None,
 ) -> SimulationOutcome:
-    """Play all windows of ``scene`` and return their outcome.
+    """Play all windows of ``inputs`` and return their outcome.
 
     ``work_s`` is the work of each window, where it differs from the task's. ``watch`` is called with each tick once it
     has passed, with what ran in it. Raise ValueError for the published guard where zones differ in speed or launch
     time.
     """
-    run = _Run(scene, net, work_s)
-    player = policy.begin(scene)
-    for tick in range(scene.ticks):
+    run = _Run(inputs, net, work_s)
+    player = policy.begin(inputs)
+    for tick in range(inputs.ticks):
         if not run.begin(tick):
-            if scene.begins is None:
+            if inputs.begins is None:
                 break
             continue
         run.finish(*player(run.now))
@@ -148,20 +148,20 @@ def simulate(
 class _Run:
     """State of the windows that are not done; ``now`` is what the policy sees of them."""
 
-    def __init__(self, scene: SimulationInputs, net: GuardMode, work_s: Ints | None) -> None:
-        count, task = scene.starts.size, scene.task
-        self.scene, self.net, self.g = scene, net, scene.tick_s
-        self.plain = not (scene.ways.egress_usd.any() or scene.ways.transfer_s.any())
-        self.worst_s = task.changeover_s + scene.ways.longest_s
-        self.paces = None if scene.alike else get_zone_speeds(scene)
+    def __init__(self, inputs: SimulationInputs, net: GuardMode, work_s: Ints | None) -> None:
+        count, task = inputs.starts.size, inputs.task
+        self.inputs, self.net, self.g = inputs, net, inputs.tick_s
+        self.plain = not (inputs.ways.egress_usd.any() or inputs.ways.transfer_s.any())
+        self.worst_s = task.changeover_s + inputs.ways.longest_s
+        self.paces = None if inputs.alike else get_zone_speeds(inputs)
         if self.paces is not None and net is GuardMode.PUBLISHED:
             raise ValueError("the published guard supports zones of one speed only; use the exact one")
-        self.sold = np.isfinite(scene.on_demand_usd)
-        usd = float(scene.on_demand_usd[0])
-        self.one_price = usd * self.g / HOUR_S if self.sold[0] and (scene.on_demand_usd == usd).all() else None
+        self.sold = np.isfinite(inputs.on_demand_usd)
+        usd = float(inputs.on_demand_usd[0])
+        self.one_price = usd * self.g / HOUR_S if self.sold[0] and (inputs.on_demand_usd == usd).all() else None
         zeros = np.zeros(count, dtype=np.int64)
         self.work_s = zeros + task.work_s if work_s is None else work_s.astype(np.int64)
-        self.now = self._initial_view(np.arange(count) if scene.begins is None else np.flatnonzero(scene.begins == 0))
+        self.now = self._initial_view(np.arange(count) if inputs.begins is None else np.flatnonzero(inputs.begins == 0))
         self.spot_usd, self.egress = np.zeros(count), np.zeros(count)
         self.spare_s, self.spare_usd = np.zeros(count), np.zeros(count)
         self.spot, self.demand, self.demand_usd = zeros.copy(), zeros.copy(), np.zeros(count)
@@ -172,7 +172,7 @@ class _Run:
         zeros, nowhere = np.zeros(window.size, dtype=np.int64), np.full(window.size, NOWHERE, dtype=np.int64)
         return FullView(
             tick=0,
-            ticks=self.scene.ticks,
+            ticks=self.inputs.ticks,
             window=window,
             left_s=self.work_s[window],
             kind=np.zeros(window.size, dtype=np.int8),
@@ -192,7 +192,7 @@ class _Run:
         if not unfinished.all():
             for name in _OF_WINDOWS:
                 setattr(now, name, getattr(now, name)[unfinished])
-        begins = self.scene.begins
+        begins = self.inputs.begins
         if begins is not None and tick and (begins == tick).any():
             new = self._initial_view(np.flatnonzero(begins == tick))
             for name in _OF_WINDOWS:
@@ -200,15 +200,15 @@ class _Run:
         if not now.window.size:
             return False
         now.tick = tick
-        at = self.scene.starts[now.window] + (tick if begins is None else tick - begins[now.window])
-        now.up, now.spot_usd = self.scene.up[:, at], self.scene.spot_usd[:, at]
+        at = self.inputs.starts[now.window] + (tick if begins is None else tick - begins[now.window])
+        now.up, now.spot_usd = self.inputs.up[:, at], self.inputs.spot_usd[:, at]
         zone_up = now.up[0] if len(now.up) == 1 else now.up[now.zone, np.arange(now.zone.size)]
         now.kind[(now.kind == SPOT) & ~zone_up] = IDLE
         return True
 
     def finish(self, kind: InstanceKinds, zone: Ints) -> None:
         """Apply the actions of one tick."""
-        now, scene = self.now, self.scene
+        now, inputs = self.now, self.inputs
         rows = np.arange(zone.size)
         kind = np.where((kind == SPOT) & ~(now.up[0] if len(now.up) == 1 else now.up[zone, rows]), IDLE, kind)
         if not self.sold.all():
@@ -225,7 +225,7 @@ class _Run:
         if self.paces is not None:
             worked, kept = self.paces.done_s(worked, zone, now.kept)
             now.kept = np.where(runs, kept, now.kept)
-        spare_s = (worked - now.left_s) / scene.speed[zone]
+        spare_s = (worked - now.left_s) / inputs.speed[zone]
         now.left_s = np.where(runs, np.maximum(now.left_s - worked, 0), now.left_s)
         now.delay_s = np.where(runs, now.delay_s - delay_passed_s, 0)
         now.kind = kind
@@ -235,7 +235,7 @@ class _Run:
         finished = now.left_s == 0
         if finished.any():
             self._record_finished(np.flatnonzero(finished), spare_s)
-        if now.tick + 1 == scene.ticks and not finished.all():
+        if now.tick + 1 == inputs.ticks and not finished.all():
             self._finish_late(np.flatnonzero(~finished))
 
     def _record_finished(self, which: Ints, spare_s: Floats) -> None:
@@ -243,14 +243,14 @@ class _Run:
         window, zone = now.window[which], now.zone[which]
         self.done_tick[window] = now.tick + 1
         self.spare_s[window] = spare_s[which]
-        usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.scene.on_demand_usd[zone])
+        usd = np.where(now.kind[which] == SPOT, now.spot_usd[zone, which], self.inputs.on_demand_usd[zone])
         self.spare_usd[window] = spare_s[which] / HOUR_S * usd
 
     def _launch(self, which: Ints, zone: Ints) -> None:
-        now, ways = self.now, self.scene.ways
-        now.delay_s[which] = self.scene.task.changeover_s
+        now, ways = self.now, self.inputs.ways
+        now.delay_s[which] = self.inputs.task.changeover_s
         if self.paces is not None:
-            now.delay_s[which] += self.scene.launch_s[zone[which]]
+            now.delay_s[which] += self.inputs.launch_s[zone[which]]
         self.launches[now.window[which]] += 1
         if self.plain:
             return
@@ -267,7 +267,7 @@ class _Run:
         self.spot[now.window] += spot
         self.demand[now.window] += demand
         if self.one_price is None:
-            self.demand_usd[now.window] += np.where(demand, self.scene.on_demand_usd[zone] * share, 0.0)
+            self.demand_usd[now.window] += np.where(demand, self.inputs.on_demand_usd[zone] * share, 0.0)
 
     def _guard(self, kind: InstanceKinds, zone: Ints) -> Actions:
         """Return the actions after the deadline guard.
@@ -276,7 +276,7 @@ class _Run:
         """
         if self.net is GuardMode.NONE:
             return kind, zone
-        now, g, task = self.now, self.g, self.scene.task
+        now, g, task = self.now, self.g, self.inputs.task
         rest = (now.ticks - now.tick - 1) * g
         least = now.left_s + self.worst_s
         running = now.kind == SPOT
@@ -288,7 +288,7 @@ class _Run:
             forced = (must & ~riding) | (~running & (least + self.worst_s > rest))
         else:
             stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
-            launch_s = task.changeover_s + (self.scene.ways.longest_s if not self.plain else 0)
+            launch_s = task.changeover_s + (self.inputs.ways.longest_s if not self.plain else 0)
             works = np.where(kind == IDLE, 0, np.maximum(g - np.where(stays, now.delay_s, launch_s), 0))
             forced = (kind != ON_DEMAND) & (works < now.left_s) & (least - works > rest)
             on = np.maximum(g - now.delay_s, 0)
@@ -300,15 +300,15 @@ class _Run:
 
     def _guard_by_speed(self, kind: InstanceKinds, zone: Ints) -> Actions:
         """Return the actions after the exact guard, for zones of different speeds."""
-        paces, now, task = self.paces, self.now, self.scene.task
+        paces, now, task = self.paces, self.now, self.inputs.task
         if self.net is GuardMode.NONE or paces is None:
             return kind, zone
         rest = (now.ticks - now.tick - 1) * self.g
         if paces.soonest_s(now.left_s.max(keepdims=True))[0] <= rest:
             return kind, zone  # there is time enough whatever this tick does
         stays = (kind == now.kind) & ((zone == now.zone) | (kind == IDLE))
-        moves = np.where(now.home == NOWHERE, 0, self.scene.ways.transfer_s[np.maximum(now.home, 0), zone])
-        delay = np.where(stays, now.delay_s, task.changeover_s + self.scene.launch_s[zone] + moves)
+        moves = np.where(now.home == NOWHERE, 0, self.inputs.ways.transfer_s[np.maximum(now.home, 0), zone])
+        delay = np.where(stays, now.delay_s, task.changeover_s + self.inputs.launch_s[zone] + moves)
         seconds = np.where(kind == IDLE, 0, np.maximum(self.g - delay, 0))
         works, _ = paces.done_s(seconds, zone, np.zeros_like(zone))
         risky = (works < now.left_s) & (paces.soonest_s(now.left_s - works) > rest)
@@ -325,37 +325,37 @@ class _Run:
         if at.size and self.sold.any():
             kind, zone = kind.copy(), zone.copy()
             kind[at] = ON_DEMAND
-            zone[at] = find_on_demand_zone(self.scene, self.now, at)
+            zone[at] = find_on_demand_zone(self.inputs, self.now, at)
         return kind, zone
 
     def _finish_late(self, which: Ints) -> None:
         """Run these windows on demand after the deadline until their work is done."""
         now = self.now
-        zone = find_on_demand_zone(self.scene, now, which)
+        zone = find_on_demand_zone(self.inputs, now, which)
         on = now.kind[which] == ON_DEMAND
         left = now.left_s[which]
-        delay = np.where(on, now.delay_s[which], self.scene.task.changeover_s + self.scene.launch_s[zone])
+        delay = np.where(on, now.delay_s[which], self.inputs.task.changeover_s + self.inputs.launch_s[zone])
         takes_s = (left if self.paces is None else self.paces.takes_s(left, zone, now.kept[which])) + delay
         more = -(-takes_s // self.g)
         window = now.window[which]
         self.spare_s[window] = more * self.g - takes_s
-        usd = self.scene.on_demand_usd[zone]
+        usd = self.inputs.on_demand_usd[zone]
         self.spare_usd[window] = self.spare_s[window] / HOUR_S * np.where(np.isfinite(usd), usd, 0.0)
         self.demand[window] += more
         if self.one_price is None:
-            self.demand_usd[window] += more * self.scene.on_demand_usd[zone] * self.g / HOUR_S
+            self.demand_usd[window] += more * self.inputs.on_demand_usd[zone] * self.g / HOUR_S
         self.launches[window] += ~on
-        self.done_tick[window] = self.scene.ticks + more
+        self.done_tick[window] = self.inputs.ticks + more
 
     def outcome(self) -> SimulationOutcome:
         """Return the outcome once all ticks are played."""
-        scene = self.scene
-        if not scene.ticks:
-            self._finish_late(np.arange(scene.starts.size))
+        inputs = self.inputs
+        if not inputs.ticks:
+            self._finish_late(np.arange(inputs.starts.size))
         demand = self.demand_usd if self.one_price is None else self.demand * self.one_price
         usd = self.spot_usd + demand + self.egress
-        late = self.done_tick > scene.ticks
-        done = self.done_tick if scene.begins is None else self.done_tick - scene.begins
+        late = self.done_tick > inputs.ticks
+        done = self.done_tick if inputs.begins is None else self.done_tick - inputs.begins
         return SimulationOutcome(
             usd,
             self.egress,
@@ -370,7 +370,7 @@ class _Run:
         )
 
 
-def find_on_demand_zone(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
+def find_on_demand_zone(inputs: SimulationInputs, now: FullView, which: Ints) -> Ints:
     """Return the zone where the rest is cheapest on demand, for the windows ``which`` of ``now``.
 
     Where a window runs on demand already, it stays there. Else the zone has the least price times work left plus
@@ -378,23 +378,23 @@ def find_on_demand_zone(scene: SimulationInputs, now: FullView, which: Ints) -> 
     launch is paid too, and the zone must be in time if any is; else it is the one done soonest.
     """
     home = now.home[which]
-    if not scene.alike:
-        return _on_demand_zone_by_speed(scene, now, which)
-    dollars = now.left_s[which] / HOUR_S * scene.on_demand_usd[:, None]
-    dollars = dollars + np.where(home == NOWHERE, 0.0, scene.ways.egress_usd[np.maximum(home, 0)].T)
+    if not inputs.alike:
+        return _on_demand_zone_by_speed(inputs, now, which)
+    dollars = now.left_s[which] / HOUR_S * inputs.on_demand_usd[:, None]
+    dollars = dollars + np.where(home == NOWHERE, 0.0, inputs.ways.egress_usd[np.maximum(home, 0)].T)
     best: Ints = np.argmin(dollars, axis=0)
     at_home = dollars[np.maximum(home, 0), np.arange(home.size)] <= dollars.min(axis=0)
     best = np.where((home != NOWHERE) & at_home, home, best)
     return np.where(now.kind[which] == ON_DEMAND, now.zone[which], best)
 
 
-def _on_demand_zone_by_speed(scene: SimulationInputs, now: FullView, which: Ints) -> Ints:
-    paces, left, at = get_zone_speeds(scene), now.left_s[which], np.maximum(now.home[which], 0)
+def _on_demand_zone_by_speed(inputs: SimulationInputs, now: FullView, which: Ints) -> Ints:
+    paces, left, at = get_zone_speeds(inputs), now.left_s[which], np.maximum(now.home[which], 0)
     nowhere = now.home[which] == NOWHERE
-    rest = (now.ticks - now.tick) * scene.tick_s
-    transfer = np.where(nowhere, 0, scene.ways.transfer_s[at].T)
-    egress = np.where(nowhere, 0.0, scene.ways.egress_usd[at].T)
-    best = pick_on_demand_zone(scene, paces, left, rest, transfer, egress)
+    rest = (now.ticks - now.tick) * inputs.tick_s
+    transfer = np.where(nowhere, 0, inputs.ways.transfer_s[at].T)
+    egress = np.where(nowhere, 0.0, inputs.ways.egress_usd[at].T)
+    best = pick_on_demand_zone(inputs, paces, left, rest, transfer, egress)
     zone = now.zone[which]
     there = now.delay_s[which] + paces.takes_s(left, zone, now.kept[which])
     stays = (now.kind[which] == ON_DEMAND) & ((there <= rest) | (zone == best))

@@ -1,0 +1,88 @@
+"""Find the least cost of one job in one region at given prices exactly, by the compact program of that job alone.
+
+Paths know no whole slots: a job that needs 3.2 hours pays for 3.2 of the 4 that it holds. Where a path promises less
+than the best unbroken run, this program says what is true, and gives the schedule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from router.planning.columns.column import Column, Hold, priced_column
+from router.planning.columns.runs import Surcharges
+from router.planning.columns.table import Table
+from router.planning.effort import Effort
+from router.planning.formulation import Formulation, formulate
+from router.planning.problem import PlacementProblem
+from router.planning.program import Program
+from router.planning.schedule import holdings_of
+
+_PHASE = "single jobs"
+_GAP = 1e-3
+_NODES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SingleValue:
+    """A lower bound of the job's cost in the group, without moves, and a schedule that nearly reaches it."""
+
+    bound: float
+    column: Column | None
+
+
+def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) -> SingleValue:
+    """Return the job's least cost in the group at these prices."""
+    job = table.jobs[int(table.group_job[group])]
+    rows = table.members(np.array([group]))
+    found = {table.rows[row].candidate.key: table.rows[row].candidate for row in rows.tolist()}
+    candidates = tuple(replace(found[key], transfers=()) for key in sorted(found))
+    problem = replace(
+        table.problem,
+        jobs=(job.model_copy(update={"budget": None}),),
+        candidates={job.name: candidates},
+        limits=table.problem.limits.model_copy(update={"teams": ()}),
+        binding=frozenset(),
+    )
+    formulation = formulate(problem)
+    program = _priced(table, charges, group, formulation)
+    program = program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
+    solution = effort.solve(_PHASE, program, _GAP, None, _NODES)
+    if not solution.values:
+        return SingleValue(solution.bound, None)
+    return SingleValue(solution.bound, _column(table, problem, formulation, solution.values, rows.tolist()))
+
+
+def _priced(table: Table, charges: Surcharges, group: int, formulation: Formulation) -> Program:
+    """Return the program with the prices of limits on what is held, and of the team's budget on what is paid."""
+    number = int(table.group_job[group])
+    name, dearer = table.jobs[number].name, 1.0 + float(charges.team[number])
+    kind = {table.rows[row].candidate.key: table.kind[row] for row in table.members(np.array([group])).tolist()}
+    program, layout = formulation.program, formulation.layout
+    costs = {i: v.cost for i, v in enumerate(program.variables)}
+    for (_, key, slot), x in layout.x.items():
+        costs[x] += float(charges.slot[kind[key], slot])
+    for paid in (*layout.w.values(), *(z for _, z in layout.starts.get(name, ()))):
+        costs[paid] *= dearer
+    return program.minimising(costs)
+
+
+def _column(
+    table: Table, problem: PlacementProblem, formulation: Formulation, values: tuple[float, ...], rows: list[int]
+) -> Column | None:
+    """Return the program's answer as a column."""
+    fresh = {table.rows[row].candidate.key: row for row in rows if not table.rows[row].goes_on}
+    going = {table.rows[row].candidate.key: row for row in rows if table.rows[row].goes_on}
+    holds: list[Hold] = []
+    for held in holdings_of(problem, formulation.layout, values).values():
+        last: dict[str, int] = dict.fromkeys(going, -1)
+        for hold in held:
+            slot = hold.slot.index
+            goes_on = last.get(hold.key) == slot - 1
+            if goes_on:
+                last[hold.key] = slot
+            holds.append((slot, going[hold.key] if goes_on else fresh[hold.key], hold.share))
+    column = priced_column(table, holds) if holds else None
+    budget = table.budget[int(table.job[rows[0]])]
+    return column if column is not None and column.counted <= budget else None

@@ -1,0 +1,70 @@
+"""Record what a plan was made with beside jobs and prices: its limits, and what each gang takes of them.
+
+Comparing two plans needs this. It stands outside the plan's digest: it decides nothing, and plans made before it exist
+without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    # A plan holds these values, and reading one needs no solver.
+    from router.jobs.limits import Limits
+    from router.planning.problem import PlacementProblem
+    from router.planning.schedule import ScheduledRun
+
+
+@dataclass(frozen=True, slots=True)
+class LimitAmount:
+    """How much a limit allows at every instant, in ``unit``; also the capacity of an offer that a gang uses."""
+
+    name: str
+    amount: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class GangUse:
+    """How much one gang of the plan takes of a limit while it holds its machines."""
+
+    gang: str
+    limit: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """The limits of a plan by name, and their use by gang; all sorted. Budgets are in the plan's usage.
+
+    ``limits_digest`` covers the whole limits file with hard budgets, spending and shortages, as it was planned with.
+    """
+
+    limits_digest: str
+    limits: tuple[LimitAmount, ...]
+    use: tuple[GangUse, ...]
+
+
+def plan_inputs(limits: Limits, problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> PlanInputs:
+    """Return the inputs of a plan with these runs; gangs are named and numbered as its lines are.
+
+    Of the capacities of offers, those that a gang uses count.
+    """
+    use = [
+        GangUse(f"{name}/{number}", limit, amount)
+        for name, found in runs.items()
+        for number, run in enumerate(found, start=1)
+        for limit, amount in problem.use[name, run.candidate.key].items()
+    ]
+    amounts = {limit.name: LimitAmount(limit.name, limit.amount, limit.unit) for limit in limits.limits}
+    for taken in use:
+        shared = problem.shared[taken.limit]
+        amounts.setdefault(taken.limit, LimitAmount(shared.name, shared.amount, shared.unit))
+    return PlanInputs(
+        limits_digest=hashlib.sha256(limits.model_dump_json().encode()).hexdigest(),
+        limits=tuple(amounts[name] for name in sorted(amounts)),
+        use=tuple(sorted(use, key=lambda u: (u.gang, u.limit))),
+    )

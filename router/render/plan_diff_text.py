@@ -1,0 +1,121 @@
+"""The comparison of two plans as text (causes first, then what follows, then one line for the rest) and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence, Set
+from dataclasses import asdict
+from typing import Any
+
+from pricing.money import Usd
+from pricing.units import format_count
+from router.planning.changes import PlacementChange, PlanDiff
+from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
+
+SCHEMA_VERSION = 1
+_CHANGES = {"same": "job file"}  # shown although it is placed as before, because the job itself changed
+
+
+def diff_text(found: PlanDiff, screen: Screen = PLAIN, *, wide: bool = False) -> str:
+    """Return one row per change worth a place, the reasons below, a line for quiet changes, and totals at the end.
+
+    ``wide`` lists the quiet changes too.
+    """
+    shown, quiet = found.shown, found.quiet
+    parts = []
+    if found.limits:
+        lines = [wrap_text(text, "  ") for text in found.limits]
+        parts.append("\n".join(["LIMITS AND BUDGETS THAT CHANGED", *lines]))
+    if shown:
+        rows = [(c.job, _CHANGES.get(c.kind, c.kind), _cost(c.cost_before), _cost(c.cost_after)) for c in shown]
+        header = ("JOB", "CHANGE", "BEFORE", "AFTER")
+        parts.append(format_table(header, rows, frozenset({"BEFORE", "AFTER"}), {"JOB": 40}, screen))
+        names = {c.job for c in quiet}
+        parts.append("\n".join(_where(c, names) for c in shown))
+    parts += _quiet_lines(quiet, wide=wide)
+    same = len(found.changes) - len(shown) - len(quiet)
+    prices = "the same prices" if found.same_book else "other prices"
+    jobs = "the same jobs" if found.same_jobs else "other jobs"
+    total = found.cost_after - found.cost_before
+    sign = "+" if total.nanos >= 0 else ""
+    only = f"{len(quiet)} in time alone, " if quiet else ""
+    parts.append(
+        f"{len(shown)} changed, {only}{same} as before; {prices}, {jobs}\n"
+        f"total {format_usd(found.cost_before)} -> {format_usd(found.cost_after)} ({sign}{format_usd(total)})"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _cost(amount: Usd | None) -> str:
+    return "" if amount is None else format_usd(amount)
+
+
+def _quiet_lines(quiet: Sequence[PlacementChange], *, wide: bool) -> list[str]:
+    """Return a line for each kind of quiet change, and with ``wide`` a row for each of them."""
+    retimed = sum(change.kind == "retimed" for change in quiet)
+    lines = []
+    if retimed:
+        verb = "starts" if retimed == 1 else "start"
+        lines.append(f"{format_count(retimed, 'job')} {verb} at other times at the same place and cost")
+    if len(quiet) > retimed:
+        verb = "differs" if len(quiet) - retimed == 1 else "differ"
+        lines.append(f"{format_count(len(quiet) - retimed, 'job')} {verb} by less than a cent")
+    if lines and not wide:
+        lines[-1] += " (-o wide lists them)"
+    if wide:
+        lines += [
+            f"  {change.job}: {format_day_time(change.start_before)} -> {format_day_time(change.start_after)}"
+            for change in quiet
+        ]
+    return ["\n".join(lines)] if lines else []
+
+
+def _where(change: PlacementChange, quiet: Set[str]) -> str:
+    lines = [change.job]
+    if change.before is not None and change.before == change.after:
+        lines.append(f"  stays on {change.before}")
+    else:
+        lines += [f"  from {change.before}"] if change.before is not None else []
+        lines += [f"  to   {change.after}"] if change.after is not None else []
+    if change.start_before != change.start_after and change.before is not None and change.after is not None:
+        lines.append(f"  starts {format_day_time(change.start_before)} -> {format_day_time(change.start_after)}")
+    follows = [cause.follows for cause in change.causes if cause.follows]
+    if follows and quiet >= set(follows) and change.root not in quiet:
+        lines.append(wrap_text(f"follows from {change.root}, through {', '.join(follows)}", "  "))
+    elif follows:
+        lines.append(wrap_text(f"follows from {', '.join(follows)}", "  "))
+    if change.why:
+        lines.append(wrap_text(f"why: {change.why}", "  "))
+    return "\n".join(lines)
+
+
+def diff_json(found: PlanDiff) -> str:
+    """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
+
+    def plain(change: PlacementChange) -> dict[str, Any]:
+        return {
+            "job": change.job,
+            "change": change.kind,
+            "before": asdict(change.before) if change.before else None,
+            "after": asdict(change.after) if change.after else None,
+            "cost_before_usd": str(change.cost_before) if change.cost_before else None,
+            "cost_after_usd": str(change.cost_after) if change.cost_after else None,
+            "start_before": change.start_before.isoformat() if change.start_before else None,
+            "start_after": change.start_after.isoformat() if change.start_after else None,
+            "why": change.why,
+            "causes": [asdict(cause) for cause in change.causes],
+            "root": change.root,
+            "quiet": change.quiet,
+        }
+
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "cost_before_usd": str(found.cost_before),
+        "cost_after_usd": str(found.cost_after),
+        "same_book": found.same_book,
+        "same_jobs": found.same_jobs,
+        "limits": list(found.limits),
+        "order": [change.job for change in found.shown],
+        "changes": [plain(c) for c in found.changes],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"

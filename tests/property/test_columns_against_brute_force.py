@@ -1,0 +1,87 @@
+"""Plans made by columns against every possible plan, and against the compact program on nights of middling size."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from router.planning.plan import Plan
+from router.planning.planner import make_plan
+from tests.bench.nights import small_night_request
+from tests.support.brute_force import Solution
+from tests.support.checker import check_plan
+from tests.support.instances import Instance
+from tests.support.solved_instances import request_of, solve
+
+SOLVER = 1e-6  # what a solver's own tolerances may do to a proven bound
+FEW = range(1, 200, 14)
+
+
+def left_out(instance: Instance, plan: Plan) -> tuple[int, ...]:
+    """Jobs left out by tier, highest first."""
+    count = Counter(item.priority for item in plan.unplaced)
+    return tuple(count[tier] for tier in sorted({job.priority for job in instance.jobs}, reverse=True))
+
+
+def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
+    """What is wrong with the plan, in words; to be dearer than the optimum is not, to claim less is."""
+    found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
+    out, bound = left_out(instance, plan), plan.bound_usd.dollars()
+    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    if out < best.unplaced:
+        found.append(f"leaves out {out}, the least is {best.unplaced}")
+    if plan.stage_one_proven and out != best.unplaced:
+        found.append(f"says that {out} is proven, the least is {best.unplaced}")
+    if out == best.unplaced and bound > best.value * (1 + SOLVER) + 1e-9:
+        found.append(f"bound {bound} above the optimum {best.value}")
+    if out == best.unplaced and value < best.value * (1 - SOLVER) - 1e-9:
+        found.append(f"costs {value}, below the optimum {best.value}")
+    return found
+
+
+def wrong_plans(seeds: range) -> dict[int, list[str]]:
+    """What is wrong with plans by columns, by seed."""
+    found = {}
+    for seed in seeds:
+        solved = solve(seed)
+        plan = make_plan(request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0))
+        found[seed] = wrong(solved.instance, solved.best, plan)
+    return {seed: words for seed, words in found.items() if words}
+
+
+def test_columns_never_claim_more_than_is_true() -> None:
+    assert wrong_plans(FEW) == {}
+
+
+@pytest.mark.slow
+def test_columns_never_claim_more_than_is_true_of_200_instances() -> None:
+    assert wrong_plans(range(200)) == {}
+
+
+def disagreement(seed: int) -> list[str]:
+    """What is wrong between the compact program and columns on one night."""
+    request = small_night_request(seed)
+    compact = make_plan(request)
+    columns = make_plan(small_night_request(seed, compact_jobs=0))
+    found = []
+    for name, plan in (("compact", compact), ("columns", columns)):
+        found += [f"{name}: {words}" for words in check_plan(plan, request.jobs, request.book, request.limits)]
+    counts = [tuple(sorted(Counter(item.priority for item in plan.unplaced).items())) for plan in (compact, columns)]
+    if compact.stage_one_proven and columns.stage_one_proven and counts[0] != counts[1]:
+        found.append(f"both proven, left out {counts}")
+    if counts[0] == counts[1]:
+        for one, other in ((compact, columns), (columns, compact)):
+            value = other.cost_usd.dollars() + other.threshold_usd.dollars()
+            if one.bound_usd.dollars() > value * (1 + SOLVER) + 1e-9:
+                found.append(f"bound {one.bound_usd} above a plan of {value}")
+    return found
+
+
+def test_columns_and_the_compact_program_agree_on_a_night() -> None:
+    assert disagreement(1) == []
+
+
+@pytest.mark.slow
+def test_columns_and_the_compact_program_agree_on_40_nights() -> None:
+    assert {seed: words for seed in range(40) if (words := disagreement(seed))} == {}
