@@ -14,7 +14,7 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.completion import complete_books, complete_plan_paths
-from router.cli.options import parse_duration_option, parse_now, parse_usd_option
+from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
     from router.planning.plan import Plan
@@ -108,10 +108,10 @@ def plan(
     console.check_output_folders(html)
     moment = parse_now(now)
     options = PlanOptions(
-        horizon=_length("--horizon", horizon, timedelta(hours=1)),
-        slot=_length("--slot", slot, timedelta(minutes=5)),
+        horizon=parse_length_option("--horizon", horizon, timedelta(hours=1)),
+        slot=parse_length_option("--slot", slot, timedelta(minutes=5)),
         gap=gap,
-        time_limit=_length("--time-limit", time_limit, timedelta(seconds=1)),
+        time_limit=parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
         solver=solver,
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
@@ -183,13 +183,6 @@ def _write_metrics(plan: Plan, timings: Timings, began: float, metrics: Path | N
         console.append_line(metrics_line(plan, times), metrics)
     if prometheus is not None:
         console.write(prometheus_text(plan, times), prometheus)
-
-
-def _length(option: str, text: str, least: timedelta) -> timedelta:
-    length = parse_duration_option(option, text)
-    if length is None or length < least:
-        raise InvalidInputError.single(f"{text} is shorter than {least}", field=option)
-    return length
 
 
 def show(

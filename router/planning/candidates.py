@@ -144,7 +144,7 @@ class GangOffer:
 
 @dataclass(frozen=True, slots=True)
 class GangRates:
-    """What a job gets out of a gang: goodput, the same with its confidence, the share billed, and the risk behind."""
+    """A job's rates on a gang: goodput, the same with its confidence, the share billed, and the risk behind them."""
 
     steps_per_hour: float
     on_time_steps_per_hour: float

@@ -55,7 +55,7 @@ class LateRow:
 
 @dataclass(frozen=True, slots=True)
 class RiskRow:
-    """What a job's orders are expected to cost and what they may cost at most."""
+    """The expected cost of a job's orders, and the most that they may cost."""
 
     job: str
     where: str

@@ -25,7 +25,7 @@ def left_out(instance: Instance, plan: Plan) -> tuple[int, ...]:
 
 
 def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
-    """What is wrong with the plan, in words; to be dearer than the optimum is not, to claim less is."""
+    """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
     out, bound = left_out(instance, plan), plan.bound_usd.dollars()
     value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
@@ -41,7 +41,7 @@ def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
 
 
 def wrong_plans(seeds: range) -> dict[int, list[str]]:
-    """What is wrong with plans by columns, by seed."""
+    """Describe what is wrong with plans by columns, by seed."""
     found = {}
     for seed in seeds:
         solved = solve(seed)
@@ -60,7 +60,7 @@ def test_columns_never_claim_more_than_is_true_of_200_instances() -> None:
 
 
 def disagreement(seed: int) -> list[str]:
-    """What is wrong between the compact program and columns on one night."""
+    """Describe where the compact program and columns contradict each other on one night."""
     request = small_night_request(seed)
     compact = make_plan(request)
     columns = make_plan(small_night_request(seed, compact_jobs=0))

@@ -48,7 +48,7 @@ class MeterMonth:
 
 @dataclass(frozen=True)
 class EgressRows:
-    """What every program over columns needs for egress: meters in reach, and allowances by cloud and month."""
+    """The meters that a plan could reach, and the free allowances by cloud and month."""
 
     meters: tuple[MeterMonth, ...]
     allowances: tuple[tuple[str, int, float], ...]
@@ -76,7 +76,7 @@ def egress_rows(table: Table) -> EgressRows:
 
 @dataclass(frozen=True, slots=True)
 class EgressLayout:
-    """Where a program holds egress: the row of each meter's volume, and of each allowance (-1 for none)."""
+    """The rows of a program for egress: each meter's volume, and each allowance (-1 for none)."""
 
     volume: tuple[int, ...]
     allowance: tuple[int, ...]
