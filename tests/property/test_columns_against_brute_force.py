@@ -55,8 +55,8 @@ def test_columns_never_claim_more_than_is_true() -> None:
 
 
 @pytest.mark.slow
-def test_columns_never_claim_more_than_is_true_of_200_instances() -> None:
-    assert wrong_plans(range(200)) == {}
+def test_columns_never_claim_more_than_is_true_of_100_instances() -> None:
+    assert wrong_plans(range(0, 200, 2)) == {}
 
 
 def disagreement(seed: int) -> list[str]:
@@ -83,5 +83,5 @@ def test_columns_and_the_compact_program_agree_on_a_night() -> None:
 
 
 @pytest.mark.slow
-def test_columns_and_the_compact_program_agree_on_40_nights() -> None:
-    assert {seed: words for seed in range(40) if (words := disagreement(seed))} == {}
+def test_columns_and_the_compact_program_agree_on_25_nights() -> None:
+    assert {seed: words for seed in range(25) if (words := disagreement(seed))} == {}
