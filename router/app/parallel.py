@@ -36,7 +36,7 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Where tasks run: ``address`` of a Ray cluster, or None for processes here; at most ``workers`` at a time."""
+    """The place where tasks run: a Ray cluster by its ``address``, or processes here; at most ``workers`` at a time."""
 
     address: str | None
     workers: int

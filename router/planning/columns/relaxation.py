@@ -13,7 +13,7 @@ import numpy as np
 
 from router.planning.columns.column import Column, mixed_column, path_column, run_columns
 from router.planning.columns.master import Master, MasterSolution, least_egress_cost
-from router.planning.columns.paths import Path, bound_paths, trace_paths
+from router.planning.columns.paths import Path, PathBounds, bound_paths, trace_paths
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
@@ -169,7 +169,7 @@ class Relaxer:
             total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH
         )
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
-        picked = type(bounds)(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
+        picked = PathBounds(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
         columns = self._path_columns(picked, charges)
         worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
         columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
@@ -215,9 +215,9 @@ class Relaxer:
         np.minimum.at(least, table.job, floors)
         return np.where(table.several, np.minimum(lowest, least), lowest)
 
-    def _path_columns(self, bounds: object, charges: Surcharges) -> list[Column]:
+    def _path_columns(self, bounds: PathBounds, charges: Surcharges) -> list[Column]:
         table = self.table
-        below, above = trace_paths(table, charges, bounds)  # type: ignore[arg-type]
+        below, above = trace_paths(table, charges, bounds)
         columns: list[Column] = []
         for low, high in zip(below, above, strict=True):
             columns += self._columns_between(low, high, charges)
