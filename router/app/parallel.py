@@ -121,9 +121,10 @@ def _started(count: int, file: Path) -> Iterator[ProcessPoolExecutor]:
     try:
         yield workers
     except BaseException:
-        workers.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - children_before:
             child.terminate()
+        # Its own thread waits for the processes; a second waiter could lose the exit status to it.
+        workers.shutdown(cancel_futures=True)
         raise
     workers.shutdown()
 

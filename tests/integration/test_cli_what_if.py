@@ -149,8 +149,6 @@ def test_an_interruption_ends_the_processes(folder: Path, tmp_path: Path, monkey
     plot = tmp_path / "costs.svg"
     result = what_if(folder, "--sweep", "price aws 0.5,0.6,0.7,0.8", "--plot", plot, workers=2)
     assert (result.exit_code, result.stdout, result.stderr.strip()) == (ExitCode.INTERRUPTED, "", "interrupted")
-    for child in set(multiprocessing.active_children()) - before:
-        child.join(timeout=30)
     assert set(multiprocessing.active_children()) <= before
     assert not plot.exists()
 
