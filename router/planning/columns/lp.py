@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_ANSWERS = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,10 @@ class OpenLp:
     def solve(self) -> LpSolution | None:
         """Return the optimum; None where there is none."""
         self._highs.run()
+        if self._highs.getModelStatus() not in _ANSWERS:
+            # From the last basis the solver can get stuck at duals that are off by more than its tolerance.
+            self._highs.clearSolver()
+            self._highs.run()
         if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         solution, info = self._highs.getSolution(), self._highs.getInfo()

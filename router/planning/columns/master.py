@@ -163,6 +163,7 @@ class Master:
         self.egress = egress_rows(table)
         self.columns: list[Column] = []
         self._known: set[tuple[object, ...]] = set()
+        self._free = False
         self._lp = OpenLp()
         builder = ProgramBuilder()
         jobs = range(len(table.jobs))
@@ -224,7 +225,8 @@ class Master:
         if not fresh:
             return []
         vectors = [self._vector(column) for column in fresh]
-        self._lp.add_columns(vectors, np.array([c.usd for c in fresh]), np.full(len(fresh), np.inf))
+        usd = np.array([0.0 if self._free else c.usd for c in fresh])
+        self._lp.add_columns(vectors, usd, np.full(len(fresh), np.inf))
         begin = len(self.columns)
         self.columns += fresh
         before = self.arrays
@@ -324,7 +326,8 @@ class Master:
             self._lp.set_row(int(row), -np.inf, float(most[tier]))
 
     def set_column_costs(self, *, free: bool) -> None:
-        """Let columns and egress cost nothing, or what they cost."""
+        """Let columns, later ones too, and egress cost nothing, or what they cost."""
+        self._free = free
         numbers = self._first_column + np.arange(len(self.columns))
         costs = np.zeros(len(self.columns)) if free else np.array([c.usd for c in self.columns])
         self._lp.set_costs(

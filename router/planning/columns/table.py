@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pricing.egress import Tariff
+from pricing.money import UsdPerGb
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
@@ -152,9 +153,13 @@ class Table:
         return (self.elapsed + offset * np.arange(len(self.jobs))[:, None]).ravel(), offset
 
     def without_costs(self) -> Table:
-        """Return the same table with an objective in which schedules cost nothing; budgets count as before."""
+        """Return the table with an objective in which schedules and moves cost nothing; budgets count as before."""
         nothing = np.zeros(len(self.rows))
-        return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)))
+        tariffs = tuple(
+            replace(tariff, tiers=tuple(replace(tier, price=UsdPerGb(0)) for tier in tariff.tiers))
+            for tariff in self.tariffs
+        )
+        return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)), tariffs=tariffs)
 
     def members(self, groups: Ints) -> Ints:
         """Return the rows of these groups, in order."""
