@@ -134,14 +134,30 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     held, rises = sum(p.held for p in own), sum(p.startups for p in own)
     part = 0.0 if candidate.running else rate / whole  # share of a start for each hour of work
     hours = max(0.0, min(need / rate, held / (1 + startup * part)))
-    more = max(0.0, hours * part - rises)
+    _add_starts(own, max(0.0, hours * part - rises))
     left = hours
     for piece in own:
-        piece.extra = more if startup == 0 else min(more, piece.room_for_starts)
-        more -= piece.extra
         piece.productive = min(piece.room, left)
         left -= piece.productive
     return hours - left
+
+
+def _add_starts(own: list[_Piece], more: float) -> None:
+    """Add this part of a start to the first piece that still works after it; to all alike where there is none.
+
+    A piece that only starts up would be dropped, and its time with it.
+    """
+    if own[0].candidate.startup == timedelta(0):
+        rooms = [1.0, *[0.0] * (len(own) - 1)]
+    else:
+        rooms = [p.room_for_starts for p in own]
+        enough = next((i for i, room in enumerate(rooms) if room > more + _NOTHING), None)
+        if enough is not None:
+            rooms = [room if i == enough else 0.0 for i, room in enumerate(rooms)]
+        more = min(more, sum(rooms))
+    total = sum(rooms)
+    for piece, room in zip(own, rooms, strict=True):
+        piece.extra = more * (room / total) if total > 0 else 0.0
 
 
 def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:

@@ -99,6 +99,18 @@ def test_beyond_the_horizon_a_share_of_the_time_is_held() -> None:
     assert first.steps + second.steps == 3000
 
 
+def test_a_small_share_before_a_larger_one_works_too_and_is_not_all_start_up() -> None:
+    at = problem()
+    first, second = [s for s in at.slots if not s.order][:2]
+    whole = 300 / candidate(at).on_time_steps_per_hour + 0.2
+    share = (whole - 0.02 * first.hours) / second.hours
+    found = runs(at, hold(at, [first.index], share=0.02), hold(at, [second.index], share=share))
+    assert sum(run.steps for run in found) == 300
+    assert starts_of(found) == pytest.approx(1)
+    for run, held in zip(found, (0.02 * first.hours, share * second.hours), strict=True):
+        assert run.productive / HOUR + 0.2 * run.startups <= held + 1e-9
+
+
 def test_billed_time_is_in_whole_microseconds_and_below_what_is_reserved() -> None:
     at = problem(relative_error=0.1, deadline="+8h")
     (run,) = runs(at, hold(at, [0, 1, 2, 3, 4]))
