@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
@@ -64,6 +65,12 @@ class _Piece:
     startups: float
     extra: float = 0.0  # start-ups beyond these
     productive: float = 0.0  # hours
+    starts: _Piece | None = None  # the piece that goes on with a start-up that is longer than this one
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether the job works in it, or starts up in it for a piece in which it works."""
+        return self.productive > _IDLE or (self.starts is not None and self.starts.is_used)
 
     @property
     def held(self) -> float:
@@ -103,11 +110,11 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
     missing = _fill(pieces, need)
-    used = [p for p in pieces if p.productive > _IDLE]
+    used = [p for p in pieces if p.is_used]
     while len(used) < len(pieces):  # a start in a dropped piece has to be made in another one
         pieces = used
         missing = _fill(pieces, need)
-        used = [p for p in pieces if p.productive > _IDLE]
+        used = [p for p in pieces if p.is_used]
     if missing > 1e-12 * need:
         _stretch(job, pieces, missing, need)
     _at_least_one_start(pieces)
@@ -183,7 +190,18 @@ def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> l
             else:
                 pieces.append(_Piece(candidate, hold.slot.order, [hold.slot], [hold.share], rise))
             previous, before = hold.slot.index, hold.share
+    _carry_starts(pieces)
     return sorted(pieces, key=lambda p: (p.slots[0].index, p.candidate.key))
+
+
+def _carry_starts(pieces: Sequence[_Piece]) -> None:
+    """Let a start-up that is longer than its piece go on in the next one, where that adjoins on the same candidate."""
+    for piece, after in pairwise(pieces):
+        adjoins = after.candidate is piece.candidate and after.slots[0].index == piece.slots[-1].index + 1
+        if adjoins and piece.startups * piece.candidate.startup_hours > piece.held + _IDLE:
+            fits = piece.held / piece.candidate.startup_hours
+            after.startups += piece.startups - fits
+            piece.startups, piece.starts = fits, after
 
 
 def _at_least_one_start(pieces: list[_Piece]) -> None:

@@ -218,6 +218,7 @@ def check_runs(view: View) -> Iterator[str]:
                 if job.startup and line.startup != due and not grows:
                     yield f"{job.name} {line.start}: start-up {line.startup}, should be {due}"
                 yield from _check_work(job, stretch)
+                yield from _check_cut_start(job, run[position:])
                 done += stretch.worked_hours(job.startup) * line.on_time_steps_per_hour
                 promised += sum(part.steps for part in stretch.lines)
         whole = job.checkpoint is None and not (len(runs) == 1 and view.stays(job, runs[0]))
@@ -226,6 +227,17 @@ def check_runs(view: View) -> Iterator[str]:
             yield f"{job.name}: {done:.1f} steps ({promised} in its lines) of {needed}"
         if job.checkpoint is None and len(runs) != 1:
             yield f"{job.name}: {len(runs)} runs of a job that cannot resume"
+
+
+def _check_cut_start(job: Job, run: Sequence[Stretch]) -> Iterator[str]:
+    """An order that is shorter than its start-up goes on beyond the horizon, and pays the rest of it there."""
+    line = run[0].head
+    left = job.startup / HOUR - float(line.hours)
+    if not line.startup or line.kind != "order" or left <= RELATIVE:
+        return
+    paid = run[1].startup_hours(job.startup) if len(run) > 1 else 0.0
+    if paid < left - RELATIVE - (1 / run[1].head.on_time_steps_per_hour if len(run) > 1 else 0.0):
+        yield f"{job.name} {line.start}: {left:.6f} h of its start-up are left, {paid:.6f} h are paid after the horizon"
 
 
 def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
