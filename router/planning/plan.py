@@ -215,11 +215,11 @@ class JobSummary:
 class Cut:
     """A phase of planning that ended before it was done.
 
-    ``by`` is the time limit, or the phase's own count of rounds or nodes (``work``).
+    ``by`` is the time limit, the phase's own count of rounds or nodes (``work``), or a solver that failed.
     """
 
     phase: str
-    by: Literal["time", "work"]
+    by: Literal["time", "work", "failure"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,10 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
             "shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices or "
             "explanations."
         ),
-        "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
+        "by": (
+            "time: the clock, so that a run may differ from the next; work: a count, the same in every run; failure: "
+            "the solver ended with an error, ran out of memory or was killed."
+        ),
     },
     inputs.PlanInputs: {
         "": "Limits and budgets that the plan was made with, and what its gangs take of them.",

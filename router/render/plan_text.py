@@ -163,7 +163,8 @@ def _cut_short(plan: Plan) -> str:
     """Return the phases that were cut short, and why; a plan of an earlier version names no phases."""
     out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
     out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
-    words = ""
+    failed = [cut.phase for cut in plan.cuts if cut.by == "failure"]
+    words = f"; the solver failed in: {', '.join(failed)}" if failed else ""
     if plan.time_limit_hit:
         words += f"; the time limit cut short: {', '.join(out_of_time) or 'the search'}"
     return words + (f"; stopped at a count of rounds or nodes: {', '.join(out_of_work)}" if out_of_work else "")

@@ -19,6 +19,7 @@ from router.planning.columns.runs import Prices
 from router.planning.columns.table import Bools, Floats, Ints, Table
 from router.planning.egress_rows import add_segments, allowance_left, already_moved
 from router.planning.program import Program, ProgramBuilder
+from router.planning.solver import SolverFailedError
 
 ROOM = 1e-6  # by which a limit or budget may be exceeded, for rounding
 _EXCESS = 1e-7
@@ -271,7 +272,7 @@ class Master:
             x = solution.values[self._first_column :]
             if not self._add_exceeded(x):
                 return self._read(solution.objective, solution.values, solution.duals)
-        raise RuntimeError("rows of limits keep coming in: the open program does not keep them")
+        raise SolverFailedError("rows of limits keep coming in: the open program does not keep them")
 
     def _add_exceeded(self, x: Floats) -> bool:
         """Add the rows of limits that the answer exceeds, and return whether there were any."""

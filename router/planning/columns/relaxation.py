@@ -18,6 +18,7 @@ from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, r
 from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.effort import Effort
+from router.planning.solver import SolverFailedError
 
 _PHASE = "columns"
 _RUNS_A_JOB = 4
@@ -246,7 +247,7 @@ class Relaxer:
     def _solved(self) -> MasterSolution:
         solution = self.master.solve()
         if solution is None:
-            raise RuntimeError("the program over columns has no answer, though every job may be left out")
+            raise SolverFailedError("the program over columns has no answer, though every job may be left out")
         return solution
 
 

@@ -25,10 +25,12 @@ from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
+from router.planning.greedy import greedy_holdings
+from router.planning.local_search import improve_places
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.solve import PlacementSolution, threshold_of
-from router.planning.solver import usd_below
+from router.planning.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
 _RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
@@ -73,16 +75,62 @@ class _State:
 def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, progress: Progress) -> PlacementSolution:
     """Return the plan of many jobs, with a bound over all schedules.
 
-    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase.
+    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase. A cut
+    names it too where the solver fails; the plan is then the best one before.
     """
     placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
     if not placeable:
         return _solution(problem, table, None, {}, late=effort.late(PHASE))
-    search = _Search(table, effort, gap, progress)
-    state = search.run()
+    search: _Search | None = None
+    try:
+        search = _Search(table, effort, gap, progress)
+        state = search.run()
+    except SolverFailedError as error:
+        progress(f"the solver failed: {error}")
+        effort.failed(PHASE)
+        return _without_solver(table, problem, search, effort)
     estimates = search.estimates(state.solution)
     return _solution(problem, table, state, estimates, late=effort.late(PHASE))
+
+
+def _without_solver(
+    table: Table, problem: PlacementProblem, search: _Search | None, effort: Effort
+) -> PlacementSolution:
+    """Return the best plan that the search had, else the greedy one; its bound needs no solver."""
+    if search is not None and search.best is not None:
+        holdings = _holdings(table, search.best)
+    else:
+        holdings = greedy_holdings(table.problem)
+    out = np.array([job.name not in holdings for job in table.jobs])
+    left_out = np.bincount(table.tier, weights=out, minlength=int(table.tier.max()) + 1)
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+    answer = PlacementSolution(
+        problem=problem,
+        stage_two=None,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(floor_bound(table, left_out.astype(int).tolist())),
+        threshold=threshold_of(problem, runs),
+        stage_one_proven=not out.any(),
+        hit_time_limit=effort.late(PHASE),
+    )
+    return improve_places(answer, effort)
+
+
+def floor_bound(table: Table, left_out: Sequence[int]) -> float:
+    """Return a bound on the cost under as many jobs of each tier left out, without a solver.
+
+    Each job costs at least its cheapest run where nothing is scarce; the dearest of each tier may be those left out.
+    """
+    floors = row_floors(table, Surcharges.of(table, free_prices(table)))
+    least = np.full(len(table.jobs), NEVER)
+    np.minimum.at(least, table.job, floors)
+    total = 0.0
+    for tier, out in enumerate(left_out):
+        own = np.sort(least[table.tier == tier])
+        total += float(own[: len(own) - out].sum())
+    return total if total < NEVER / 2 else 0.0
 
 
 def _placeable(problem: PlacementProblem, effort: Effort) -> tuple[Job, ...]:
@@ -122,6 +170,7 @@ class _Search:
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
+        self.best: WholePlan | None = None
 
     def run(self) -> _State:
         table, relaxer = self.table, self.relaxer
@@ -132,11 +181,15 @@ class _Search:
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = _State(plan, bound.usd, True, solution, (0,) * len(plan.left_out), bound)
+        self.best = plan
+        none = (0,) * len(plan.left_out)
+        state = _State(plan, max(bound.usd, floor_bound(table, none)), True, solution, none, bound)
         state = self._place_more(state)
+        self.best = state.plan
         if any(state.plan.left_out):
             state = self._with_jobs_left_out(state)
         state = self._improve(state)
+        self.best = state.plan
         if any(state.plan.left_out) and state.plan.left_out != state.counted:
             # The last improvement placed one more job: the bound holds for as many left out as before alone.
             state = self._improve(self._with_jobs_left_out(state))
@@ -237,7 +290,8 @@ class _Search:
         dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
-        return _State(plan, bound.usd, sure, solution, state.plan.left_out, bound)
+        least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
+        return _State(plan, least, sure, solution, state.plan.left_out, bound)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
@@ -355,18 +409,24 @@ def _penalties(table: Table) -> Floats:
     return (4 * dearest + 100.0) * _TIER_FACTOR ** (lowest - table.tier).astype(np.float64)
 
 
+def _holdings(table: Table, plan: WholePlan) -> dict[str, tuple[SlotHold, ...]]:
+    """Return what each placed job holds."""
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
+    for column in plan.columns:
+        if column is not None:
+            job = table.jobs[column.job]
+            slots = {slot.index: slot for slot in table.problem.window(job)}
+            holdings[job.name] = tuple(
+                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
+            )
+    return holdings
+
+
 def _solution(
     problem: PlacementProblem, table: Table, state: _State | None, estimates: Mapping[str, float], *, late: bool
 ) -> PlacementSolution:
     """Return the plan as the other phases of planning read it."""
-    holdings: dict[str, tuple[SlotHold, ...]] = {}
-    for column in () if state is None else state.plan.columns:
-        if column is not None:
-            job = table.jobs[column.job]
-            slots = {slot.index: slot for slot in problem.window(job)}
-            holdings[job.name] = tuple(
-                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
-            )
+    holdings = {} if state is None else _holdings(table, state.plan)
     runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
         problem=problem,
