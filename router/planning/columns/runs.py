@@ -7,7 +7,8 @@ any schedule of the row's group, since prices are never below zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from router.planning.columns.table import Bools, Floats, Ints, Table
 NEVER = 1e15  # dollars of a run that cannot be
 _SLACK = 1e-9  # hours
 _CHUNK = 4_000_000  # runs evaluated at once
+_MOST_KEPT = 20_000_000  # runs whose times are kept
 _LOWEST = 8  # rows of each job that are evaluated before the others are pruned
 
 
@@ -94,10 +96,27 @@ class RunPricer:
     """Evaluates runs against one table and keeps their times, which do not depend on prices."""
 
     table: Table
-    _times: dict[int, tuple[Ints, RunTimes]] = field(default_factory=dict)
 
     def times(self, rows: Ints) -> RunTimes:
         """Return the times of the runs of these rows from every slot, [n, T]."""
+        if self._kept is None:
+            return self._worked_out(rows)
+        return RunTimes(self._kept.end[rows], self._kept.share[rows], self._kept.possible[rows])
+
+    @cached_property
+    def _kept(self) -> RunTimes | None:
+        """Return the times of all rows; None where they would take too much memory."""
+        count = len(self.table.rows)
+        if count * self.table.slots > _MOST_KEPT:
+            return None
+        step = max(1, _CHUNK // max(1, self.table.slots))
+        parts = [self._worked_out(np.arange(at, min(at + step, count))) for at in range(0, count, step)]
+        if not parts:
+            return None
+        ends, shares, possible = zip(*((p.end, p.share, p.possible) for p in parts), strict=True)
+        return RunTimes(np.concatenate(ends), np.concatenate(shares), np.concatenate(possible))
+
+    def _worked_out(self, rows: Ints) -> RunTimes:
         table, slots = self.table, self.table.slots
         flat, offset = table.flat_elapsed
         job = table.job[rows]

@@ -23,6 +23,7 @@ from router.planning.columns.relaxation import Bound, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
+from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.greedy import greedy_holdings
@@ -33,7 +34,7 @@ from router.planning.solve import PlacementSolution, threshold_of
 from router.planning.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
-_RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
+_RUN_ROUNDS, _PATH_ROUNDS, _WHOLE_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 20, 25, 40
 _DIVES = (0.02, 0.05, 0.1, 0.2)
 _DIVES_A_SHARE = 4
 _MANY = 400  # jobs above which one dive is enough
@@ -45,7 +46,7 @@ _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
 _NEAR_RUNS = 60
-_MOST_SINGLES, _SINGLE_NODES = 60, 200
+_LAST_ROUNDS, _SINGLE_NODES = 3, 200
 _JOB = 1e-6  # of a job: rounding of the relaxation
 
 Progress = Callable[[str], None]
@@ -55,8 +56,7 @@ Progress = Callable[[str], None]
 class _State:
     """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible.
 
-    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds. ``relaxed`` is that
-    bound with its prices, None once exact single jobs have sharpened it.
+    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds.
     """
 
     plan: WholePlan
@@ -64,7 +64,6 @@ class _State:
     proven: bool
     solution: MasterSolution
     counted: tuple[int, ...]
-    relaxed: Bound | None = None
 
     @property
     def gap(self) -> float:
@@ -177,13 +176,13 @@ class _Search:
         relaxer.start()
         _, bound = relaxer.over_runs(self.gap * _PART_OF_GAP, _RUN_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
-        solution, bound = relaxer.over_paths(self.gap * _PART_OF_GAP, _PATH_ROUNDS, bound)
+        solution, bound = self._relaxed(bound, _PATH_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.best = plan
         none = (0,) * len(plan.left_out)
-        state = _State(plan, max(bound.usd, floor_bound(table, none)), True, solution, none, bound)
+        state = _State(plan, max(bound.usd, floor_bound(table, none)), True, solution, none)
         state = self._place_more(state)
         self.best = state.plan
         if any(state.plan.left_out):
@@ -194,6 +193,21 @@ class _Search:
             # The last improvement placed one more job: the bound holds for as many left out as before alone.
             state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(self._stayed(state)))
+
+    def _relaxed(self, bound: Bound, rounds: int) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over all schedules: paths, then whole slots, then exact programs of single jobs.
+
+        The last are dear, and solved only where the distance to the bound asks for them.
+        """
+        near = self.gap * _PART_OF_GAP
+        solution, bound = self.relaxer.over_paths(near, rounds, bound)
+        solution, found = self.relaxer.over_paths(near, _WHOLE_ROUNDS, bound, units=WHOLE_SLOT_UNITS[:1])
+        bound = max(bound, found, key=lambda b: b.usd)
+        if solution.objective - bound.usd > near * solution.objective:
+            _, bound = self.relaxer.over_single_jobs(bound)
+            solution, found = self.relaxer.over_paths(near, _LAST_ROUNDS, bound, units=WHOLE_SLOT_UNITS)
+            bound = max(bound, found, key=lambda b: b.usd)
+        return solution, bound
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -226,7 +240,7 @@ class _Search:
         """Improve the cost until the gap is small enough or nothing more is found."""
         improver = self._improver(state)
         plan = improver.one_by_one(state.plan)
-        state = self._sharpened(replace(state, plan=plan))
+        state = replace(state, plan=plan)
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
         program = GroupProgram(self.totals, state.solution)
@@ -243,15 +257,6 @@ class _Search:
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
-
-    def _sharpened(self, state: _State) -> _State:
-        """Return the state with the bound of exact single jobs, where the gap asks for it."""
-        if state.gap <= self.gap or state.relaxed is None:
-            return state
-        bound, columns = self.relaxer.sharpened(state.relaxed, _MOST_SINGLES)
-        self.master.add(columns)
-        self.progress(f"{len(columns)} single jobs solved, bound ${bound.usd:,.2f}")
-        return replace(state, bound=max(state.bound, bound.usd), relaxed=None)
 
     def _improver(self, state: _State) -> Improver:
         return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
@@ -284,14 +289,14 @@ class _Search:
         self.master.set_column_costs(free=False)
         self.master.set_left_out(np.zeros(len(self.table.jobs)), most)
         _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
-        solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
+        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.tried[:] = 0
         dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
         least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
-        return _State(plan, least, sure, solution, state.plan.left_out, bound)
+        return _State(plan, least, sure, solution, state.plan.left_out)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
