@@ -17,7 +17,7 @@ from router.planning.columns.table import Ints, Table, build_table
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS, bound_whole_slots
 from router.planning.effort import Effort
 from router.planning.solver import PulpSolver
-from tests.bench.nights import small_night_request
+from tests.bench.nights import mid_size_request
 from tests.support.scenes import NORTH, SOUTH, a_job, a_request, problem_of
 
 FEW, MANY = WHOLE_SLOT_UNITS
@@ -49,7 +49,7 @@ def best_runs(table: Table, charges: Surcharges) -> np.ndarray[tuple[int], np.dt
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_bound_is_never_above_an_unbroken_run(seed: int) -> None:
-    table = build_table(problem_of(small_night_request(seed)))
+    table = build_table(problem_of(mid_size_request(seed)))
     groups = resumable_groups(table)
     for dollars in (0.0, 0.5, 20.0):
         charges = charged(table, seed, dollars)
@@ -61,7 +61,7 @@ def test_a_bound_is_never_above_an_unbroken_run(seed: int) -> None:
 
 def exact_and_bounds(seed: int) -> list[tuple[float, float, float, float]]:
     """For some groups of a night: the best schedule of the exact program, and bounds by few, many units and paths."""
-    table = build_table(problem_of(small_night_request(seed)))
+    table = build_table(problem_of(mid_size_request(seed)))
     charges = charged(table, seed, 5.0)
     groups = np.random.default_rng(seed).permutation(resumable_groups(table))[:12]
     free = np.full(len(groups), NEVER)
