@@ -340,9 +340,11 @@ class Job(Spec):
             references = dict(self.run.references)
             # A name holds no "=", so no name reads like a reference.
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
-            # Jobs without code keep the digest that they had before the field existed.
+            # Jobs without a field that came later keep the digest that they had before it existed.
             if self.run.code is None:
                 del content["run"]["code"]
+        if self.gang.max_moves is None:
+            del content["gang"]["max_moves"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

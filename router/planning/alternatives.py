@@ -13,13 +13,14 @@ from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.left_shift import Load, add_load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.problem import PlacementProblem, Slot, slots_within_dates
+from router.planning.problem import PlacementProblem, Slot, most_starts, slots_within_dates
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.shared_limits import limit_amounts, use_of
 
 SHOWN = 5
 _TRIED = 16
 _NOTHING = 1e-9  # of a limit's unit
+MAY_NOT_MOVE = "max_moves: 0 keeps it where it runs"
 NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 
@@ -111,6 +112,8 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
 
 def _no_room(problem: PlacementProblem, job: Job, candidate: Candidate) -> str:
     """Explain why the run of an orderable candidate does not fit."""
+    if most_starts(job) == 0 and not candidate.running:
+        return MAY_NOT_MOVE
     start, until = candidate.dates
     hours = sum(slot.hours for slot in slots_within_dates(candidate, problem.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):

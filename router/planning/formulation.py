@@ -16,7 +16,7 @@ from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import add_egress
-from router.planning.problem import PlacementProblem, Slot
+from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.program import Program, ProgramBuilder
 from router.planning.transfers import checkpoint_home
 
@@ -157,7 +157,7 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     """Add the rows of starts.
 
     Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
-    first.
+    first, and no more of those than ``max_moves``.
     """
     starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
     runs = _is_running(problem, job)
@@ -173,11 +173,9 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     if job.gang.min_saving.nanos > 0 and starts:
         more = builder.variable(f"more starts {job.name}", cost=job.gang.min_saving.dollars())
         builder.row(f"threshold {job.name}", [*starts, (more, -1.0)], "<=", float(free_starts(job)))
-
-
-def free_starts(job: Job) -> int:
-    """Return the number of starts that are no move: the first, unless the job is running now."""
-    return 0 if job.status is not None and job.status.running is not None else 1
+    most = most_starts(job)
+    if most is not None and starts:
+        builder.row(f"most starts {job.name}", starts, "<=", float(most))
 
 
 def _add_regions(

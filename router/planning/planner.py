@@ -17,6 +17,7 @@ from pricing.money import Usd
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
+from router.planning.alternatives import MAY_NOT_MOVE
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
 from router.planning.column_generation import (
     MAX_FULL_SHARES,
@@ -35,7 +36,7 @@ from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.plan_usage import PlanUsage
-from router.planning.problem import PlacementProblem, last_use, make_slots, window
+from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
@@ -197,6 +198,8 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     """
     if not candidates:
         return "no offer passes the job's rules"
+    if most_starts(job) == 0 and not any(c.running for c in candidates):
+        return f"{MAY_NOT_MOVE}, and that place is not among its offers now"
     if all(c.dates[1] is not None for c in candidates):
         return _short_reservations_reason(job, candidates, now)
     first, last = window(job, now)

@@ -152,10 +152,23 @@ class PlacementProblem:
     def may_start(self, job: Job, slot: Slot) -> bool:
         """Return whether a run may begin in the slot.
 
-        Without a deadline that is only within ``max_wait``; the first slot is always allowed.
+        Without a deadline that is only within ``max_wait``; the first slot is always allowed. A running job that may
+        not move never starts again.
         """
+        if most_starts(job) == 0:
+            return False
         first = window(job, self.now)[0]
         return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
+
+
+def free_starts(job: Job) -> int:
+    """Return the number of starts that are no move: the first, unless the job is running now."""
+    return 0 if job.status is not None and job.status.running is not None else 1
+
+
+def most_starts(job: Job) -> int | None:
+    """Return how many starts ``max_moves`` allows in one plan; None for no bound."""
+    return None if job.gang.max_moves is None else free_starts(job) + job.gang.max_moves
 
 
 def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) -> tuple[Slot, ...]:

@@ -16,7 +16,7 @@ from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps
 from router.planning.dominance import drop_dominated
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.problem import Slot, clip_slots, make_slots, window
+from router.planning.problem import Slot, clip_slots, make_slots, most_starts, window
 from router.planning.shared_limits import use_of
 
 _FARTHEST = timedelta(days=60)
@@ -42,6 +42,7 @@ def relaxations_of(
     relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
     for change, words in _wider_rules(here.job):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
+    relaxations.append(_one_move(here, candidates))
     relaxations.append(_more_room(here, candidates, finder))
     return tuple(r for r in relaxations if r is not None)
 
@@ -75,6 +76,19 @@ def _with_rules(
     c = best.candidate
     text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers))
     return Relaxation(text, f"then {c.key}", best.cost)
+
+
+def without_max_moves(job: Job) -> Job:
+    """Return the job without a bound on its starts."""
+    return job.model_copy(update={"gang": job.gang.model_copy(update={"max_moves": None})})
+
+
+def _one_move(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that a job which may not move would have elsewhere; None where it may, or where none fits."""
+    if most_starts(here.job) != 0:
+        return None
+    best = best_single_run(replace(here, job=without_max_moves(here.job)), candidates)
+    return None if best is None else Relaxation("max_moves 1", f"then {best.candidate.key}", best.cost)
 
 
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
@@ -291,7 +305,7 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
 def constraint_costs(
     here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
-    """Return the cost to the job of residency, deadline and egress cap.
+    """Return the cost to the job of residency, egress cap, ``max_moves: 0`` and deadline.
 
     Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
     absence saves nothing costs zero and says so.
@@ -302,6 +316,8 @@ def constraint_costs(
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+    if most_starts(job) == 0:
+        costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
     if job.deadline is not None:
         slots = _slots_past_deadline(here, window(job, here.problem.now)[0])
         costs.append(_cost_of(here, "deadline", cost, candidates, slots))

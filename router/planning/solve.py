@@ -14,10 +14,10 @@ from router.planning.candidates import Candidate, steps_to_do
 from router.planning.column_generation import Shortlist
 from router.planning.costing import compute_usd, moves_of
 from router.planning.effort import Effort
-from router.planning.formulation import Formulation, free_starts
+from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
 from router.planning.left_shift import compact_holdings
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
 from router.planning.solver import Solution, usd_below

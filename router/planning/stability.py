@@ -19,8 +19,8 @@ from router.planning.effort import Effort
 from router.planning.left_shift import Load, add_load, earliest_run, may_begin, room_for
 from router.planning.local_search import exceeds_budget
 from router.planning.plan import Line, Plan
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import ScheduledRun, SlotHold, runs_of
+from router.planning.problem import PlacementProblem, most_starts
+from router.planning.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.solve import PlacementSolution, threshold_of, with_holdings
 
 LEAST_USD = Usd(1_000_000_000)
@@ -30,6 +30,7 @@ _TRIES = 8
 _MOST_GROUPED = 300  # jobs that are compared pair by pair
 _SAME = 1e-8  # as for running jobs: costs that differ by no more are the same but for the solver's arithmetic
 _TOLERANCE = timedelta(milliseconds=1)
+_STARTS = 1e-6  # of a start: shares of slots take shares of starts
 _ROUNDING = 1_000  # nano-dollars; another start is rounded anew to the microsecond
 
 
@@ -123,6 +124,9 @@ def _holds_again(
         return None
     held = sum((hold.slot.length * hold.share for hold in again), timedelta(0))
     used = sum((run.productive + run.candidate.startup * run.startups for run in runs), timedelta(0))
+    most = most_starts(job)
+    if most is not None and starts_of(runs) > most + _STARTS:
+        return None
     return again if used <= held + _TOLERANCE and may_begin(problem, job, runs[0].candidate, again[0].slot) else None
 
 

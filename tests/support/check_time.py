@@ -261,3 +261,22 @@ def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
         yield f"{job.name} {line.start}: billed share {line.billed_share}"
     if any(part.hours != line.hours for part in stretch.lines):
         yield f"{job.name} {line.start}: core and rest are billed different hours"
+
+
+def check_max_moves(view: View) -> Iterator[str]:
+    """A job starts at most ``max_moves`` times beyond its first start; a job that runs now at most so often at all."""
+    for job in view.jobs:
+        if job.gang.max_moves is None:
+            continue
+        running = job.status is not None and job.status.running is not None
+        starts = 0.0
+        for run in view.runs(job):
+            for position, stretch in enumerate(run):
+                if stretch.head.kind != "order":
+                    # A share of a slot takes a share of a start.
+                    starts += stretch.startup_hours(job.startup) / (job.startup / HOUR) if job.startup else 0.0
+                elif position == 0 and not view.stays(job, run):
+                    starts += 1
+        most = job.gang.max_moves + (0 if running else 1)
+        if starts > most + 1e-4:
+            yield f"{job.name}: starts {starts:.4f} times, may {most} times"

@@ -152,6 +152,9 @@ def enumerate_ways(
         0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
     )
     good = enough & _may_start(job, starts, edges, now)
+    if job.gang.max_moves is not None:
+        moves = paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
+        good &= moves <= job.gang.max_moves
     if job.checkpoint is None:
         good &= runs.sum(axis=1) == 1
     regions = sorted({candidate.region for candidate in candidates})

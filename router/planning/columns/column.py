@@ -11,7 +11,7 @@ from router.planning.columns.paths import Path
 from router.planning.columns.runs import RunPricer
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.costing import compute_usd
-from router.planning.formulation import free_starts
+from router.planning.problem import free_starts, most_starts
 from router.planning.schedule import SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9
@@ -139,7 +139,10 @@ def share_done(table: Table, holds: Sequence[Hold]) -> float:
 
 
 def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
-    """Return the column of these holdings, priced as the plan will price them; None where they are not enough."""
+    """Return the column of these holdings, priced as the plan will price them.
+
+    None where they are not enough, or start more often than the job may.
+    """
     number = int(table.job[holds[0][1]])
     job = table.jobs[number]
     if share_done(table, holds) < _DONE or _starts_too_late(table, holds):
@@ -150,8 +153,10 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
         runs = runs_of(table.problem, job, held)
     except RuntimeError:
         return None
-    paid = compute_usd(runs).dollars()
-    threshold = max(0.0, starts_of(runs) - free_starts(job)) * job.gang.min_saving.dollars()
+    paid, starts, most = compute_usd(runs).dollars(), starts_of(runs), most_starts(job)
+    if most is not None and starts > most + _LEAST_SHARE:
+        return None
+    threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
     return _column(table, tuple(holds), paid + threshold, counted)
 

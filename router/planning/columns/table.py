@@ -20,8 +20,7 @@ from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import already_moved
-from router.planning.formulation import free_starts
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, free_starts, most_starts
 from router.planning.transfers import Transfer
 
 Floats = NDArray[np.float64]
@@ -277,6 +276,10 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
         return 0, slots[-1].index + 1, 1
     last_start = next((slot.index for slot in reversed(slots) if problem.may_start(job, slot)), -1)
     return slots[0].index, slots[-1].index + 1, last_start + 1
+    if most_starts(job) == 0:
+        return 0, 0, 0
+    starts = [slot.index for slot in slots if problem.may_start(job, slot)]
+    return slots[0].index, slots[-1].index + 1, (starts[-1] + 1 if starts else 0)
 
 
 class _Meters:
