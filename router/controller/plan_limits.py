@@ -16,7 +16,7 @@ from router.state.store import StateStore
 
 def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
     """Store the limits of a plan; a later acceptance of the same plan replaces them."""
-    store.values.set(_store_key(plan), limits.model_dump_json())
+    store.values.set(_store_key(plan), limits.to_json())
 
 
 def has_limits(store: StateStore, plan: str) -> bool:
@@ -29,7 +29,7 @@ def limits_json(store: StateStore, plan: str) -> str:
 
     The same limits always give the same text.
     """
-    return store.values.get(_store_key(plan)) or Limits.none().model_dump_json()
+    return store.values.get(_store_key(plan)) or Limits.none().to_json()
 
 
 def _store_key(plan: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
@@ -12,6 +13,7 @@ from pricing.places import Market
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Tally, Text, as_many
 from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent, UtcTime
 
+_LATER_SECTIONS = ("maintenance",)  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
@@ -96,6 +98,37 @@ class Reservation(Spec):
         return "unknown" if self.usd_per_hour is None else "amortised"
 
 
+class Maintenance(Spec):
+    """A window in which no gang that matches may hold machines; a field left out matches any.
+
+    A job with checkpoints may pause over it and pays its new start; one without cannot span it.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: Text = Field(description="How plans call it; unique.")
+    cloud: Text
+    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    zone: Text | None = None
+    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
+        default=(), description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]
+    )
+    instance_type: Text | None = None
+    start: UtcTime = Field(alias="from", description="When it begins.")
+    until: UtcTime = Field(description="When it ends.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _region_with_cloud(cls, value: Any) -> Any:
+        return _split_region(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Maintenance:
+        if self.until <= self.start:
+            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        return self
+
+
 class Discount(Spec):
     """Percent off the list price. The most specific one applies; they do not add."""
 
@@ -132,6 +165,7 @@ class Limits(Spec):
     )
     limits: tuple[Limit, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
     discounts: tuple[Discount, ...] = ()
     teams: tuple[TeamBudget, ...] = ()
     egress_month_to_date_gb: Annotated[
@@ -144,6 +178,15 @@ class Limits(Spec):
         """Return no limits at all."""
         return cls()
 
+    def to_json(self) -> str:
+        """Return the limits as JSON, without sections that came later and are not used: those are as they were."""
+        return self.model_dump_json(exclude={name for name in _LATER_SECTIONS if not getattr(self, name)})
+
+    @property
+    def digest(self) -> str:
+        """Return SHA-256 (hex) of the JSON."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
     @model_validator(mode="before")
     @classmethod
     def _empty_sections(cls, value: Any) -> Any:
@@ -153,6 +196,7 @@ class Limits(Spec):
     def _unique(self) -> Limits:
         _refuse_duplicates("limits", (limit.name for limit in self.limits))
         _refuse_duplicates("reservations", (reservation.name for reservation in self.reservations))
+        _refuse_duplicates("maintenance", (window.name for window in self.maintenance))
         _refuse_duplicates("discounts", map(str, self.discounts))
         _refuse_duplicates("teams", (entry.team for entry in self.teams))
         return self

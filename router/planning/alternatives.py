@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.money import Usd
+from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.costing import amortised_usd, per_step
@@ -94,7 +95,7 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
-        lacks = _no_room(problem, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
+        lacks = _no_room(here, candidate) if candidate.provisionable else NOT_ORDERED_HERE
         return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
     runs = runs_of(problem, job, holds)
     parts = candidate.parts
@@ -110,10 +111,35 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
 
 
-def _no_room(problem: PlacementProblem, job: Job, candidate: Candidate) -> str:
+def without_maintenance(candidate: Candidate, windows: Collection[Maintenance]) -> Candidate:
+    """Return the candidate as if these maintenance windows were not."""
+    parts = []
+    for part in candidate.parts:
+        still_closed = tuple(window for window in part.listing.closed if window not in windows)
+        parts.append(replace(part, listing=replace(part.listing, closed=still_closed)))
+    return replace(candidate, parts=tuple(parts))
+
+
+def _closed_reason(here: JobContext, candidate: Candidate) -> str:
+    """Return which maintenance alone keeps the candidate from carrying the job ("" where none does)."""
+    for window in candidate.closed:
+        if earliest_run(here.problem, here.job, without_maintenance(candidate, (window,)), here.load) is not None:
+            return f"maintenance {window.name} from {window.start:%Y-%m-%d %H:%MZ} until {window.until:%Y-%m-%d %H:%MZ}"
+    if candidate.closed:
+        opened = without_maintenance(candidate, candidate.closed)
+        if earliest_run(here.problem, here.job, opened, here.load) is not None:
+            return f"maintenance {', '.join(window.name for window in candidate.closed)}"
+    return ""
+
+
+def _no_room(here: JobContext, candidate: Candidate) -> str:
     """Explain why the run of an orderable candidate does not fit."""
+    problem, job = here.problem, here.job
     if most_starts(job) == 0 and not candidate.running:
         return MAY_NOT_MOVE
+    closed = _closed_reason(here, candidate)
+    if closed:
+        return closed
     start, until = candidate.dates
     hours = sum(slot.hours for slot in slots_within_dates(candidate, problem.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):

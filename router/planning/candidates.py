@@ -15,7 +15,7 @@ from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
-from router.jobs.limits import Limits
+from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.feasibility import ListingRefusal, covers, refusal
@@ -89,6 +89,12 @@ class Candidate:
         starts = [p.listing.start for p in self.parts if p.listing.start is not None]
         ends = [p.listing.until for p in self.parts if p.listing.until is not None]
         return max(starts, default=None), min(ends, default=None)
+
+    @cached_property
+    def closed(self) -> tuple[Maintenance, ...]:
+        """Return the maintenance windows of all parts, each once, in order of time."""
+        windows = dict.fromkeys(window for part in self.parts for window in part.listing.closed)
+        return tuple(sorted(windows, key=lambda window: (window.start, window.until, window.name)))
 
     def covers(self, start: datetime, end: datetime) -> bool:
         """Return whether all parts are available from ``start`` until ``end``."""

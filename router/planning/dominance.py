@@ -10,12 +10,13 @@ stay known as alternatives and fallbacks.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import RegionId
+from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.shared_limits import LimitUse
@@ -71,15 +72,20 @@ def _better(
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:
-    """Return seconds of start and end, smaller being better.
+    """Return seconds of start and end, and whether each maintenance window closes it, smaller being better.
 
     A longer availability can replace a shorter one inside it.
     """
+    closed = [[float(window in c.closed) for c in candidates] for window in dict.fromkeys(_windows(candidates))]
     if all(c.dates == (None, None) for c in candidates):
-        return []
+        return closed
     begin = [-math.inf if c.dates[0] is None else c.dates[0].timestamp() for c in candidates]
     end = [-math.inf if c.dates[1] is None else -c.dates[1].timestamp() for c in candidates]
-    return [begin, end]
+    return [begin, end, *closed]
+
+
+def _windows(candidates: Sequence[Candidate]) -> Iterator[Maintenance]:
+    return (window for c in candidates for window in c.closed)
 
 
 def _without_poor_regions(candidates: Sequence[Candidate], indexes: list[int], better: Matrix) -> list[int]:

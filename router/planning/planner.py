@@ -33,6 +33,7 @@ from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import plan_inputs
+from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.plan_usage import PlanUsage
@@ -40,7 +41,7 @@ from router.planning.problem import PlacementProblem, last_use, make_slots, most
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
-from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
+from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound, with_holdings
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
@@ -209,26 +210,40 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     fastest = max(candidates, key=lambda c: c.on_time_steps_per_hour)
     least = steps_to_do(job, running=any(c.running for c in candidates)) / fastest.on_time_steps_per_hour
     if least <= hours:
-        return None
+        return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
     return f"the deadline is too near: {least:.1f} h needed on the fastest offer ({fastest.key}), {hours:.1f} h left"
 
 
 def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why reservations alone cannot carry the job; None where they can.
+    """Return why reservations alone cannot carry the job; None where they can."""
+    most = _most_steps(job, candidates, now)
+    steps = steps_to_do(job, running=any(c.running for c in candidates))
+    if most >= steps:
+        return None
+    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
 
-    At each moment the fastest available one counts; the steps that they can do are too few.
-    """
+
+def _maintenance_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
+    """Return why maintenance leaves a job with a deadline too little time; None where it does not."""
+    most = _most_steps(job, candidates, now)
+    steps = steps_to_do(job, running=any(c.running for c in candidates))
+    if most >= steps:
+        return None
+    names = ", ".join(dict.fromkeys(window.name for c in candidates for window in c.closed))
+    return f"no machines during maintenance {names}: {most:,.0f} of {steps:,} steps can be done by the deadline"
+
+
+def _most_steps(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> float:
+    """Return the most steps that could be done: at each moment the fastest available candidate counts."""
     first, last = window(job, now)
     edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
+    edges |= {edge for c in candidates for w in c.closed for edge in (w.start, w.until) if edge > first}
     times = sorted(edge for edge in edges if last is None or edge < last)
     most = 0.0
     for begin, end in pairwise([*times, *([last] if last is not None else [])]):
         rates = [c.on_time_steps_per_hour for c in candidates if c.covers(begin, end)]
         most += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
-    steps = steps_to_do(job, running=any(c.running for c in candidates))
-    if most >= steps:
-        return None
-    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
+    return most
 
 
 def _placement_problem(
@@ -251,6 +266,7 @@ def _placement_problem(
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
+    edges += [edge for closed in request.limits.maintenance for edge in (closed.start, closed.until)]
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
@@ -282,7 +298,11 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         # Columns are improved and started early in their own search.
-        answer, _ = _keep_previous(run, solve_by_columns(problem, effort, request.gap, run.progress))
+        answer = solve_by_columns(problem, effort, request.gap, run.progress)
+        if request.limits.maintenance:
+            # Pieces between two windows are no single runs, which alone are started early there.
+            answer = with_holdings(answer, compact_holdings(problem, answer.holdings))
+        answer, _ = _keep_previous(run, answer)
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)

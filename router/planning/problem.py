@@ -59,8 +59,8 @@ def make_slots(
     """Return slots from ``now`` to ``last`` (UTC).
 
     Slots are ``slot`` long up to ``now + horizon``, then end every 6 h (UTC) up to seven days, then at midnights.
-    ``edges`` (dates of reservations) are edges too, and so is each start of a month. Every slot lies wholly inside or
-    outside the horizon.
+    ``edges`` (dates of reservations and maintenance) are edges too, and so is each start of a month. Every slot lies
+    wholly inside or outside the horizon.
     """
     end_of_orders = now + horizon
     edge_times = {now, min(end_of_orders, last), last}
@@ -139,8 +139,8 @@ class PlacementProblem:
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
         """Return the slots of the job's window that the candidate can use.
 
-        They lie within the dates of a reservation; without a deadline, none is after the candidate's own longest wait
-        and run.
+        They lie within the dates of a reservation and outside maintenance; without a deadline, none is after the
+        candidate's own longest wait and run.
         """
         slots = slots_within_dates(candidate, self.window(job))
         if job.deadline is not None:
@@ -183,8 +183,8 @@ def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) ->
 
 
 def slots_within_dates(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-    """Return the slots that lie wholly within the dates of the candidate's reservations."""
-    if candidate.dates == (None, None):
+    """Return the slots that lie wholly within the dates of the candidate's reservations, and outside maintenance."""
+    if candidate.dates == (None, None) and not candidate.closed:
         return slots
     return tuple(slot for slot in slots if candidate.covers(slot.start, slot.end))
 
@@ -198,10 +198,17 @@ def window(job: Job, now: datetime) -> tuple[datetime, datetime | None]:
 def last_use(job: Job, candidates: tuple[Candidate, ...], now: datetime, steps: int) -> datetime:
     """Return the last instant that the job could use.
 
-    That is its deadline, or the slowest candidate's end after the longest wait.
+    That is its deadline, or the slowest candidate's end after the longest wait, with the pauses of maintenance.
     """
     first, last = window(job, now)
     if last is not None:
         return last
     slowest = max((c.reserved_hours(steps) for c in candidates), default=0.0)
-    return first + job.max_wait + timedelta(hours=slowest + 24)
+    paused = max((_closed_after(c, first) for c in candidates), default=timedelta(0))
+    return first + job.max_wait + timedelta(hours=slowest + 24) + paused
+
+
+def _closed_after(candidate: Candidate, first: datetime) -> timedelta:
+    """Return the sum of the candidate's maintenance windows after an instant."""
+    windows = (window.until - max(window.start, first) for window in candidate.closed)
+    return sum((length for length in windows if length > timedelta(0)), timedelta(0))

@@ -8,10 +8,18 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
+from router.jobs.limits import Maintenance
 from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import JobContext, SingleRun, best_single_run, evaluate_single_run, fitting_runs
+from router.planning.alternatives import (
+    JobContext,
+    SingleRun,
+    best_single_run,
+    evaluate_single_run,
+    fitting_runs,
+    without_maintenance,
+)
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
 from router.planning.dominance import drop_dominated
 from router.planning.left_shift import earliest_run, may_begin, run_from
@@ -43,6 +51,7 @@ def relaxations_of(
     for change, words in _wider_rules(here.job):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
     relaxations.append(_one_move(here, candidates))
+    relaxations += _other_maintenance(here, candidates)
     relaxations.append(_more_room(here, candidates, finder))
     return tuple(r for r in relaxations if r is not None)
 
@@ -91,6 +100,26 @@ def _one_move(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation |
     return None if best is None else Relaxation("max_moves 1", f"then {best.candidate.key}", best.cost)
 
 
+MOVE_MAINTENANCE = "move maintenance "
+
+
+def _other_maintenance(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """Return each maintenance window without which the job would fit; where none is enough alone, all together."""
+    windows = tuple(dict.fromkeys(window for c in candidates for window in c.closed))
+    found = [_without(here, candidates, (window,)) for window in windows]
+    if len(windows) > 1 and not any(found):
+        found = [_without(here, candidates, windows)]
+    return [r for r in found if r is not None]
+
+
+def _without(here: JobContext, candidates: Sequence[Candidate], windows: tuple[Maintenance, ...]) -> Relaxation | None:
+    best = best_single_run(here, [without_maintenance(c, windows) for c in candidates])
+    if best is None:
+        return None
+    names = ", ".join(window.name for window in windows)
+    return Relaxation(f"{MOVE_MAINTENANCE}{names}", f"then {best.candidate.key}", best.cost)
+
+
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the fewest whole hours more until some candidate finishes.
 
@@ -134,7 +163,7 @@ def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
 def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
     job, first = here.job, window(here.job, here.problem.now)[0]
-    if not here.load and all(c.dates[0] is None for c in candidates):
+    if not here.load and all(c.dates[0] is None and not c.closed for c in candidates):
         return None
     without_max_wait = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
     local = without_max_wait.with_candidates(candidates)
@@ -289,6 +318,8 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
     for first, slot in enumerate(window):
         begins = may_begin(problem, job, candidate, slot)
         holds = run_from(empty.problem, job, candidate, {}, window[first:]) if begins else None
+        if holds is None and begins and candidate.closed:
+            continue
         if holds is None:
             break
         short: dict[str, int] = {}

@@ -84,7 +84,7 @@ def enumerate_problem(
     slot: timedelta,
 ) -> Problem:
     """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon."""
-    edges = slot_edges(now, now + horizon, slot, dates_of(limits.reservations))
+    edges = slot_edges(now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance))
     caps = {
         _offer_name(part.offer): part.offer.machines_cap
         for kept in candidates.values()
@@ -100,7 +100,7 @@ def enumerate_problem(
             [[sum(item.use(h) for h in _holdings(c)) for item in shared] for c in kept] + [[0] * len(shared)],
             dtype=np.int64,
         ).reshape(len(kept) + 1, len(shared))
-        ways = enumerate_ways(job, kept, edges, now, book, limits.reservations) if kept else None
+        ways = enumerate_ways(job, kept, edges, now, book, limits) if kept else None
         budgeted = any(budget.team == job.team for budget in limits.teams)
         options.append(_undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted))
     tiers = tuple(sorted({job.priority for job in jobs}, reverse=True))

@@ -12,7 +12,7 @@ from router.jobs.limits import Reservation
 from router.jobs.spec import Job
 from router.planning.plan import Line
 from tests.support.plan_view import HOUR, Stretch, View
-from tests.support.schedules import dates_of, slot_edges
+from tests.support.schedules import closes, dates_of, slot_edges
 from tests.support.shared_limits import Holding, OfferName, shared_things
 
 RELATIVE = 1e-6
@@ -50,7 +50,8 @@ def _edges(view: View) -> tuple[datetime, ...]:
     """Slot edges inside the horizon; none when the slot is not known."""
     if view.slot is None:
         return ()
-    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates_of(view.limits.reservations))
+    dates = dates_of(*view.limits.reservations, *view.limits.maintenance)
+    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates)
 
 
 def _held_until(line: Line, edges: Sequence[datetime]) -> datetime:
@@ -181,7 +182,7 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     now, start = view.now, view.plan.horizon_end
     last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
     edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
-    edges |= set(dates_of(view.limits.reservations))
+    edges |= set(dates_of(*view.limits.reservations, *view.limits.maintenance))
     at = now.replace(hour=0, minute=0, second=0, microsecond=0)
     while at < last:
         if at.hour == 0 or at <= now + timedelta(days=7):
@@ -280,3 +281,13 @@ def check_max_moves(view: View) -> Iterator[str]:
         most = job.gang.max_moves + (0 if running else 1)
         if starts > most + 1e-4:
             yield f"{job.name}: starts {starts:.4f} times, may {most} times"
+
+
+def check_maintenance(view: View) -> Iterator[str]:
+    """No line holds machines at a moment inside a window that closes them."""
+    for line in view.plan.lines:
+        machine = view.book.machine(line.cloud, line.instance_type)
+        family = machine.family if machine else ""
+        for window in view.limits.maintenance:
+            if closes(window, _name(line)[:4], family) and line.start < window.until and window.start < line.end:
+                yield f"{line.job}: holds {_name(line)} {line.start} to {line.end}, closed by {window.name}"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
@@ -26,7 +27,40 @@ def with_max_moves(instance: Instance, rng: Random) -> Instance:
     return replace(instance, jobs=tuple(map(bounded, instance.jobs)))
 
 
-RULES: dict[str, Callable[[Instance, Random], Instance]] = {"max_moves": with_max_moves}
+def with_maintenance(instance: Instance, rng: Random) -> Instance:
+    """One or two windows over offers that are sold, inside the horizon or over its edges; jobs are a little shorter."""
+    windows = []
+    # Every edge off the grid adds a slot, and the enumeration has room for few.
+    slots = len(problem_of(instance).edges) - 1
+    step = instance.slot if slots > 4 else instance.slot / 2
+    marks = [instance.now + step * k for k in range(-1, int(instance.horizon / step) + 2)]
+    for number in range(rng.choice((1, 1, 2))):
+        here = rng.choice(instance.book.offers)
+        wide = rng.choice(
+            (
+                {},
+                {"region": here.region},
+                {"region": here.region, "zone": here.zone},
+                {"instance_type": here.instance_type},
+                {"family": here.instance_type.split(".")[0]},
+            )
+        )
+        place = rng.randrange(len(marks) - 1)
+        start, until = marks[place], marks[min(place + rng.choice((1, 2, 3)), len(marks) - 1)]
+        fields = {"name": f"work-{number}", "cloud": here.cloud, "from": start.isoformat(), "until": until.isoformat()}
+        windows.append(Maintenance.model_validate({**fields, **wide}))
+    jobs = tuple(job.model_copy(update={"steps": max(job.steps * 3 // 4, 10)}) for job in instance.jobs)
+    jobs = tuple(job if job.status is None else before for job, before in zip(jobs, instance.jobs, strict=True))
+    return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"maintenance": tuple(windows)}))
+
+
+RULES: dict[str, Callable[[Instance, Random], Instance]] = {
+    "max_moves": with_max_moves,
+    "maintenance": with_maintenance,
+}
+
+
+LIMITS_RULES = ("maintenance",)
 
 
 def ruled_instance(rule: str, seed: int) -> Instance:
@@ -39,5 +73,6 @@ def solve_ruled(rule: str, seed: int) -> tuple[Solved, bool]:
     instance = ruled_instance(rule, seed)
     problem = problem_of(instance)
     best = optimum(problem)
-    free = optimum(problem_of(make_instance(seed)))
+    unruled = replace(instance, limits=make_instance(seed).limits) if rule in LIMITS_RULES else make_instance(seed)
+    free = optimum(problem_of(unruled))
     return Solved(instance, best, greedy_in_turn(problem), limit_binds=False), free.better_than(best)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from router.jobs.limits import Reservation
+from router.jobs.limits import Limits, Maintenance, Reservation
 from router.jobs.spec import Job, Placement
 from tests.support.shipping import Need, checkpoint_need, needs_into
 
@@ -125,13 +125,14 @@ def enumerate_ways(
     edges: Sequence[datetime],
     now: datetime,
     book: PriceBook,
-    reservations: Sequence[Reservation] = (),
+    limits: Limits,
 ) -> Ways:
-    """All patterns that respect the job's own rules and the dates of reservations, each at its least cost."""
+    """All patterns that respect the job's own rules, the dates of reservations and maintenance, each at its least
+    cost."""
     own = own_slots(job, edges, now)
     lengths = np.array([0.0 if slot is None else (slot[1] - slot[0]) / timedelta(hours=1) for slot in own])
     slots = _patterns(len(candidates), [slot is not None for slot in own])
-    slots = slots[~_outside(slots, candidates, edges, reservations)]
+    slots = slots[~_outside(slots, candidates, edges, limits)]
     starts = _starts(slots)
     held = np.stack([((slots == c) * lengths).sum(axis=1) for c in range(len(candidates))], axis=1)
     runs = np.stack([(starts == c).sum(axis=1) for c in range(len(candidates))], axis=1)
@@ -172,9 +173,16 @@ def enumerate_ways(
     return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
 
 
-def dates_of(reservations: Iterable[Reservation]) -> list[datetime]:
-    """When reservations begin and end."""
-    return [edge for item in reservations for edge in (item.start, item.until) if edge is not None]
+def dates_of(*items: Reservation | Maintenance) -> list[datetime]:
+    """When reservations and maintenance begin and end."""
+    return [edge for item in items for edge in (item.start, item.until) if edge is not None]
+
+
+def closes(window: Maintenance, place: tuple[str, str, str | None, str], family: str) -> bool:
+    """Whether the window forbids machines of this cloud, region, zone, type and family."""
+    wanted = (window.cloud, window.region, window.zone, window.instance_type)
+    named = all(wish is None or wish == name for wish, name in zip(wanted, place, strict=True))
+    return named and (not window.family or family in window.family)
 
 
 def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> Reservation | None:
@@ -184,17 +192,23 @@ def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> R
 
 
 def _outside(
-    slots: Ints, candidates: Sequence[CandidateLike], edges: Sequence[datetime], reservations: Sequence[Reservation]
+    slots: Ints, candidates: Sequence[CandidateLike], edges: Sequence[datetime], limits: Limits
 ) -> npt.NDArray[np.bool_]:
-    """Patterns that hold a reservation in a slot that does not lie wholly within its dates."""
+    """Patterns that hold a reservation in a slot that does not lie wholly within its dates, or what is closed."""
     wrong = np.zeros(len(slots), dtype=bool)
     for c, candidate in enumerate(candidates):
-        item = reserved(candidate, reservations)
+        item = reserved(candidate, limits.reservations)
+        windows = [w for w in limits.maintenance for part in candidate.parts if closes(w, *_place_and_family(part))]
         for t, (begin, end) in enumerate(pairwise(edges)):
-            if item is None or (begin >= (item.start or begin) and end <= (item.until or end)):
-                continue
-            wrong |= slots[:, t] == c
+            dated = item is None or (begin >= (item.start or begin) and end <= (item.until or end))
+            if not dated or any(begin < w.until and w.start < end for w in windows):
+                wrong |= slots[:, t] == c
     return wrong
+
+
+def _place_and_family(part: PartLike) -> tuple[tuple[str, str, str | None, str], str]:
+    offer = part.offer
+    return (offer.cloud, offer.region, offer.zone, offer.instance_type), part.machine.family
 
 
 def _patterns(candidates: int, opened: Sequence[bool]) -> Ints:

@@ -55,7 +55,6 @@ class GroupProgram:
         self.floors: Floats = row_floors(self.table, charges)
         scarce: Bools = np.any(charges.slot > 0, axis=1)
         self.priced: Bools = scarce[self.table.kind]
-        self.row_of = {(row.job, row.candidate.key, row.goes_on): i for i, row in enumerate(self.table.rows)}
 
     def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
         """Return the plan with the group's jobs chosen anew; never worse."""
@@ -139,16 +138,9 @@ class GroupProgram:
         return bool((load <= self.totals.capacity + 1e-6).all() and (spent <= self.table.team_left + 1e-6).all())
 
     def _rows(self, job: int, holds: Sequence[SlotHold]) -> list[tuple[int, int, float]]:
-        """Return holdings by row; what is held from the first slot on goes on where the job runs there."""
-        result: list[tuple[int, int, float]] = []
-        going: dict[str, int] = {}
-        for hold in sorted(holds, key=lambda h: (h.slot.index, h.key)):
-            slot = hold.slot.index
-            on = (job, hold.key, True) in self.row_of and going.get(hold.key, -1) == slot - 1
-            if on:
-                going[hold.key] = slot
-            result.append((slot, self.row_of[job, hold.key, on], hold.share))
-        return result
+        """Return holdings by row."""
+        ordered = sorted(holds, key=lambda h: (h.slot.index, h.key))
+        return self.table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in ordered])
 
     def _problem(self, plan: WholePlan, choice: GroupChoice) -> PlacementProblem:
         """Return the problem of these jobs over their rows on priced limits, with what the others leave."""

@@ -72,17 +72,10 @@ def _column(
     table: Table, problem: PlacementProblem, formulation: Formulation, values: tuple[float, ...], rows: list[int]
 ) -> Column | None:
     """Return the program's answer as a column."""
-    fresh = {table.rows[row].candidate.key: row for row in rows if not table.rows[row].goes_on}
-    going = {table.rows[row].candidate.key: row for row in rows if table.rows[row].goes_on}
+    job = int(table.job[rows[0]])
     holds: list[Hold] = []
     for held in holdings_of(problem, formulation.layout, values).values():
-        last: dict[str, int] = dict.fromkeys(going, -1)
-        for hold in held:
-            slot = hold.slot.index
-            goes_on = last.get(hold.key) == slot - 1
-            if goes_on:
-                last[hold.key] = slot
-            holds.append((slot, going[hold.key] if goes_on else fresh[hold.key], hold.share))
+        holds += table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in held])
     column = priced_column(table, holds) if holds else None
-    budget = table.budget[int(table.job[rows[0]])]
+    budget = table.budget[job]
     return column if column is not None and column.counted <= budget else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import already_moved
-from router.planning.problem import PlacementProblem, free_starts, most_starts
+from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.transfers import Transfer
 
 Floats = NDArray[np.float64]
@@ -30,11 +31,15 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A candidate of a job; ``goes_on`` where it is held from before ``now``."""
+    """A candidate of a job; ``goes_on`` where it is held from before ``now``.
+
+    Maintenance cuts the slots of a candidate into blocks, of which each is a row of its own.
+    """
 
     job: int
     candidate: Candidate
     goes_on: bool
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +165,45 @@ class Table:
         )
         return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)), tariffs=tariffs)
 
+    @cached_property
+    def _rows_of(self) -> Mapping[tuple[int, str], tuple[int, ...]]:
+        """Return the rows that start anew by job and candidate key, in order of time."""
+        found: dict[tuple[int, str], tuple[int, ...]] = {}
+        for number, row in enumerate(self.rows):
+            if not row.goes_on:
+                place = (row.job, row.candidate.key)
+                found[place] = (*found.get(place, ()), number)
+        return found
+
+    @cached_property
+    def _going_rows(self) -> Mapping[tuple[int, str], int]:
+        return {(row.job, row.candidate.key): number for number, row in enumerate(self.rows) if row.goes_on}
+
+    def going_row(self, job: int, key: str) -> int | None:
+        """Return the row of the candidate that goes on from before ``now``; None where the job does not run there."""
+        return self._going_rows.get((job, key))
+
+    def fresh_row(self, job: int, key: str, slot: int) -> int:
+        """Return the row of the candidate that starts anew and has the slot; KeyError for none at all."""
+        found = self._rows_of[job, key]
+        return next((row for row in found if self.first[row] <= slot < self.end[row]), found[0])
+
+    def rows_held(self, job: int, holds: Sequence[tuple[int, str, float]]) -> list[tuple[int, int, float]]:
+        """Return slot, key and share as slot, row and share.
+
+        What is held from the first slot on goes on where the job runs there.
+        """
+        result: list[tuple[int, int, float]] = []
+        last: dict[str, int] = {}
+        for slot, key, share in holds:
+            going = self.going_row(job, key)
+            if going is not None and last.get(key, -1) == slot - 1:
+                last[key] = slot
+                result.append((slot, going, share))
+            else:
+                result.append((slot, self.fresh_row(job, key, slot), share))
+        return result
+
     def members(self, groups: Ints) -> Ints:
         """Return the rows of these groups, in order."""
         ends = np.append(self.group_first, len(self.rows))
@@ -190,9 +234,8 @@ def build_table(problem: PlacementProblem) -> Table:
                 region = candidate.region
             if candidate.running:
                 rows.append(TableRow(number, candidate, goes_on=True))
-                group.append(len(group_job) - 1)
-            rows.append(TableRow(number, candidate, goes_on=False))
-            group.append(len(group_job) - 1)
+            rows += [TableRow(number, candidate, False, block) for block in range(_blocks(problem, job, candidate))]
+            group += [len(group_job) - 1] * (len(rows) - len(group))
     kinds = _Kinds(problem)
     kind = np.array([kinds.kind(jobs[row.job].name, row.candidate.key) for row in rows], dtype=np.int64)
     limits, amounts = kinds.arrays()
@@ -269,7 +312,7 @@ def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float
 
 def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int, int]:
     """Return the row's first slot, the end of its slots, and the end of those in which a run may begin."""
-    slots = problem.slots_for(job, row.candidate)
+    slots = _unbroken(problem.slots_for(job, row.candidate))[row.block]
     if not slots or (row.goes_on and slots[0].index != 0):
         return 0, 0, 0
     if row.goes_on:
@@ -280,6 +323,17 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
         return 0, 0, 0
     starts = [slot.index for slot in slots if problem.may_start(job, slot)]
     return slots[0].index, slots[-1].index + 1, (starts[-1] + 1 if starts else 0)
+
+
+def _unbroken(slots: Sequence[Slot]) -> list[Sequence[Slot]]:
+    """Return the slots in blocks that follow each other without a gap; one empty block for no slots."""
+    breaks = [i for i in range(1, len(slots)) if slots[i].index != slots[i - 1].index + 1]
+    return [slots[a:b] for a, b in pairwise([0, *breaks, len(slots)])]
+
+
+def _blocks(problem: PlacementProblem, job: Job, candidate: Candidate) -> int:
+    """Return into how many blocks maintenance cuts the candidate's slots."""
+    return len(_unbroken(problem.slots_for(job, candidate))) if candidate.closed else 1
 
 
 class _Meters:
