@@ -13,7 +13,7 @@ from pricing.places import Market
 from router.jobs.fields import Count, Flag, RefusedError, Spec, Tally, Text, as_many
 from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent, UtcTime
 
-_LATER_SECTIONS = ("maintenance",)  # they are written only where they are used
+_LATER_SECTIONS = ("maintenance", "egress_caps_gb")  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
@@ -172,6 +172,14 @@ class Limits(Spec):
         dict[str, Gigabytes],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
     ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
+    egress_caps_gb: Annotated[
+        dict[str, Gigabytes],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
+    ] = Field(
+        default_factory=dict,
+        description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
+        "what `egress_month_to_date_gb` says is included.",
+    )
 
     @classmethod
     def none(cls) -> Limits:

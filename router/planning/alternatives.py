@@ -11,6 +11,7 @@ from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.costing import amortised_usd, per_step
+from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.left_shift import Load, add_load, earliest_run, load_without
 from router.planning.plan import Alternative
@@ -137,6 +138,9 @@ def _no_room(here: JobContext, candidate: Candidate) -> str:
     problem, job = here.problem, here.job
     if most_starts(job) == 0 and not candidate.running:
         return MAY_NOT_MOVE
+    full = full_cap(problem, candidate, here.load, problem.window(job)[0].month)
+    if full is not None:
+        return f"over the egress cap of {full[0]} by {full[1]:,.1f} GB"
     closed = _closed_reason(here, candidate)
     if closed:
         return closed

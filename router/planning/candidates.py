@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -13,6 +13,7 @@ from pricing.machines import Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
+from pricing.units import BYTES_PER_GB, gb_to_bytes
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits, Maintenance
@@ -298,6 +299,9 @@ class CandidateFinder:
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
+        above = _above_caps(self._limits, transfers, place)
+        if above:
+            return drop("egress cap of a cloud", above)
         candidate = self._with_rates(job, option, parts, speed, transfers, findings)
         return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
 
@@ -386,6 +390,19 @@ class CandidateFinder:
                 weak="; ".join(dict.fromkeys(doubt for doubt in doubts if doubt)),
             )
         return gang
+
+
+def _above_caps(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
+    """Return which cloud's cap on egress is less than these transfers alone take in a month ("" for none)."""
+    leaving: dict[str, int] = {}
+    for t in transfers if limits.egress_caps_gb else ():
+        if t.source.cloud != to.cloud:
+            leaving[t.source.cloud] = leaving.get(t.source.cloud, 0) + t.volume_bytes
+    for cloud, volume in leaving.items():
+        cap = limits.egress_caps_gb.get(cloud)
+        if cap is not None and volume > gb_to_bytes(cap):
+            return f"{volume / BYTES_PER_GB:,.0f} GB would leave {cloud}, at most {cap:,} GB may in a month"
+    return ""
 
 
 def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRates | ListingRefusal:

@@ -18,6 +18,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
+from router.planning.egress_caps import month_matters
 from router.planning.left_shift import Load, add_load, may_begin, run_from
 from router.planning.problem import PlacementProblem
 from router.planning.program import ConstraintRow, ProgramBuilder
@@ -102,7 +103,7 @@ def _runs(answer: PlacementSolution, job: Job, candidate: Candidate) -> Iterator
     """Yield unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
     problem = answer.problem
     window = problem.slots_for(job, candidate)
-    moves = any(not t.free for t in candidate.transfers)
+    moves = month_matters(problem, candidate)
     month = answer.holdings[job.name][0].slot.month
     for first, slot in enumerate(window):
         if not may_begin(problem, job, candidate, slot) or (moves and slot.month != month):
@@ -191,6 +192,8 @@ def _limit_rows(
             peak[name] = max(peak.get(name, 0.0), amount)
     rows = []
     for (limit, index), found in sorted(terms.items()):
+        if limit not in problem.shared:
+            continue  # A cap on egress: all options of a job move the same in the same month.
         room = problem.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
             rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))

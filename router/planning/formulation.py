@@ -15,6 +15,7 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
 from router.planning.egress_rows import add_egress
 from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.program import Program, ProgramBuilder
@@ -58,6 +59,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_regions(builder, layout, problem, job, slots)
     _add_limits(builder, layout, problem)
     add_egress(builder, layout.y, problem)
+    _add_egress_caps(builder, layout, problem)
     _add_budgets(builder, layout, problem)
     return Formulation(builder.build(), layout)
 
@@ -190,7 +192,7 @@ def _add_regions(
     by_region: dict[RegionId, list[Candidate]] = {}
     for c in problem.candidates[job.name]:
         by_region.setdefault(c.region, []).append(c)
-    moving = any(not t.free for c in problem.candidates[job.name] for t in c.transfers)
+    moving = any(month_matters(problem, c) for c in problem.candidates[job.name])
     if len(by_region) < 2 and not moving:
         return
     months = sorted({slot.month for slot in slots})
@@ -275,7 +277,9 @@ def _add_several_regions(
         for second in places[i + 1 :]:
             used = [(layout.y[job.name, r, m], 1.0) for r in (first, second) for m in months]
             least = _least_between(problem, job, first, second)
-            if least is None:
+            if not may_combine(problem.limits, first, second):
+                builder.row(f"egress cap keeps {job.name} {first} {second}", used, "<=", 1.0)
+            elif least is None:
                 builder.row(f"no tariff {job.name} {first} {second}", used, "<=", 1.0)
             elif least > 0 and home not in (first, second):
                 pair = builder.variable(f"pair {job.name} {first} {second}", cost=least)
@@ -307,6 +311,18 @@ def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     for (name, index), found in sorted(terms.items()):
         room = problem.shared[name].amount - problem.held.get((name, index), 0.0)
         builder.row(limit_row(name, index), found, "<=", float(room))
+
+
+def _add_egress_caps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
+    """Add Σ gigabytes y_jrm <= what each cap leaves of the month."""
+    terms: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for (job, region, month), y in layout.y.items() if problem.limits.egress_caps_gb else ():
+        example = next(c for c in problem.candidates[job] if c.region == region)
+        for cloud, gb in leaving_gb(problem.limits, example.transfers, region).items():
+            terms.setdefault((cloud, month), []).append((y, gb))
+    for (cloud, month), found in sorted(terms.items()):
+        room = cap_room_gb(problem, cloud, month) - problem.held.get(cap_place(cloud, month), 0.0)
+        builder.row(limit_row(cap_name(cloud, month), 0), found, "<=", room)
 
 
 def limit_row(name: str, index: int) -> str:

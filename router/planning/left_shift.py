@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_place, full_cap, leaving_gb, month_matters
 from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import Holdings, SlotHold
 
@@ -45,11 +47,30 @@ def load_of(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]
 
 
 def add_load(load: Load, problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], sign: float) -> None:
-    """Add (or with -1 subtract) what a job holds."""
+    """Add (or with -1 subtract) what a job holds, and what it moves out of capped clouds."""
     for hold in holds:
         for name, amount in problem.use[job.name, hold.key].items():
             place = (name, hold.slot.index)
             load[place] = load.get(place, 0.0) + sign * amount * hold.share
+    for place, gb in egress_of_holds(problem, job, holds).items():
+        load[place] = load.get(place, 0.0) + sign * gb
+
+
+def egress_of_holds(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> Mapping[tuple[str, int], float]:
+    """Return what the holdings, in order of time, take of caps: each region in the month of its first slot."""
+    taken: dict[tuple[str, int], float] = {}
+    seen: set[RegionId] = set()
+    known: dict[str, Candidate] = {}
+    for hold in holds if problem.limits.egress_caps_gb else ():
+        if hold.key not in known:
+            known[hold.key] = problem.candidate(job.name, hold.key)
+        candidate = known[hold.key]
+        if candidate.region not in seen:
+            seen.add(candidate.region)
+            for cloud, gb in leaving_gb(problem.limits, candidate.transfers, candidate.region).items():
+                place = cap_place(cloud, hold.slot.month)
+                taken[place] = taken.get(place, 0.0) + gb
+    return taken
 
 
 def room_for(problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
@@ -91,6 +112,8 @@ def run_from(
 
     None where the slots or the limits end before, or maintenance interrupts them.
     """
+    if full_cap(problem, candidate, load, slots[0].month) is not None:
+        return None
     continues = candidate.running and slots[0].index == 0
     need = steps_to_do(job, running=continues) / candidate.on_time_steps_per_hour
     need += 0.0 if continues else candidate.startup_hours
@@ -118,7 +141,7 @@ def _earliest(
         run = pieces
     if run is None or _is_later(run, holds):
         return None
-    if run[0].slot.month != holds[0].slot.month and any(not t.free for t in candidate.transfers):
+    if run[0].slot.month != holds[0].slot.month and month_matters(problem, candidate):
         return None
     return run
 

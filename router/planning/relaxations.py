@@ -22,6 +22,7 @@ from router.planning.alternatives import (
 )
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
 from router.planning.dominance import drop_dominated
+from router.planning.egress_caps import full_cap
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
 from router.planning.problem import Slot, clip_slots, make_slots, most_starts, window
@@ -52,6 +53,7 @@ def relaxations_of(
         relaxations.append(_with_rules(here, change, words, candidates, finder))
     relaxations.append(_one_move(here, candidates))
     relaxations += _other_maintenance(here, candidates)
+    relaxations.append(_more_egress(here, candidates))
     relaxations.append(_more_room(here, candidates, finder))
     return tuple(r for r in relaxations if r is not None)
 
@@ -118,6 +120,26 @@ def _without(here: JobContext, candidates: Sequence[Candidate], windows: tuple[M
         return None
     names = ", ".join(window.name for window in windows)
     return Relaxation(f"{MOVE_MAINTENANCE}{names}", f"then {best.candidate.key}", best.cost)
+
+
+EGRESS_CAP = " GB of the egress cap of "
+
+
+def _more_egress(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the least increase of one cloud's cap on egress, in whole gigabytes, with which some candidate fits."""
+    problem, found = here.problem, []
+    for cloud in sorted(problem.limits.egress_caps_gb):
+        caps = {name: cap for name, cap in problem.limits.egress_caps_gb.items() if name != cloud}
+        limits = problem.limits.model_copy(update={"egress_caps_gb": caps})
+        free = replace(here, problem=replace(problem, limits=limits))
+        for run in fitting_runs(free, candidates):
+            local = free.with_candidates([run.candidate])
+            holds = earliest_run(local.problem, here.job, run.candidate, here.load)
+            full = None if holds is None else full_cap(problem, run.candidate, here.load, holds[0].slot.month)
+            if full is not None and full[0] == cloud:
+                text = f"+{math.ceil(full[1] - 1e-6):,}{EGRESS_CAP}{cloud}"
+                found.append((full[1], run.cost, Relaxation(text, f"then {run.candidate.key}", run.cost)))
+    return min(found, key=lambda item: (*item[:2], item[2].detail))[2] if found else None
 
 
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:

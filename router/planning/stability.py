@@ -16,7 +16,8 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd, moves_of
 from router.planning.effort import Effort
-from router.planning.left_shift import Load, add_load, earliest_run, may_begin, room_for
+from router.planning.egress_caps import cap_place, cap_room_gb
+from router.planning.left_shift import Load, add_load, earliest_run, egress_of_holds, may_begin, room_for
 from router.planning.local_search import exceeds_budget
 from router.planning.plan import Line, Plan
 from router.planning.problem import PlacementProblem, most_starts
@@ -325,7 +326,18 @@ class _Restoring:
             room_for(problem, job, problem.candidate(job.name, hold.key), self._load, hold.slot, hold.share)
             for hold in holds
         )
-        return holds if has_room else None
+        taken = egress_of_holds(problem, job, holds)
+        has_egress = all(self._load.get(place, 0.0) + gb <= self._cap_room(place) for place, gb in taken.items())
+        return holds if has_room and has_egress else None
+
+    def _cap_room(self, place: tuple[str, int]) -> float:
+        problem = self._problem
+        caps = {
+            cap_place(cloud, month): cap_room_gb(problem, cloud, month)
+            for cloud in problem.limits.egress_caps_gb
+            for month in {slot.month for slot in problem.slots}
+        }
+        return caps[place] + 1e-6
 
     def _elsewhen(self, job: Job, holds: tuple[SlotHold, ...], target: _Target | None) -> tuple[SlotHold, ...] | None:
         """Return the earliest run on the candidate that the job has, else on its previous one; None without room."""

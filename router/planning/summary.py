@@ -17,7 +17,7 @@ from router.planning.effort import Effort
 from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.problem import PlacementProblem
-from router.planning.relaxations import MOVE_MAINTENANCE, constraint_costs, relaxations_of
+from router.planning.relaxations import EGRESS_CAP, MOVE_MAINTENANCE, constraint_costs, relaxations_of
 from router.planning.schedule import ScheduledRun
 from router.planning.solve import PlacementSolution
 
@@ -184,6 +184,9 @@ def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> U
         closed = next((r for r in relaxations if r.change.startswith(MOVE_MAINTENANCE)), None)
         if closed is not None:
             reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
+        egress = next((r for r in relaxations if EGRESS_CAP in r.change), None)
+        if egress is not None:
+            reason = f"too much leaves {egress.change.rpartition(EGRESS_CAP)[2]} in a month: {egress.change} would do"
     elif not candidates:
         drops = _dropped(findings.dropped.get(job.name, ()))
         reason = "no offer passes the job's rules"

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from pricing.book import PriceBook
+from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from tests.support.schedules import CandidateLike, Floats, Ints, Ways, dates_of, enumerate_ways, slot_edges
@@ -34,7 +35,7 @@ class Options:
     top: Floats
     use: Ints
     arrivals: Ints
-    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+    shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots:
         return Options(job, np.zeros((0, slots), int), none, none, none, np.zeros((0, len(amounts)), int), empty, ())
     use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
     fits = np.flatnonzero((use <= amounts).all(axis=1))
-    top = np.array([sum(need.top_dollars for _, need in needs) for needs in ways.shipments])[ways.arrivals]
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
     value = ways.cost + ways.threshold
     order = fits[np.lexsort((ways.cost[fits], value[fits]))]
     # The same use and the same moves: only the cheapest is worth keeping (in a budget also what costs less
@@ -174,8 +175,30 @@ def moved_bytes(limits: Limits) -> dict[str, int]:
     return {cloud: round(gb * 10**9) for cloud, gb in dict(limits.egress_month_to_date_gb).items()}
 
 
-def _egress(problem: Problem, needs: Sequence[tuple[str, Need]]) -> float:
-    shipments = [Shipment(need.tariff, month, need.volume) for month, need in needs if need.tariff is not None]
+def _leaving(needs: Sequence[tuple[str, Need, RegionId]]) -> dict[tuple[str, str], float]:
+    """Gigabytes by cloud and month that leave for another cloud."""
+    total: dict[tuple[str, str], float] = {}
+    for month, need, to in needs:
+        if need.source.cloud != to.cloud:
+            total[need.source.cloud, month] = total.get((need.source.cloud, month), 0.0) + need.volume / 1e9
+    return total
+
+
+def _within_caps(
+    problem: Problem, before: Mapping[tuple[str, str], float], needs: Sequence[tuple[str, Need, RegionId]]
+) -> bool:
+    """Whether these moves, on top of the others', keep every cap."""
+    moved = problem.limits.egress_month_to_date_gb
+    for (cloud, month), gb in _leaving(needs).items():
+        cap = problem.limits.egress_caps_gb.get(cloud)
+        earlier = float(moved.get(cloud, 0)) if month == problem.now.strftime("%Y-%m") else 0.0
+        if cap is not None and gb + earlier + before.get((cloud, month), 0.0) > float(cap) + SLACK:
+            return False
+    return True
+
+
+def _egress(problem: Problem, needs: Sequence[tuple[str, Need, RegionId]]) -> float:
+    shipments = [Shipment(need.tariff, month, need.volume) for month, need, _ in needs if need.tariff is not None]
     if not shipments:
         return 0.0
     bills = bill(
@@ -194,7 +217,7 @@ class _State:
     level: int
     used: Ints
     spent: Mapping[str, float]
-    needs: tuple[tuple[str, Need], ...]
+    needs: tuple[tuple[str, Need, RegionId], ...]
     unplaced: tuple[int, ...]
     cost: float
     threshold: float
@@ -209,13 +232,13 @@ class _Search:
         self.order = order
         self.best = start
         self.budgets = {b.team: b.budget.dollars() - b.spent.dollars() for b in problem.limits.teams}
-        self.bills: dict[tuple[tuple[str, Need], ...], float] = {}
+        self.bills: dict[tuple[tuple[str, Need, RegionId], ...], float] = {}
 
     def start(self) -> _State:
         none = tuple(0 for _ in self.problem.tiers)
         return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, 0.0, 0.0, ())
 
-    def egress(self, needs: tuple[tuple[str, Need], ...]) -> float:
+    def egress(self, needs: tuple[tuple[str, Need, RegionId], ...]) -> float:
         if needs not in self.bills:
             self.bills[needs] = _egress(self.problem, needs)
         return self.bills[needs]
@@ -227,6 +250,10 @@ class _Search:
         budget = self.budgets.get(options.job.team)
         if budget is not None:
             free &= options.cost + options.top + state.spent.get(options.job.team, 0.0) <= budget + SLACK
+        if self.problem.limits.egress_caps_gb:
+            before = _leaving(state.needs)
+            within = [_within_caps(self.problem, before, needs) for needs in options.shipments]
+            free &= np.array(within or [True])[options.arrivals]
         return np.flatnonzero(free)
 
     def placed(self, state: _State, row: int) -> _State:

@@ -29,6 +29,7 @@ CHECKS = (
     check_place.check_prices,
     check_money.check_line_costs,
     check_money.check_moves,
+    check_money.check_egress_caps,
     check_money.check_budgets,
     check_money.check_totals,
     check_money.check_status,

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import Decimal
 from random import Random
 
 from router.jobs.limits import Maintenance
-from router.jobs.spec import Job
+from router.jobs.spec import Data, Job
 from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import Solved, problem_of
@@ -54,13 +55,31 @@ def with_maintenance(instance: Instance, rng: Random) -> Instance:
     return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"maintenance": tuple(windows)}))
 
 
+def with_egress_caps(instance: Instance, rng: Random) -> Instance:
+    """A cap on each cloud about where one or two of the jobs' data fit; more jobs have data to move."""
+    homes = ("aws/north-1", "aws/south-1", "gcp/lake-1", "gcp/rhine-1", "cloudflare-r2/auto")
+
+    def moving(job: Job) -> Job:
+        if job.data is not None or job.status is not None or rng.random() < 0.3:
+            return job
+        data = Data.model_validate({"uri": "s3://made-up", "at": rng.choice(homes), "gib": rng.choice((20, 90, 250))})
+        return job.model_copy(update={"data": data})
+
+    jobs = tuple(map(moving, instance.jobs))
+    caps = {cloud: Decimal(rng.choice((60, 120, 250, 300, 500))) for cloud in ("aws", "gcp", "cloudflare-r2")}
+    moved = instance.limits.egress_month_to_date_gb
+    caps = {cloud: cap + moved.get(cloud, 0) for cloud, cap in caps.items() if rng.random() < 0.8}
+    return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"egress_caps_gb": caps}))
+
+
 RULES: dict[str, Callable[[Instance, Random], Instance]] = {
     "max_moves": with_max_moves,
     "maintenance": with_maintenance,
+    "egress_caps": with_egress_caps,
 }
 
 
-LIMITS_RULES = ("maintenance",)
+LIMITS_RULES = ("maintenance", "egress_caps")
 
 
 def ruled_instance(rule: str, seed: int) -> Instance:

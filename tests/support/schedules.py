@@ -70,7 +70,7 @@ class Ways:
     cost: Floats
     threshold: Floats
     arrivals: Ints
-    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+    shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
 
 
 def slot_edges(now: datetime, end: datetime, slot: timedelta, dates: Iterable[datetime] = ()) -> tuple[datetime, ...]:
@@ -166,8 +166,8 @@ def enumerate_ways(
     arrivals, shipments = _arrivals(job, place, regions, edges, book)
     good &= arrivals >= 0
     if job.checkpoint is not None and job.gang.regions > 1:
-        good &= _passable(job, place, regions, book)
-    top = np.array([sum(need.top_dollars for _, need in needs) for needs in shipments] or [0.0])
+        good &= _passable(job, place, regions, book, limits)
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in shipments] or [0.0])
     if job.budget is not None:
         good &= cost + top[np.maximum(arrivals, 0)] <= job.budget.dollars() + TOLERANCE
     return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
@@ -255,7 +255,7 @@ def _cheapest(
 
 def _arrivals(
     job: Job, place: Ints, regions: Sequence[RegionId], edges: Sequence[datetime], book: PriceBook
-) -> tuple[Ints, tuple[tuple[tuple[str, Need], ...], ...]]:
+) -> tuple[Ints, tuple[tuple[tuple[str, Need, RegionId], ...], ...]]:
     """For each pattern what must be moved in which month; -1 where that is unknown or above the job's cap."""
     first = np.stack(
         [np.where((hit := place == r).any(axis=1), hit.argmax(axis=1), -1) for r in range(len(regions))],
@@ -263,31 +263,35 @@ def _arrivals(
     )
     months = np.array([edge.strftime("%Y-%m") for edge in edges[:-1]] + [""])[first]
     keys, inverse = np.unique(months, axis=0, return_inverse=True)
-    shipments: list[tuple[tuple[str, Need], ...]] = []
+    shipments: list[tuple[tuple[str, Need, RegionId], ...]] = []
     index = np.zeros(len(keys), dtype=np.int64)
     for k, key in enumerate(keys):
         needs = [
-            (str(month), need)
+            (str(month), need, region)
             for month, region in zip(key, regions, strict=True)
             if month
             for need in needs_into(job, region, book)
         ]
-        allowed = all(need.tariff is not None for _, need in needs) and within_cap(job, [n for _, n in needs])
+        allowed = all(need.tariff is not None for _, need, _ in needs) and within_cap(job, [n for _, n, _ in needs])
         index[k] = len(shipments) if allowed else -1
         if allowed:
             shipments.append(tuple(needs))
     return index[inverse.ravel()], tuple(shipments)
 
 
-def _passable(job: Job, place: Ints, regions: Sequence[RegionId], book: PriceBook) -> npt.NDArray[np.bool_]:
-    """Regions between which a tariff is unknown, one way or the other, are not combined.
+def _passable(
+    job: Job, place: Ints, regions: Sequence[RegionId], book: PriceBook, limits: Limits
+) -> npt.NDArray[np.bool_]:
+    """Regions between which a tariff is unknown, one way or the other, are not combined; nor are two clouds of which
+    one has a cap on egress.
 
     What taking the checkpoint along costs is not counted: where there are several regions it has next to no size.
     """
     good = np.ones(len(place), dtype=bool)
     for (a, here), (b, there) in combinations(enumerate(regions), 2):
         ways = (checkpoint_need(job, here, there, book), checkpoint_need(job, there, here, book))
-        if any(way.tariff is None for way in ways):
+        capped = here.cloud != there.cloud and {here.cloud, there.cloud} & limits.egress_caps_gb.keys()
+        if capped or any(way.tariff is None for way in ways):
             good &= ~((place == a).any(axis=1) & (place == b).any(axis=1))
     return good
 

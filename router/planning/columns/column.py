@@ -178,9 +178,12 @@ def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -
             if limit:
                 place = int(limit) * table.slots + slot
                 taken[place] = taken.get(place, 0.0) + float(amount) * share
-    places = sorted(taken)
     first = holds[0]
     month = int(table.month[first[0]])
+    for cloud in np.flatnonzero(table.cap_gb[table.group[first[1]]]).tolist():
+        place = int(table.cap_limits[cloud, month]) * table.slots
+        taken[place] = float(table.cap_gb[table.group[first[1]], cloud])
+    places = sorted(taken)
     moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.group[first[1]])])
     return Column(
         job=int(table.job[first[1]]),

@@ -16,7 +16,7 @@ from pricing.money import Usd
 from router.planning.candidates import Candidate
 from router.planning.columns.column import Column, priced_column
 from router.planning.columns.master import ROOM, MasterSolution
-from router.planning.columns.runs import NEVER, Surcharges, row_floors
+from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Bools, Floats, Table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
@@ -53,8 +53,7 @@ class GroupProgram:
         self.solution = solution
         charges = Surcharges.of(self.table, solution.prices)
         self.floors: Floats = row_floors(self.table, charges)
-        scarce: Bools = np.any(charges.slot > 0, axis=1)
-        self.priced: Bools = scarce[self.table.kind]
+        self.priced: Bools = scarce_rows(self.table, solution.prices)
 
     def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
         """Return the plan with the group's jobs chosen anew; never worse."""

@@ -7,13 +7,14 @@ job of the group keeps its column or takes one whose reduced cost is at most wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from router.planning.columns.column import Column, run_column, run_columns
 from router.planning.columns.master import ROOM, MasterSolution
-from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
-from router.planning.columns.table import Bools, Floats, Ints, Table
+from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors, scarce_rows
+from router.planning.columns.table import Floats, Ints, Table
 from router.planning.columns.whole import Choice, PlanTotals, WholePlan, solve_choice
 from router.planning.effort import Effort
 
@@ -73,8 +74,8 @@ class Improver:
         """
         table, charges, alpha = self.table, self.charges, self.solution.alpha
         floors = row_floors(table, charges)
-        priced: Bools = np.any(charges.slot > 0, axis=1)
-        rows = np.flatnonzero(priced[table.kind] & (floors - alpha[table.job] < slack))
+        priced = scarce_rows(table, self.solution.prices)
+        rows = np.flatnonzero(priced & (floors - alpha[table.job] < slack))
         rows = rows[table.counted[rows] <= table.budget[table.job[rows]]]
         if not len(rows):
             return []
@@ -148,7 +149,7 @@ class Improver:
         rows = rows[table.counted[rows] <= counted_left + ROOM]
         if not len(rows):
             return plan
-        plain = self._plain()
+        plain = self._plain(room)
         floors = row_floors(table, plain)
         rows = rows[floors[rows] < ceiling - _LEAST_GAIN]
         if not len(rows):
@@ -162,9 +163,19 @@ class Improver:
         found = totals.plan(others)
         return found if found.rank < plan.rank else plan
 
-    def _plain(self) -> Surcharges:
-        """Return charges that count moves at the relaxation's prices and nothing else."""
-        charges = self.charges
+    def _plain(self, room: Floats) -> Surcharges:
+        """Return charges that count moves at the relaxation's prices and nothing else.
+
+        A month in which a cap on egress leaves no room for a group's moves is out of reach.
+        """
+        charges, table = self.charges, self.table
+        if table.cap_gb.size:
+            prices = self.solution.prices
+            free = replace(prices, limit=np.zeros_like(prices.limit), team=np.zeros_like(prices.team))
+            plain = Surcharges.of(table, free)
+            left = room.reshape(len(table.capacity), table.slots)[table.cap_limits, 0]
+            full = (table.cap_gb[:, :, None] > left[None] + ROOM).any(axis=1)
+            return replace(plain, later=np.where(full, NEVER, plain.later))
         return Surcharges(
             np.zeros_like(charges.slot),
             np.zeros_like(charges.running),

@@ -65,15 +65,27 @@ class Surcharges:
 
     @classmethod
     def of(cls, table: Table, prices: Prices) -> Surcharges:
-        """Return the surcharges of these prices."""
+        """Return the surcharges of these prices; caps on egress are paid with the moves."""
         slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
         running = np.concatenate([np.zeros((len(slot), 1)), np.cumsum(slot, axis=1)], axis=1)
         team = np.append(prices.team, 0.0)[table.team]
         by_month = table.move_gb @ prices.move if prices.move.size else np.zeros((len(table.moves), len(table.months)))
+        if table.cap_gb.size:
+            by_month = by_month + table.cap_gb @ prices.limit[table.cap_limits, 0]
         least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
         least = np.where(np.isfinite(least), least, 0.0)
         moves = least + team[table.group_job] * table.dearest_moves
         return cls(slot, running, team, moves, by_month - least[:, None])
+
+
+def scarce_rows(table: Table, prices: Prices) -> Bools:
+    """Return which rows take of a limit that has a price, caps on egress included."""
+    slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
+    scarce: Bools = np.any(slot > 0, axis=1)[table.kind]
+    if table.cap_gb.size:
+        capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)
+        scarce = scarce | capped[table.group]
+    return scarce
 
 
 def row_floors(table: Table, prices: Surcharges) -> Floats:

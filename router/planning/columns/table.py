@@ -20,6 +20,7 @@ from pricing.money import UsdPerGb
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
 from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
 from router.planning.transfers import Transfer
@@ -64,7 +65,8 @@ class Table:
 
     ``first``, ``end``, ``start_end`` [N] are slots: the first that may be held, the first that may not, the first in
     which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
-    binds.
+    binds. Caps on egress are limits too, one for each cloud (C) and month, all of it in slot 0: ``cap_limits``
+    [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them.
     """
 
     problem: PlacementProblem
@@ -103,6 +105,8 @@ class Table:
     team_left: Floats
     tier: Ints
     budget: Floats
+    cap_limits: Ints
+    cap_gb: Floats
 
     @property
     def slots(self) -> int:
@@ -221,6 +225,7 @@ def build_table(problem: PlacementProblem) -> Table:
     group_first: list[int] = []
     moves: list[tuple[Move, ...]] = []
     dearest: list[float] = []
+    leaving: list[Mapping[str, float]] = []
     for number, job in enumerate(jobs):
         several = job.gang.regions > 1
         found = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
@@ -231,6 +236,7 @@ def build_table(problem: PlacementProblem) -> Table:
                 group_first.append(len(rows))
                 moves.append(meters.moves(candidate.transfers, several=several))
                 dearest.append(sum(t.dearest.dollars() for t in candidate.transfers))
+                leaving.append(leaving_gb(problem.limits, candidate.transfers, candidate.region))
                 region = candidate.region
             if candidate.running:
                 rows.append(TableRow(number, candidate, goes_on=True))
@@ -245,6 +251,7 @@ def build_table(problem: PlacementProblem) -> Table:
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = sorted({job.priority for job in jobs}, reverse=True)
+    capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
     dearest_moves = np.array(dearest)
     return Table(
@@ -275,8 +282,10 @@ def build_table(problem: PlacementProblem) -> Table:
         moves=tuple(moves),
         dearest_moves=dearest_moves,
         tariffs=tuple(meters.tariffs),
-        limit_names=kinds.names,
-        capacity=kinds.capacity,
+        limit_names=(*kinds.names, *(cap_name(cloud, month) for cloud in capped for month in months)),
+        capacity=np.append(
+            kinds.capacity, [cap_room_gb(problem, cloud, month) for cloud in capped for month in months]
+        ),
         limits=limits,
         amounts=amounts,
         team=np.array([names.index(job.team) if job.team in names else -1 for job in jobs], dtype=np.int64),
@@ -284,6 +293,10 @@ def build_table(problem: PlacementProblem) -> Table:
         team_left=np.array([teams[name] for name in names]),
         tier=np.array([tiers.index(job.priority) for job in jobs], dtype=np.int64),
         budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
+        cap_limits=len(kinds.names) + np.arange(len(capped) * len(months)).reshape(len(capped), len(months)),
+        cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
+            len(leaving), len(capped)
+        ),
     )
 
 
