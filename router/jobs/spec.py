@@ -258,6 +258,9 @@ class Job(Spec):
     owner: Text | None = None
     cost_center: Text | None = None
     labels: Pairs = ()
+    group: Annotated[str, BeforeValidator(parse_name)] | None = Field(
+        default=None, description="Placed jobs of one group are all in one region.", examples=["rlhf"]
+    )
     steps: Count = Field(description="Steps in total, those already done included.")
     status: Status | None = None
     earliest_start: Instant | None = Field(default=None, description="At most 366 days after planning.")
@@ -320,6 +323,12 @@ class Job(Spec):
                 "use `spot: allowed`",
                 at=("gang", "on_demand_share"),
             )
+        if self.group is not None and self.gang.regions > 1:
+            raise RefusedError(
+                f"a job of group {self.group} may not use {self.gang.regions} regions",
+                "leave out `gang.regions` or `group`: a group is in one region",
+                at=("group",),
+            )
         if _always_after(self.earliest_start, self.deadline):
             raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
         return self
@@ -345,6 +354,8 @@ class Job(Spec):
                 del content["run"]["code"]
         if self.gang.max_moves is None:
             del content["gang"]["max_moves"]
+        if self.group is None:
+            del content["group"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pricing.money import Usd
+from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.costing import amortised_usd, per_step
 from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.job_groups import mates_region
 from router.planning.left_shift import Load, add_load, earliest_run, load_without
 from router.planning.plan import Alternative
 from router.planning.problem import PlacementProblem, Slot, most_starts, slots_within_dates
@@ -31,12 +33,14 @@ class JobContext:
     """One job with its placement problem and with the use of the limits by all other jobs.
 
     ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
+    ``mates_region`` is where the placed jobs of its group are; None when that sets no bound.
     """
 
     problem: PlacementProblem
     job: Job
     load: Load
     team_left: Usd | None = None
+    mates_region: RegionId | None = None
 
     def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
@@ -55,7 +59,8 @@ def job_context(
     problem: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
 ) -> JobContext:
     """Return the job's context under the holdings of a plan."""
-    return JobContext(problem, job, load_without(problem, holdings, job.name), team_left)
+    region = mates_region(problem, job, holdings)
+    return JobContext(problem, job, load_without(problem, holdings, job.name), team_left, region)
 
 
 def context_beside(
@@ -158,6 +163,8 @@ def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
+    if here.mates_region not in (None, candidate.region):
+        return f"group {here.job.group} is in {here.mates_region}"
     if budget is not None and counted > budget:
         return f"over the job's budget by ${(counted - budget).dollars():,.2f}"
     if left is not None and counted > left:

@@ -26,7 +26,7 @@ from router.planning.effort import Effort
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
 from router.planning.greedy import greedy_holdings
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, group_members
 from router.planning.program import Program
 
 MAX_FULL_SHARES = 8_000  # shares of slots above which the program is built over a shortlist
@@ -98,6 +98,9 @@ def build_shortlist(problem: PlacementProblem, effort: Effort, gap: float) -> Sh
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in problem.jobs}
     for name, holds in greedy_holdings(problem).items():
         chosen[name] |= {hold.key for hold in holds}
+    for members in group_members(problem.jobs).values():
+        for name, keys in _common_places([pricers[job.name] for job in members]).items():
+            chosen[name] |= keys
     best, _ = _floored(problem, _restricted(problem, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
         if effort.late(_PHASE):
@@ -224,6 +227,19 @@ class _Pricer:
         keys.add(self._candidates[int(np.argmax(self._done))].key)
         return keys
 
+    @property
+    def job(self) -> Job:
+        """Return the job that is priced."""
+        return self._job
+
+    def cheapest_by_region(self) -> dict[RegionId, tuple[float, str]]:
+        """Return by region the least cost of the job, moves included, and the candidate that has it."""
+        total = self._whole + self._moves[self._region]
+        best: dict[RegionId, tuple[float, str]] = {}
+        for i, c in enumerate(self._candidates):
+            best[c.region] = min(best.get(c.region, (float(total[i]), c.key)), (float(total[i]), c.key))
+        return best
+
     def price(self, prices: _Prices, penalty: float) -> tuple[tuple[tuple[float, frozenset[str]], ...], set[str]]:
         """Return the floor of the job's cost in each region at these prices, and the candidates worth adding.
 
@@ -267,6 +283,17 @@ class _Pricer:
         gain = self._hours[members] * (value * self._done[members] - rate[members])[:, None] - taken[members]
         winners = {int(i) for i, g in zip(gain.argmax(axis=0), gain.max(axis=0), strict=True) if g > 0}
         return {self._candidates[int(members[i])].key for i in sorted(winners)[:3]}
+
+
+def _common_places(pricers: Sequence[_Pricer]) -> dict[str, set[str]]:
+    """Return by job its cheapest candidates in the regions that are cheapest for all jobs of a group together."""
+    own = [pricer.cheapest_by_region() for pricer in pricers]
+    common = set.intersection(*(set(found) for found in own))
+    ranked = sorted(common, key=lambda region: (sum(found[region][0] for found in own), region))
+    return {
+        pricer.job.name: {found[region][1] for region in ranked[:_MORE_REGIONS]}
+        for pricer, found in zip(pricers, own, strict=True)
+    }
 
 
 def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector]:

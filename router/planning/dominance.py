@@ -3,8 +3,8 @@
 Candidate A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on
 time), is available whenever B is, and takes no more of every limit that could bind; the candidate that the job runs on
 now is never dropped. A whole region is dropped for another when each of its candidates is so dropped by one of the
-other's, and moving there is free or on the very same meters (for a job that uses one region only). Dropped candidates
-stay known as alternatives and fallbacks.
+other's, and moving there is free or on the very same meters (for a job that uses one region only and is in no group).
+Dropped candidates stay known as alternatives and fallbacks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def drop_dominated(
     same = np.array([[a == b for b in regions] for a in regions])
     dropped = (better & same).any(axis=0)
     indexes = [i for i in range(len(candidates)) if not dropped[i]]
-    if job.gang.regions == 1:
+    if job.gang.regions == 1 and job.group is None:
         indexes = _without_poor_regions(candidates, indexes, better)
     return tuple(candidates[i] for i in indexes)
 

@@ -82,7 +82,8 @@ def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candid
     """Return the candidate and those on which the job costs as much or less and moves the same."""
     problem = answer.problem
     limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
-    rivals = {c.key: c for c in (here, *problem.candidates[job.name]) if not c.running and _as_good(c, here)}
+    found = (here, *(c for c in problem.candidates[job.name] if job.group is None or c.region == here.region))
+    rivals = {c.key: c for c in found if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):
         run = next(iter(_runs(answer, job, c)), None)

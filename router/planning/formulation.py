@@ -17,20 +17,21 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
 from router.planning.egress_rows import add_egress
-from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
+from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 from router.planning.program import Program, ProgramBuilder
 from router.planning.transfers import checkpoint_home
 
 
 @dataclass(slots=True)
 class Layout:
-    """The index of each variable by job, candidate key, slot index, region, month."""
+    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region."""
 
     x: dict[tuple[str, str, int], int] = field(default_factory=dict)
     z: dict[tuple[str, str, int], int] = field(default_factory=dict)
     w: dict[tuple[str, str], int] = field(default_factory=dict)
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
+    g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
     starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
 
 
@@ -48,6 +49,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
     builder, layout = ProgramBuilder(), Layout()
+    groups = group_members(problem.jobs)
     for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = problem.window(job)
@@ -56,7 +58,8 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_steps(builder, layout, problem, job)
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
-        _add_regions(builder, layout, problem, job, slots)
+        _add_regions(builder, layout, problem, job, slots, grouped=job.group in groups)
+    _add_groups(builder, layout, groups)
     _add_limits(builder, layout, problem)
     add_egress(builder, layout.y, problem)
     _add_egress_caps(builder, layout, problem)
@@ -181,7 +184,13 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
 
 
 def _add_regions(
-    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+    builder: ProgramBuilder,
+    layout: Layout,
+    problem: PlacementProblem,
+    job: Job,
+    slots: tuple[Slot, ...],
+    *,
+    grouped: bool,
 ) -> None:
     """Add the rows of regions.
 
@@ -193,7 +202,7 @@ def _add_regions(
     for c in problem.candidates[job.name]:
         by_region.setdefault(c.region, []).append(c)
     moving = any(month_matters(problem, c) for c in problem.candidates[job.name])
-    if len(by_region) < 2 and not moving:
+    if len(by_region) < 2 and not moving and not grouped:
         return
     months = sorted({slot.month for slot in slots})
     for region, members in sorted(by_region.items()):
@@ -227,6 +236,32 @@ def _add_regions(
     builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
     if job.gang.regions > 1:
         _add_several_regions(builder, layout, problem, job, by_region, months)
+
+
+def _add_groups(builder: ProgramBuilder, layout: Layout, groups: Mapping[str, tuple[Job, ...]]) -> None:
+    """Add the rows of groups of jobs: Σ_m y_jrm <= g_r for each member, Σ_r g_r <= 1."""
+    for name, members in groups.items():
+        jobs = {job.name for job in members}
+        used: dict[tuple[str, RegionId], list[tuple[int, float]]] = {}
+        for (job, region, _), y in layout.y.items():
+            if job in jobs:
+                used.setdefault((job, region), []).append((y, 1.0))
+        for region in sorted({region for _, region in used}):
+            layout.g[name, region] = builder.binary(f"group {name} {region}")
+        for (job, region), terms in sorted(used.items()):
+            builder.row(together_row(job, region), [*terms, (layout.g[name, region], -1.0)], "<=", 0.0)
+        one = [(g, 1.0) for (group, _), g in layout.g.items() if group == name]
+        builder.row(one_region_row(name), one, "<=", 1.0)
+
+
+def together_row(job: str, region: RegionId) -> str:
+    """Return the name of the row that keeps a job with its group in a region."""
+    return f"together {job} {region}"
+
+
+def one_region_row(group: str) -> str:
+    """Return the name of the row that keeps a group in one region."""
+    return f"one region of group {group}"
 
 
 def _add_single_region(

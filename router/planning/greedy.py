@@ -13,7 +13,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
 from router.planning.left_shift import Load, add_load, earliest_run
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, group_members
 from router.planning.schedule import SlotHold
 
 
@@ -22,18 +22,32 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
     load: Load = {}
     team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     holdings: dict[str, tuple[SlotHold, ...]] = {}
+    regions = _common_regions(problem)
     for job in sorted(problem.jobs, key=lambda j: (-j.priority, not _runs(problem, j), _slack(problem, j), j.name)):
         for cost, candidate in _cheapest_first(problem, job):
             if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
                 break
+            if job.group in regions and candidate.region not in regions[job.group]:
+                continue
             holds = earliest_run(problem, job, candidate, load)
             if holds is not None:
                 holdings[job.name] = holds
                 add_load(load, problem, job, holds, 1.0)
+                if job.group in regions:
+                    regions[job.group] = frozenset({candidate.region})
                 if job.team in team_budgets:
                     team_budgets[job.team] -= cost
                 break
     return holdings
+
+
+def _common_regions(problem: PlacementProblem) -> dict[str | None, frozenset[RegionId]]:
+    """Return the regions of each group of jobs: those where all have candidates, else all."""
+    found: dict[str | None, frozenset[RegionId]] = {}
+    for name, members in group_members(problem.jobs).items():
+        own = [frozenset(c.region for c in problem.candidates[job.name]) for job in members]
+        found[name] = frozenset.intersection(*own) or frozenset.union(*own)
+    return found
 
 
 def _runs(problem: PlacementProblem, job: Job) -> bool:
@@ -76,4 +90,6 @@ def start_values(
             first.setdefault((name, regions[h.key]), h.slot.month)
     for (name, region, month), y in layout.y.items():
         values[y] = float(first.get((name, region)) == month)
+    used = {(problem.job[name].group, region) for name, region in first}
+    values.update({g: float((group, region) in used) for (group, region), g in layout.g.items()})
     return values

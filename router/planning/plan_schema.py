@@ -252,7 +252,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",
-        "rule": "residency, egress cap, max_moves or deadline.",
+        "rule": "residency, egress cap, group, max_moves or deadline.",
         "saving_usd": "Dollars that the job would save without it.",
         "instead": "Where it would then run; empty where nothing is saved.",
     },

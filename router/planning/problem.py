@@ -171,6 +171,15 @@ def most_starts(job: Job) -> int | None:
     return None if job.gang.max_moves is None else free_starts(job) + job.gang.max_moves
 
 
+def group_members(jobs: Iterable[Job]) -> Mapping[str, tuple[Job, ...]]:
+    """Return the jobs of each group by its name, sorted; a group of one job has no one to be beside and is left out."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        if job.group is not None:
+            found.setdefault(job.group, []).append(job)
+    return {name: tuple(found[name]) for name in sorted(found) if len(found[name]) > 1}
+
+
 def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) -> tuple[Slot, ...]:
     """Return the slots between two instants; those in which one of them lies are cut there and keep their index."""
     clipped = []

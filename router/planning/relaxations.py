@@ -54,6 +54,7 @@ def relaxations_of(
     relaxations.append(_one_move(here, candidates))
     relaxations += _other_maintenance(here, candidates)
     relaxations.append(_more_egress(here, candidates))
+    relaxations.append(_alone(here, candidates))
     relaxations.append(_more_room(here, candidates, finder))
     return tuple(r for r in relaxations if r is not None)
 
@@ -140,6 +141,19 @@ def _more_egress(here: JobContext, candidates: Sequence[Candidate]) -> Relaxatio
                 text = f"+{math.ceil(full[1] - 1e-6):,}{EGRESS_CAP}{cloud}"
                 found.append((full[1], run.cost, Relaxation(text, f"then {run.candidate.key}", run.cost)))
     return min(found, key=lambda item: (*item[:2], item[2].detail))[2] if found else None
+
+
+LEAVE_GROUP = "leave group "
+
+
+def _alone(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that the job would have outside its group; None where the group sets no bound, or none fits."""
+    if here.mates_region is None:
+        return None
+    best = best_single_run(replace(here, mates_region=None), candidates)
+    return (
+        None if best is None else Relaxation(f"{LEAVE_GROUP}{here.job.group}", f"then {best.candidate.key}", best.cost)
+    )
 
 
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
@@ -358,7 +372,7 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
 def constraint_costs(
     here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
-    """Return the cost to the job of residency, egress cap, ``max_moves: 0`` and deadline.
+    """Return the cost to the job of residency, egress cap, ``max_moves: 0``, group and deadline.
 
     Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
     absence saves nothing costs zero and says so.
@@ -369,6 +383,8 @@ def constraint_costs(
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+    if here.mates_region is not None:
+        costs.append(_cost_of(replace(here, mates_region=None), "group", cost, candidates, None))
     if most_starts(job) == 0:
         costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
     if job.deadline is not None:

@@ -17,6 +17,7 @@ from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd, moves_of
 from router.planning.effort import Effort
 from router.planning.egress_caps import cap_place, cap_room_gb
+from router.planning.job_groups import are_together
 from router.planning.left_shift import Load, add_load, earliest_run, egress_of_holds, may_begin, room_for
 from router.planning.local_search import exceeds_budget
 from router.planning.plan import Line, Plan
@@ -353,6 +354,8 @@ class _Restoring:
         Only jobs that come ``back`` may make the plan dearer.
         """
         problem = self._problem
+        if any(problem.job[name].group for name in changed) and not are_together(problem, self._holdings):
+            return False
         fresh = {name: runs_of(problem, problem.job[name], self._holdings[name]) for name in changed}
         more = self._extra(fresh).nanos
         spent = self._spent + Usd(more)

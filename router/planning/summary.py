@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pricing.money import Usd
 from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
@@ -14,10 +14,11 @@ from router.planning.alternatives import JobContext, alternatives_of, context_be
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
+from router.planning.job_groups import mates_region
 from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.problem import PlacementProblem
-from router.planning.relaxations import EGRESS_CAP, MOVE_MAINTENANCE, constraint_costs, relaxations_of
+from router.planning.relaxations import EGRESS_CAP, LEAVE_GROUP, MOVE_MAINTENANCE, constraint_costs, relaxations_of
 from router.planning.schedule import ScheduledRun
 from router.planning.solve import PlacementSolution
 
@@ -75,6 +76,7 @@ def summarise(
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
         here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
+        here = replace(here, mates_region=mates_region(problem, job, answer.holdings))
         late = effort.late(_PHASE)
         summaries.append(_summary(here, answer, lines, moves, findings, late=late))
         if job.name not in answer.runs:
@@ -184,6 +186,8 @@ def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> U
         closed = next((r for r in relaxations if r.change.startswith(MOVE_MAINTENANCE)), None)
         if closed is not None:
             reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
+        if any(r.change.startswith(LEAVE_GROUP) for r in relaxations):
+            reason = f"its group {job.group} is in {here.mates_region}, where it finds no room"
         egress = next((r for r in relaxations if EGRESS_CAP in r.change), None)
         if egress is not None:
             reason = f"too much leaves {egress.change.rpartition(EGRESS_CAP)[2]} in a month: {egress.change} would do"

@@ -26,7 +26,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Options:
-    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]."""
+    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]; ``regions`` the first of each."""
 
     job: Job
     slots: Ints
@@ -36,6 +36,7 @@ class Options:
     use: Ints
     arrivals: Ints
     shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
+    regions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def enumerate_problem(
         ).reshape(len(kept) + 1, len(shared))
         ways = enumerate_ways(job, kept, edges, now, book, limits) if kept else None
         budgeted = any(budget.team == job.team for budget in limits.teams)
-        options.append(_undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted))
+        own = _undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted)
+        first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in own.slots)
+        options.append(replace(own, regions=first))
     tiers = tuple(sorted({job.priority for job in jobs}, reverse=True))
     return Problem(tuple(options), amounts, limits, book, now, edges, tiers)
 
@@ -212,7 +215,7 @@ def _egress(problem: Problem, needs: Sequence[tuple[str, Need, RegionId]]) -> fl
 
 @dataclass(frozen=True)
 class _State:
-    """What has been chosen so far; ``needs`` are moves by month."""
+    """What has been chosen so far; ``needs`` are moves by month, ``groups`` the region of each group that has one."""
 
     level: int
     used: Ints
@@ -222,6 +225,7 @@ class _State:
     cost: float
     threshold: float
     chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
+    groups: tuple[tuple[str, str], ...] = ()
 
 
 class _Search:
@@ -250,6 +254,9 @@ class _Search:
         budget = self.budgets.get(options.job.team)
         if budget is not None:
             free &= options.cost + options.top + state.spent.get(options.job.team, 0.0) <= budget + SLACK
+        home = dict(state.groups).get(options.job.group or "")
+        if home is not None:
+            free &= np.array([region == home for region in options.regions], dtype=bool)
         if self.problem.limits.egress_caps_gb:
             before = _leaving(state.needs)
             within = [_within_caps(self.problem, before, needs) for needs in options.shipments]
@@ -258,7 +265,7 @@ class _Search:
 
     def placed(self, state: _State, row: int) -> _State:
         options = self.order[state.level]
-        team = options.job.team
+        team, group = options.job.team, options.job.group
         return _State(
             state.level + 1,
             state.used + options.use[row],
@@ -268,6 +275,7 @@ class _Search:
             state.cost + options.cost[row],
             state.threshold + options.threshold[row],
             (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
+            state.groups if group is None else (*state.groups, (group, options.regions[row])),
         )
 
     def left_out(self, state: _State) -> _State:

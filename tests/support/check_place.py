@@ -41,6 +41,17 @@ def check_places(view: View) -> Iterator[str]:
             yield f"{job.name}: {len(regions)} regions, may use {job.gang.regions}"
 
 
+def check_groups(view: View) -> Iterator[str]:
+    """All placed jobs of one group are in one region."""
+    regions: dict[str, set[str]] = {}
+    for job in view.jobs:
+        if job.group is not None:
+            regions.setdefault(job.group, set()).update(str(stretch.region) for stretch in view.stretches(job))
+    for group, found in regions.items():
+        if len(found) > 1:
+            yield f"group {group} is in {sorted(found)}"
+
+
 def check_gangs(view: View) -> Iterator[str]:
     """Each gang is one that the job asked for, whole, in one place."""
     for job in view.jobs:

@@ -25,6 +25,7 @@ CHECKS = (
     check_time.check_max_moves,
     check_time.check_maintenance,
     check_place.check_places,
+    check_place.check_groups,
     check_place.check_gangs,
     check_place.check_prices,
     check_money.check_line_costs,

@@ -72,10 +72,21 @@ def with_egress_caps(instance: Instance, rng: Random) -> Instance:
     return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"egress_caps_gb": caps}))
 
 
+def with_groups(instance: Instance, rng: Random) -> Instance:
+    """Two groups, in which most jobs are; each uses one region."""
+
+    def grouped(job: Job) -> Job:
+        gang = job.gang.model_copy(update={"regions": 1})
+        return job.model_copy(update={"group": rng.choice((None, "one", "one", "one", "two", "two")), "gang": gang})
+
+    return replace(instance, jobs=tuple(map(grouped, instance.jobs)))
+
+
 RULES: dict[str, Callable[[Instance, Random], Instance]] = {
     "max_moves": with_max_moves,
     "maintenance": with_maintenance,
     "egress_caps": with_egress_caps,
+    "groups": with_groups,
 }
 
 

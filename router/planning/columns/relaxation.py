@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from router.planning.columns.column import Column, mixed_column, path_column, run_columns
-from router.planning.columns.master import Master, MasterSolution, least_egress_cost
+from router.planning.columns.master import Master, MasterSolution, least_egress_cost, most_together
 from router.planning.columns.paths import Path, PathBounds, bound_paths, trace_paths
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.single import solve_single
@@ -30,6 +30,7 @@ _PATHS_A_JOB = 3
 _SLOW_ROUNDS, _SLOW = 3, 0.97  # rounds that together leave more than this share of the distance to the bound end it
 _MOST_SINGLES = 30
 _SINGLE_WORTH = 2e-5  # of the bound: a job that promises less is not worth its program
+_COMMON_PLACES = 4  # regions in which the jobs of a job group start with a run each
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,21 @@ class Relaxer:
             charges, self._run_floors(charges), np.full(len(table.jobs), NEVER / 2), _RUNS_A_JOB
         )
         self._add_runs(rows, starts)
+        self._add_common_runs(charges)
+
+    def _add_common_runs(self, charges: Surcharges) -> None:
+        """Add the cheapest runs of the jobs of each job group in the regions that are cheapest for all of them."""
+        table, floors = self.table, self._run_floors(charges)
+        for number in range(len(table.job_group_names)):
+            for place in common_places(table, number, floors, _COMMON_PLACES):
+                bound = table.bound_groups
+                own = table.job_group[table.group_job[bound]] == number
+                for group in bound[own & (table.place[bound] == place)].tolist():
+                    rows = table.members(np.array([group]))
+                    cost, start = self.pricer.best_of_rows(rows, charges, floors)
+                    best = int(cost.argmin())
+                    if cost[best] < NEVER / 2:
+                        self._add_runs(rows[best : best + 1], start[best : best + 1])
 
     def _run_floors(self, charges: Surcharges) -> Floats:
         """Return floors with rows left out whose one run would be over the job's own budget."""
@@ -127,7 +143,7 @@ class Relaxer:
         table = self.table
         capacity = np.where(np.isfinite(table.capacity), table.capacity, 0.0)
         shared = float(capacity @ prices.limit.sum(axis=1)) + float(prices.team @ table.team_left)
-        shared += float(prices.tier @ self.master.most_left_out)
+        shared += float(prices.tier @ self.master.most_left_out) + most_together(table, prices)
         egress = least_egress_cost(table, self.master.egress, prices)
         total = float(np.minimum(value, prices.left_out).sum()) - shared + egress
         return Bound(total, prices, value)
@@ -288,6 +304,7 @@ class Relaxer:
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]
         usd = column.usd if self.table is self._costed else 0.0
+        shared += float(prices.together[self.table.group[column.holds[0][1]]])
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
 
     def _solved(self) -> MasterSolution:
@@ -302,6 +319,18 @@ def _is_slow(distances: Sequence[float]) -> bool:
     return len(distances) > _SLOW_ROUNDS and distances[-1] > _SLOW * distances[-1 - _SLOW_ROUNDS]
 
 
+def common_places(table: Table, number: int, floors: Floats, most: int) -> list[int]:
+    """Return the regions that are cheapest for all jobs of a job group; a job that has none there costs ``NEVER``."""
+    total = np.zeros(len(table.places))
+    for job in np.flatnonzero(table.job_group == number).tolist():
+        least = np.full(len(table.places), NEVER)
+        rows = np.flatnonzero(table.job == job)
+        np.minimum.at(least, table.place[table.group[rows]], floors[rows])
+        total += least
+    ranked = np.lexsort((np.arange(len(total)), total))[:most]
+    return [int(place) for place in ranked]
+
+
 def free_prices(table: Table) -> Prices:
     """Return prices of nothing: each meter at its next tier, all else free."""
     return Prices(
@@ -311,6 +340,7 @@ def free_prices(table: Table) -> Prices:
         allowance=np.zeros(0),
         tier=np.zeros(0),
         left_out=np.full(len(table.jobs), NEVER),
+        together=np.zeros(len(table.group_job)),
     )
 
 

@@ -26,7 +26,8 @@ class Prices:
     """Dollars for what jobs share: ``limit`` [limits, T] a unit and slot, ``team`` [teams] a dollar counted.
 
     ``move`` [meters, months] is for a gigabyte, ``allowance`` for a free one, ``tier`` [tiers] for leaving out a job of
-    the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs. None is below zero.
+    the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs, ``together`` [G]
+    for keeping its job group in the region of the group of rows. None is below zero.
     """
 
     limit: Floats
@@ -35,6 +36,7 @@ class Prices:
     allowance: Floats
     tier: Floats
     left_out: Floats
+    together: Floats
 
     def mixed(self, other: Prices, share: float) -> Prices:
         """Return ``share`` of these prices and the rest of the other ones."""
@@ -46,6 +48,7 @@ class Prices:
             share * self.allowance + rest * other.allowance,
             share * self.tier + rest * other.tier,
             share * self.left_out + rest * other.left_out,
+            share * self.together + rest * other.together,
         )
 
 
@@ -65,7 +68,7 @@ class Surcharges:
 
     @classmethod
     def of(cls, table: Table, prices: Prices) -> Surcharges:
-        """Return the surcharges of these prices; caps on egress are paid with the moves."""
+        """Return the surcharges of these prices; caps on egress and regions of job groups are paid with the moves."""
         slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
         running = np.concatenate([np.zeros((len(slot), 1)), np.cumsum(slot, axis=1)], axis=1)
         team = np.append(prices.team, 0.0)[table.team]
@@ -74,7 +77,7 @@ class Surcharges:
             by_month = by_month + table.cap_gb @ prices.limit[table.cap_limits, 0]
         least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
         least = np.where(np.isfinite(least), least, 0.0)
-        moves = least + team[table.group_job] * table.dearest_moves
+        moves = least + team[table.group_job] * table.dearest_moves + prices.together
         return cls(slot, running, team, moves, by_month - least[:, None])
 
 

@@ -345,7 +345,8 @@ class _Search:
             room = totals.capacity - totals.load(columns)
             money = np.append(table.team_left, np.inf) - totals.spent(columns)
             columns[job] = here = run_column(table, self.pricer, row, 0)
-            if totals.fits(here, room, money) and here.counted <= table.budget[job]:
+            beside = totals.is_beside_mates(here, totals.homes(c for c in columns if c is not here))
+            if beside and totals.fits(here, room, money) and here.counted <= table.budget[job]:
                 stayed = totals.plan(columns)
                 plan = stayed if stayed.usd <= max(most, plan.usd) else plan
         return plan

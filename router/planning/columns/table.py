@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from pricing.egress import Tariff
 from pricing.money import UsdPerGb
+from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
-from router.planning.problem import PlacementProblem, Slot, free_starts, most_starts
+from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 from router.planning.transfers import Transfer
 
 Floats = NDArray[np.float64]
@@ -67,6 +68,9 @@ class Table:
     which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
     binds. Caps on egress are limits too, one for each cloud (C) and month, all of it in slot 0: ``cap_limits``
     [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them.
+
+    ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each group
+    of rows among ``places``.
     """
 
     problem: PlacementProblem
@@ -107,6 +111,10 @@ class Table:
     budget: Floats
     cap_limits: Ints
     cap_gb: Floats
+    job_group: Ints
+    job_group_names: tuple[str, ...]
+    place: Ints
+    places: tuple[RegionId, ...]
 
     @property
     def slots(self) -> int:
@@ -144,6 +152,18 @@ class Table:
             starts = (self.first <= last) & (self.start_end > first) & (self.end > self.first)
             np.logical_or.at(may[:, index], self.job, starts)
         return may
+
+    @cached_property
+    def bound_groups(self) -> Ints:
+        """Return the groups of rows whose job is in a job group."""
+        return np.flatnonzero(self.job_group[self.group_job] >= 0)
+
+    def mates(self, job: int) -> Ints:
+        """Return the other jobs of the job's group."""
+        own = int(self.job_group[job])
+        others = np.arange(len(self.jobs)) != job
+        mates: Ints = np.flatnonzero((self.job_group == own) & others & (own >= 0))
+        return mates
 
     @cached_property
     def move_gb(self) -> Floats:
@@ -226,6 +246,7 @@ def build_table(problem: PlacementProblem) -> Table:
     moves: list[tuple[Move, ...]] = []
     dearest: list[float] = []
     leaving: list[Mapping[str, float]] = []
+    regions: list[RegionId] = []
     for number, job in enumerate(jobs):
         several = job.gang.regions > 1
         found = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
@@ -237,6 +258,7 @@ def build_table(problem: PlacementProblem) -> Table:
                 moves.append(meters.moves(candidate.transfers, several=several))
                 dearest.append(sum(t.dearest.dollars() for t in candidate.transfers))
                 leaving.append(leaving_gb(problem.limits, candidate.transfers, candidate.region))
+                regions.append(candidate.region)
                 region = candidate.region
             if candidate.running:
                 rows.append(TableRow(number, candidate, goes_on=True))
@@ -251,6 +273,7 @@ def build_table(problem: PlacementProblem) -> Table:
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = sorted({job.priority for job in jobs}, reverse=True)
+    job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
     capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
     dearest_moves = np.array(dearest)
@@ -297,6 +320,12 @@ def build_table(problem: PlacementProblem) -> Table:
         cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
             len(leaving), len(capped)
         ),
+        job_group=np.array(
+            [-1 if job.group not in job_groups else job_groups.index(job.group) for job in jobs], dtype=np.int64
+        ),
+        job_group_names=job_groups,
+        place=np.array([places.index(region) for region in regions], dtype=np.int64),
+        places=places,
     )
 
 
