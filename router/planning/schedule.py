@@ -181,8 +181,10 @@ def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> l
                 before = 0.0
             rise = max(0.0, hold.share - before)
             last = pieces[-1] if pieces and pieces[-1].candidate is candidate else None
-            # Beyond the horizon a line ends where its share changes, so that shares add up in every slot.
-            level = hold.slot.order or abs(hold.share - before) <= _NOTHING
+            # Beyond the horizon a line ends where its share changes, so that shares add up in every slot. It goes on
+            # where all that it held so far is its start: a piece that does no work is dropped, and its start with it.
+            starting = last is not None and last.room <= _IDLE
+            level = hold.slot.order or starting or abs(hold.share - before) <= _NOTHING
             if before > 0 and level and last is not None and last.order == hold.slot.order:
                 last.slots.append(hold.slot)
                 last.shares.append(hold.share)
