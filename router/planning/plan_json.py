@@ -33,7 +33,7 @@ from router.planning.plan import (
     ShadowPrice,
     Unplaced,
 )
-from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.plan_usage import EgressUsage, LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
@@ -46,7 +46,11 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 )
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
-    {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
+    {
+        Line: ("capacity", "policy"),
+        ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
+        PlanUsage: ("egress",),
+    }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
@@ -237,6 +241,7 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
     limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
     usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
+    usage["egress"] = _many(EgressUsage, content.get("egress", []))
     return _read(PlanUsage, usage)
 
 

@@ -144,6 +144,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
         "limits": "Limits that are full at some time or have a shadow price, by name.",
         "teams": "Teams that have a budget, by name.",
+        "egress": "What leaves clouds that have a cap on egress, by cloud and month; absent where none has.",
         "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
     },
     plan_usage.LimitUsage: {
@@ -171,6 +172,14 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "spent_usd": "Spent before the plan, dollars.",
         "orders_usd": "Orders of this plan and the moves that they need, dollars.",
         "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
+    },
+    plan_usage.EgressUsage: {
+        "": "What may leave a cloud in a month, and what does; GB are 10**9 bytes.",
+        "cloud": "Cloud.",
+        "month": "Calendar month (UTC), `YYYY-MM`.",
+        "cap_gb": "The most GB that may leave it.",
+        "before_gb": "GB that left before the plan.",
+        "plan_gb": "GB that the moves of the plan take out.",
     },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
@@ -312,6 +321,7 @@ _PARTS: dict[type, str] = {
     plan_usage.LimitUsage: "limit_usage",
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
+    plan_usage.EgressUsage: "egress_usage",
 }
 
 

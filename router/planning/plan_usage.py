@@ -62,6 +62,17 @@ class TeamUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class EgressUsage:
+    """The gigabytes (10**9 bytes) that may leave a cloud in a month: the cap, what left before, what the plan adds."""
+
+    cloud: str
+    month: str
+    cap_gb: float
+    before_gb: float
+    plan_gb: float
+
+
+@dataclass(frozen=True, slots=True)
 class PlanUsage:
     """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
 
@@ -72,3 +83,4 @@ class PlanUsage:
     at_risk_usd: Usd
     limits: tuple[LimitUsage, ...]
     teams: tuple[TeamUsage, ...]
+    egress: tuple[EgressUsage, ...] = ()

@@ -46,7 +46,7 @@ from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
-from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
+from router.planning.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
@@ -421,6 +421,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
+            egress=egress_used(request.limits, moves, request.now),
         ),
     )
 

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from router.planning.plan_json import plan_from_json, plan_to_json
+from router.planning.plan_usage import EgressUsage
 from tests.support.checker import check_plan
 from tests.support.scenes import LAKE, NORTH, a_job, a_request, found_for, places, plan_of
 
@@ -74,6 +76,14 @@ def test_a_checkpoint_does_not_leave_a_capped_cloud_on_the_way(compact_jobs: int
     plan = plan_of([other, job], [NORTH, LAKE], {**half, **capped(10)}, compact_jobs=compact_jobs)
     clouds = {line.cloud for line in plan.lines if line.job == "split"}
     assert len(clouds) < 2
+
+
+def test_the_usage_says_what_leaves_and_is_absent_without_caps() -> None:
+    plan = plan_of([with_data("a")], [LAKE], capped(400, egress_month_to_date_gb={"aws": 60}))
+    assert plan.usage is not None
+    assert plan.usage.egress == (EgressUsage("aws", "2026-11", 400.0, 60.0, 107.374182),)
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert '"egress"' not in plan_to_json(plan_of([with_data("a")], [LAKE]))
 
 
 def test_what_is_dropped_says_why() -> None:
