@@ -359,12 +359,10 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
         return 0, 0, 0
     if row.goes_on:
         return 0, slots[-1].index + 1, 1
-    last_start = next((slot.index for slot in reversed(slots) if problem.may_start(job, slot)), -1)
-    return slots[0].index, slots[-1].index + 1, last_start + 1
     if most_starts(job) == 0:
         return 0, 0, 0
-    starts = [slot.index for slot in slots if problem.may_start(job, slot)]
-    return slots[0].index, slots[-1].index + 1, (starts[-1] + 1 if starts else 0)
+    last_start = next((slot.index for slot in reversed(slots) if problem.may_start(job, slot)), -1)
+    return slots[0].index, slots[-1].index + 1, last_start + 1
 
 
 def _unbroken(slots: Sequence[Slot]) -> list[Sequence[Slot]]:

@@ -25,7 +25,7 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import NEVER, Surcharges
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.formulation import free_starts
+from router.planning.problem import free_starts
 
 WHOLE_SLOT_UNITS = (320, 1600)
 """Units of a whole job at most: few for all, many for those whose bound is still below their best run."""
