@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -33,7 +33,7 @@ from router.planning.plan import (
     ShadowPrice,
     Unplaced,
 )
-from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.plan_usage import JobCostTerms, LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
@@ -46,7 +46,11 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 )
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
-    {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
+    {
+        Line: ("capacity", "policy"),
+        ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
+        PlanUsage: ("cost_terms",),
+    }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
@@ -236,7 +240,12 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
     limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
-    usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
+    usage = {
+        **content,
+        "limits": _many(LimitUsage, limits),
+        "teams": _many(TeamUsage, content["teams"]),
+        "cost_terms": _many(JobCostTerms, content.get("cost_terms", ())),
+    }
     return _read(PlanUsage, usage)
 
 
@@ -264,7 +273,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
 _TIMES = frozenset({"start", "end", "finish", "deadline"})
 
 
-def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
+def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
     return tuple(_read(kind, row) for row in rows)
 
 

@@ -144,6 +144,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
         "limits": "Limits that are full at some time or have a shadow price, by name.",
         "teams": "Teams that have a budget, by name.",
+        "cost_terms": "Terms of each placed job's cost, by name; left out by earlier versions.",
         "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
     },
     plan_usage.LimitUsage: {
@@ -171,6 +172,17 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "spent_usd": "Spent before the plan, dollars.",
         "orders_usd": "Orders of this plan and the moves that they need, dollars.",
         "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
+    },
+    plan_usage.JobCostTerms: {
+        "": "Terms of a placed job's cost; they add up to its cost_usd.",
+        "job": "Job name.",
+        "compute_usd": "Dollars for steps that last.",
+        "lost_work_usd": "Dollars for steps that are expected to be repeated after interruptions.",
+        "checkpoints_usd": "Dollars while checkpoints stop the training.",
+        "restarts_usd": "Dollars for start-ups that are expected after interruptions.",
+        "startups_usd": "Dollars for start-ups of the planned runs.",
+        "moves_usd": "Dollars for moving data and checkpoints.",
+        "stream_usd": "Dollars for data streamed from another region.",
     },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
@@ -309,6 +321,7 @@ _PARTS: dict[type, str] = {
     plan_usage.LimitUsage: "limit_usage",
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
+    plan_usage.JobCostTerms: "cost_terms",
 }
 
 

@@ -26,6 +26,7 @@ from router.planning.column_generation import (
     count_slot_shares,
 )
 from router.planning.columns.search import solve_by_columns
+from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -398,6 +399,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
+            cost_terms=cost_terms_of(answer.runs, lines, moves),
         ),
     )
 
