@@ -6,6 +6,7 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.planning.plan_facts import main_placement
+from router.render.cost_terms_text import job_terms_text
 from router.render.plan_text import describe_shadow_price
 from router.render.tables import (
     MARKETS,
@@ -80,6 +81,9 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
     lines = [x for x in plan.lines if x.job == name]
     if lines:
         parts.append(_lines(lines, screen))
+    terms = job_terms_text(plan, name)
+    if terms:
+        parts.append(terms)
     moves = [m for m in plan.moves if m.job == name]
     if moves:
         rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
