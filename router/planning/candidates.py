@@ -20,6 +20,7 @@ from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
+from router.planning.placement_rule import placement_refusal
 from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
@@ -236,6 +237,9 @@ class CandidateFinder:
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
             return DroppedListing(refused.code, refused.reason, listing, option.count)
+        misplaced = placement_refusal(job, option, (listing,), self._book)
+        if misplaced is not None:
+            return DroppedListing(misplaced.code, misplaced.reason, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, ListingRefusal):
@@ -254,6 +258,8 @@ class CandidateFinder:
             return candidates
         for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
             if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
+                continue
+            if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
                 continue
             parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
             candidate = self._evaluate_gang(job, option, parts, findings)

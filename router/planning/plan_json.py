@@ -33,7 +33,7 @@ from router.planning.plan import (
     ShadowPrice,
     Unplaced,
 )
-from router.planning.plan_usage import JobCostTerms, LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.plan_usage import JobCostTerms, JobPlacementType, LimitUsage, PlanUsage, TeamUsage, UseStep
 
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
@@ -49,7 +49,7 @@ FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
         Line: ("capacity", "policy"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
-        PlanUsage: ("cost_terms",),
+        PlanUsage: ("cost_terms", "placement_types"),
     }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -245,6 +245,7 @@ def _read_usage(content: dict[str, Any]) -> PlanUsage:
         "limits": _many(LimitUsage, limits),
         "teams": _many(TeamUsage, content["teams"]),
         "cost_terms": _many(JobCostTerms, content.get("cost_terms", ())),
+        "placement_types": _many(JobPlacementType, content.get("placement_types", ())),
     }
     return _read(PlanUsage, usage)
 

@@ -145,6 +145,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "limits": "Limits that are full at some time or have a shadow price, by name.",
         "teams": "Teams that have a budget, by name.",
         "cost_terms": "Terms of each placed job's cost, by name; left out by earlier versions.",
+        "placement_types": "What limits each job's speed, by name; left out by earlier versions.",
         "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
     },
     plan_usage.LimitUsage: {
@@ -183,6 +184,13 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "startups_usd": "Dollars for start-ups of the planned runs.",
         "moves_usd": "Dollars for moving data and checkpoints.",
         "stream_usd": "Dollars for data streamed from another region.",
+    },
+    plan_usage.JobPlacementType: {
+        "": "What limits a job's speed. Stated, it rules offers out; derived, it is advice.",
+        "job": "Job name.",
+        "type": "communication, memory, data or compute; none: stated that nothing is ruled out.",
+        "basis": "stated: in the job file; derived: from its workload.",
+        "why": "How it was found, with the figures.",
     },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
@@ -261,7 +269,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",
-        "rule": "residency, deadline or egress cap.",
+        "rule": "residency, placement, deadline or egress cap.",
         "saving_usd": "Dollars that the job would save without it.",
         "instead": "Where it would then run; empty where nothing is saved.",
     },
@@ -322,6 +330,7 @@ _PARTS: dict[type, str] = {
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
     plan_usage.JobCostTerms: "cost_terms",
+    plan_usage.JobPlacementType: "placement_type",
 }
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pricing.money import Usd
 
+PlacementType = Literal["communication", "memory", "data", "compute", "none"]
 UsageKind = Literal["quota", "stock", "capacity", "reservation"]
 
 
@@ -88,11 +89,21 @@ COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name !=
 
 
 @dataclass(frozen=True, slots=True)
+class JobPlacementType:
+    """What limits a job's speed (design note 042), and why; ``none`` where the job file states that nothing does."""
+
+    job: str
+    type: PlacementType
+    basis: Literal["stated", "derived"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanUsage:
     """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
 
     ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling. ``cost_terms`` are those of
-    placed jobs, by name; none in plans of versions that did not record them.
+    placed jobs, ``placement_types`` of all, by name; none in plans of versions that did not record them.
     """
 
     month: str
@@ -100,3 +111,4 @@ class PlanUsage:
     limits: tuple[LimitUsage, ...]
     teams: tuple[TeamUsage, ...]
     cost_terms: tuple[JobCostTerms, ...] = ()
+    placement_types: tuple[JobPlacementType, ...] = ()

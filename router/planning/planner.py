@@ -34,6 +34,7 @@ from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
+from router.planning.placement_type import placement_type_of
 from router.planning.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.plan_usage import PlanUsage
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
@@ -400,6 +401,10 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
             cost_terms=cost_terms_of(answer.runs, lines, moves),
+            placement_types=tuple(
+                placement_type_of(job, problem.all_candidates[job.name], planning_input.dropped[job.name])
+                for job in planning_input.jobs
+            ),
         ),
     )
 

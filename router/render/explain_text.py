@@ -29,6 +29,7 @@ _DROPPED = {
     "fabric": "no RDMA fabric",
     "limit": "gang larger than a limit",
     "market": "market not wanted",
+    "placement": "against its placement",
     "residency": "not where the data may be",
     "size": "gang is no whole number of machines",
     "speed": "speed unknown or does not fit in memory",
@@ -106,6 +107,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     if job.finish is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrap_text(f"left out: {unplaced.reason}", "  "))
+        head += _placement_type(plan, job.job)
         head += [
             wrap_text(
                 f"it would fit with {r.change}: {r.detail}" + (f" ({format_usd(r.cost_usd)})" if r.cost_usd else ""),
@@ -115,6 +117,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
         ]
         return "\n".join(head)
     steps = format_count(job.steps, "step")
+    head += _placement_type(plan, job.job)
     head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
     if job.deadline is not None and job.on_time_probability is not None:
         head.append(
@@ -126,6 +129,17 @@ def _result(plan: Plan, job: JobSummary) -> str:
     if job.runner_up is not None:
         head.append(wrap_text(_compare(job, job.runner_up), "  "))
     return "\n".join(head)
+
+
+def _placement_type(plan: Plan, job: str) -> list[str]:
+    """Return a sentence on what limits the job's speed; none in plans that did not record it."""
+    found = next((t for t in plan.usage.placement_types if t.job == job), None) if plan.usage is not None else None
+    if found is None:
+        return []
+    if found.type == "none":
+        return ["  no placement rule: the job file says so"]
+    advice = "; advice, nothing is ruled out" if found.basis == "derived" and found.type != "compute" else ""
+    return [wrap_text(f"{found.type}-bound ({found.basis}): {found.why}{advice}", "  ")]
 
 
 def _lines(lines: list[Line], screen: Screen) -> str:

@@ -23,6 +23,7 @@ CHECKS = (
     check_time.check_reservations,
     check_time.check_runs,
     check_place.check_places,
+    check_place.check_placement,
     check_place.check_gangs,
     check_place.check_prices,
     check_money.check_line_costs,
