@@ -116,6 +116,17 @@ class TeamBudget(Spec):
     spent: Dollars = ZERO
 
 
+class Carbon(Spec):
+    """The weight of emissions in the choice of places: money is paid, carbon only counted.
+
+    Budgets and every amount of a plan are money alone.
+    """
+
+    usd_per_tonne: Dollars = Field(
+        description="Dollars that a tonne of CO2e counts; 0 shows tonnes and weighs nothing."
+    )
+
+
 def _drop_empty(value: object) -> object:
     """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
@@ -138,6 +149,8 @@ class Limits(Spec):
         dict[str, Gigabytes],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
     ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
+    # Digests are over limits as JSON: those without the field keep the bytes that they had.
+    carbon: Carbon | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @classmethod
     def none(cls) -> Limits:

@@ -28,6 +28,7 @@ from router.planning.plan import (
     JobSummary,
     Line,
     Plan,
+    PlanCarbon,
     PlannedMove,
     Relaxation,
     ShadowPrice,
@@ -47,7 +48,9 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
-        Line: ("capacity", "policy"),
+        Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
+        Alternative: ("grams_co2e", "carbon_usd"),
+        JobSummary: ("grams_co2e", "carbon_usd"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanUsage: ("cost_terms", "placement_types"),
     }
@@ -90,6 +93,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     }
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
+    if plan.carbon is not None:
+        content["carbon"] = _plain(plan.carbon)
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -227,6 +232,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         cuts=_many(Cut, c.get("cuts", ())),
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
+        carbon=_read(PlanCarbon, c["carbon"]) if "carbon" in c else None,
     )
 
 

@@ -28,6 +28,12 @@ _RESERVATION_COST = (
 _USD_PER_HOUR = "Marginal price of all machines of the line, dollars an hour; zero on a reservation."
 
 
+_GRAMS = "Grams of CO2e emitted in the hours billed; left out where the limits state no weight of carbon."
+
+
+_CARBON_USD = "Dollars that they count at that weight; nobody pays them. Left out likewise."
+
+
 _PLACE = {
     "cloud": "Cloud.",
     "region": "Region, in the cloud's own name.",
@@ -62,8 +68,8 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "cost_usd": "Lines and moves, dollars.",
     "orders_usd": "Of it the orders and the moves into the regions that they use, dollars.",
     "threshold_usd": "Worth of the jobs' min_saving counted against further starts, dollars; in the gap, never paid.",
-    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds, dollars.",
-    "gap": "(cost + thresholds - bound) / (cost + thresholds).",
+    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds (and carbon), dollars.",
+    "gap": "(objective - bound) / objective; the objective is cost + thresholds, and carbon_usd where it is weighed.",
     "gap_asked": "The gap at which the search could stop.",
     "solver": "Name of the solver.",
     "lines": "By job, then in time order.",
@@ -72,6 +78,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+    "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -112,6 +119,9 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
             "unknown: neither the offer nor the limits file says how many machines there are, and the plan takes them "
             "as unlimited. Left out otherwise."
         ),
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
+        "carbon_doubt": "Figures that stand in for unknown ones in grams_co2e; left out where there are none.",
     },
     plan.PlannedMove: {
         "": "Bytes moved into a region for a job.",
@@ -173,6 +183,12 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "spent_usd": "Spent before the plan, dollars.",
         "orders_usd": "Orders of this plan and the moves that they need, dollars.",
         "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
+    },
+    plan.PlanCarbon: {
+        "": "Emissions of all lines.",
+        "usd_per_tonne": "Dollars that a tonne of CO2e counts, by the limits file.",
+        "grams_co2e": "Grams of CO2e of all lines.",
+        "carbon_usd": "Dollars that they count in the objective; nobody pays them, and no budget counts them.",
     },
     plan_usage.JobCostTerms: {
         "": "Terms of a placed job's cost; they add up to its cost_usd.",
@@ -250,6 +266,8 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "constraint_costs": "What rules of the job cost it.",
         "dropped": "Offers that cannot serve it, by reason, most first.",
         "notes": "What to doubt in these figures.",
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
     },
     plan.Alternative: {
         "": "Another way to run the whole rest of a job, the others held in place.",
@@ -266,6 +284,8 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "lacks": "What it lacks; empty when it could be had, only dearer.",
         "reservation_cost": _RESERVATION_COST,
         "amortised_usd_per_hour": "Of a reservation alone: what all machines really cost an hour; null where unknown.",
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",
@@ -330,6 +350,7 @@ _PARTS: dict[type, str] = {
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
     plan_usage.JobCostTerms: "cost_terms",
+    plan.PlanCarbon: "carbon",
     plan_usage.JobPlacementType: "placement_type",
 }
 
@@ -341,7 +362,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "carbon"})
 
 
 # Outside the plan's digest; each has a digest of its own.
@@ -458,7 +479,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
-        if known in _SECTIONS:  # absent, never null
+        if known in _SECTIONS or known is plan.PlanCarbon:  # absent, never null
             return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

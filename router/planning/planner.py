@@ -35,7 +35,7 @@ from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import plan_inputs
 from router.planning.local_search import improve_places
 from router.planning.placement_type import placement_type_of
-from router.planning.plan import VALID_FOR, Plan, PlanStatus
+from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
 from router.planning.problem import PlacementProblem, last_use, make_slots, window
 from router.planning.schedule import ScheduledRun
@@ -367,7 +367,8 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
-    objective = cost + answer.threshold
+    carbon = _plan_carbon(request.limits, lines)
+    objective = cost + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
     status = _status(answer, gap, request)
@@ -394,6 +395,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        carbon=carbon,
         inputs=plan_inputs(request.limits, problem, answer.runs),
         usage=PlanUsage(
             month=month_of(request.now),
@@ -406,6 +408,17 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
                 for job in planning_input.jobs
             ),
         ),
+    )
+
+
+def _plan_carbon(limits: Limits, lines: Sequence[Line]) -> PlanCarbon | None:
+    """Return the emissions of all lines; None where the limits state no weight of carbon."""
+    if limits.carbon is None:
+        return None
+    return PlanCarbon(
+        usd_per_tonne=limits.carbon.usd_per_tonne,
+        grams_co2e=sum(line.grams_co2e for line in lines if line.grams_co2e is not None),
+        carbon_usd=Usd.total(line.carbon_usd for line in lines if line.carbon_usd is not None),
     )
 
 

@@ -28,7 +28,7 @@ def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
     """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
     out, bound = left_out(instance, plan), plan.bound_usd.dollars()
-    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    value = plan.objective_usd.dollars()
     if out < best.unplaced:
         found.append(f"leaves out {out}, the least is {best.unplaced}")
     if plan.stage_one_proven and out != best.unplaced:
@@ -72,7 +72,7 @@ def disagreement(seed: int) -> list[str]:
         found.append(f"both proven, left out {counts}")
     if counts[0] == counts[1]:
         for one, other in ((compact, columns), (columns, compact)):
-            value = other.cost_usd.dollars() + other.threshold_usd.dollars()
+            value = other.objective_usd.dollars()
             if one.bound_usd.dollars() > value * (1 + SOLVER) + 1e-9:
                 found.append(f"bound {one.bound_usd} above a plan of {value}")
     return found

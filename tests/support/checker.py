@@ -12,7 +12,7 @@ from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
-from tests.support import check_cost_terms, check_money, check_place, check_time
+from tests.support import check_carbon, check_cost_terms, check_money, check_place, check_time
 from tests.support.plan_view import View
 
 CHECKS = (
@@ -32,6 +32,7 @@ CHECKS = (
     check_money.check_totals,
     check_money.check_status,
     check_cost_terms.check_cost_terms,
+    check_carbon.check_carbon,
 )
 
 
