@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
@@ -66,6 +67,9 @@ def _summary(plan: Plan, job: JobSummary) -> str:
 def _compare(job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
     name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
+    if more.nanos < 0 and not second.lacks and second.carbon_usd is not None and job.carbon_usd is not None:
+        extra = second.carbon_usd - job.carbon_usd
+        return f"{name} would save {format_usd(-more)}, and its carbon counts {format_usd(extra)} more"
     if more.nanos < 0:
         return f"{name} would save {format_usd(-more)} but {second.lacks}"
     return f"next best {name}, {format_usd(more)} dearer"
@@ -126,6 +130,9 @@ def _result(plan: Plan, job: JobSummary) -> str:
         )
     else:
         head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
+    if job.grams_co2e is not None and job.carbon_usd is not None:
+        counted = format_usd(job.carbon_usd)
+        head.append(f"  {job.grams_co2e / GRAMS_PER_TONNE:,.3f} t CO2e, counted as {counted} and never paid")
     if job.runner_up is not None:
         head.append(wrap_text(_compare(job, job.runner_up), "  "))
     return "\n".join(head)

@@ -164,6 +164,9 @@ def _totals(plan: Plan) -> str:
         lines.append(
             f"counted  {format_usd(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)"
         )
+    if plan.carbon is not None:
+        words = f"{plan.carbon.tonnes:,.3f} t CO2e at {format_usd(plan.carbon.usd_per_tonne)} a tonne, never paid"
+        lines.append(f"carbon   {format_usd(plan.carbon.carbon_usd):>13}   {words}")
     return "\n".join(lines)
 
 
