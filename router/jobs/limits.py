@@ -149,6 +149,17 @@ class TeamBudget(Spec):
     spent: Dollars = ZERO
 
 
+class Carbon(Spec):
+    """The weight of emissions in the choice of places: money is paid, carbon only counted.
+
+    Budgets and every amount of a plan are money alone.
+    """
+
+    usd_per_tonne: Dollars = Field(
+        description="Dollars that a tonne of CO2e counts; 0 shows tonnes and weighs nothing."
+    )
+
+
 def _drop_empty(value: object) -> object:
     """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
@@ -180,6 +191,8 @@ class Limits(Spec):
         description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
         "what `egress_month_to_date_gb` says is included.",
     )
+    # Digests are over limits as JSON: those without the field keep the bytes that they had.
+    carbon: Carbon | None = Field(default=None, exclude_if=lambda value: value is None)
 
     @classmethod
     def none(cls) -> Limits:

@@ -228,6 +228,10 @@ class Run(Spec):
         )
 
 
+# What limits a job's speed; stated, it rules out where the job would be slow (design note 042).
+PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
+
+
 def _none_from_text(value: object) -> object:
     return None if value == "none" else value
 
@@ -282,6 +286,11 @@ class Job(Spec):
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
     data: Data | None = None
     residency: Residency = Residency()
+    placement: PlacementRule | None = Field(
+        default=None,
+        description="What limits its speed, and so where it may run; `none`, or left out: nothing is ruled out by it.",
+        examples=["communication"],
+    )
     run: Run | None = None
 
     @model_validator(mode="before")
@@ -329,6 +338,10 @@ class Job(Spec):
                 "leave out `gang.regions` or `group`: a group is in one region",
                 at=("group",),
             )
+        if self.placement == "data" and self.data is None:
+            raise RefusedError(
+                "placement is by data, and the job has none", "add `data:`, or leave placement out", at=("placement",)
+            )
         if _always_after(self.earliest_start, self.deadline):
             raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
         return self
@@ -356,6 +369,8 @@ class Job(Spec):
             del content["gang"]["max_moves"]
         if self.group is None:
             del content["group"]
+        if self.placement is None:  # as above
+            del content["placement"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -372,6 +387,7 @@ __all__ = [
     "Moment",
     "PlaceRule",
     "Placement",
+    "PlacementRule",
     "ProfilePoint",
     "Residency",
     "Run",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.costing import amortised_usd, per_step
+from router.planning.costing import amortised_usd, grams_over, per_step
 from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.job_groups import mates_region
@@ -88,6 +88,18 @@ class SingleRun:
     amortised: Usd | None
     finish: datetime | None
     lacks: str
+    billed: timedelta
+
+    @property
+    def carbon_usd(self) -> Usd:
+        """Return what the run's carbon counts; nothing where the limits state no weight of it."""
+        carbon = self.candidate.carbon
+        return Usd(0) if carbon is None else carbon.usd_per_hour.over(self.billed)
+
+    @property
+    def objective_usd(self) -> Usd:
+        """Return the cost with what its carbon counts."""
+        return self.cost + self.carbon_usd
 
 
 def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
@@ -102,7 +114,8 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
         lacks = _no_room(here, candidate) if candidate.provisionable else NOT_ORDERED_HERE
-        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
+        billed = timedelta(hours=candidate.startup_hours + steps * candidate.billed_share / candidate.steps_per_hour)
+        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks, billed)
     runs = runs_of(problem, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
@@ -114,7 +127,8 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     )
     counted = compute + dearest
     lacks = _lacks(here, candidate, counted)
-    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
+    billed = sum((run.billed for run in runs), timedelta(0))
+    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks, billed)
 
 
 def without_maintenance(candidate: Candidate, windows: Collection[Maintenance]) -> Candidate:
@@ -190,11 +204,11 @@ def move_cost(problem: PlacementProblem, candidate: Candidate) -> Usd:
 
 
 def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates by expected cost, cheapest first, with moves at their dearest tier."""
+    """Return the candidates by expected cost and carbon, least first, with moves at their dearest tier."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
         steps = steps_to_do(job, running=c.running)
-        return (c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers), c.key)
+        return (c.expected_objective(steps) + sum(t.dearest.dollars() for t in c.transfers), c.key)
 
     return sorted(candidates, key=estimate)
 
@@ -202,8 +216,8 @@ def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate
 def best_single_run(
     here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
 ) -> SingleRun | None:
-    """Return the cheapest run that fits and lacks nothing; None when none does."""
-    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
+    """Return the run that fits and lacks nothing with the least cost and carbon; None when none does."""
+    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.objective_usd, a.candidate.key), default=None)
 
 
 def fitting_runs(
@@ -243,7 +257,7 @@ def alternatives_of(
         runs.append(evaluate_single_run(local, candidate))
         if sum(not a.lacks for a in runs) >= SHOWN:
             break
-    runs.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
+    runs.sort(key=lambda a: (bool(a.lacks), a.objective_usd, a.candidate.key))
     advisory_runs = [evaluate_single_run(local, c) for c in rank_candidates(here.job, advisory)[:1]]
     undominated_keys = {c.key for c in here.problem.candidates.get(here.job.name, ())}
     return tuple(
@@ -273,13 +287,15 @@ def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
         lacks=run.lacks,
         reservation_cost=c.parts[-1].listing.cost or "",
         amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
+        grams_co2e=None if c.carbon is None else grams_over(c.carbon, run.billed),
+        carbon_usd=None if c.carbon is None else run.carbon_usd,
     )
 
 
-def runner_up(alternatives: Sequence[Alternative], cost: Usd) -> Alternative | None:
-    """Return the cheapest alternative that could be had.
+def runner_up(alternatives: Sequence[Alternative], objective: Usd) -> Alternative | None:
+    """Return the alternative that could be had with the least cost and carbon.
 
-    One that cannot be ordered from here counts only if it would save money.
+    One that cannot be ordered from here counts only if it would save some of them.
     """
-    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.cost_usd < cost)]
-    return min(eligible, key=lambda a: (a.cost_usd, a.cloud, a.region, a.instance_type), default=None)
+    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.objective_usd < objective)]
+    return min(eligible, key=lambda a: (a.objective_usd, a.cloud, a.region, a.instance_type), default=None)

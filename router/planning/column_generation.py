@@ -196,7 +196,7 @@ class _Pricer:
         self._job = job
         self._problem = problem
         self._candidates: Sequence[Candidate] = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
-        self._rate, self._done = _per_held_hour(self._candidates, job)
+        self._rate, self._carbon, self._done = _per_held_hour(self._candidates, job)
         self._hours = np.zeros((len(self._candidates), len(problem.slots)))
         for i, c in enumerate(self._candidates):
             for slot in problem.slots_for(job, c):
@@ -252,7 +252,7 @@ class _Pricer:
             for name, amount in self._problem.use[self._job.name, c.key].items():
                 if name in prices.limit:
                     taken[i] += amount * prices.limit[name]
-        rate = self._rate * dearer
+        rate = self._rate * dearer - self._carbon * (dearer - 1.0)  # no budget counts carbon
         low = np.zeros(len(self._firsts))
         high = np.full(len(self._firsts), 2 * penalty * dearer)
         best = np.zeros(len(self._firsts))
@@ -296,20 +296,22 @@ def _common_places(pricers: Sequence[_Pricer]) -> dict[str, set[str]]:
     }
 
 
-def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector]:
-    """Return dollars, and share of the job, for an hour held, with the start-up spread over all steps.
+def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector, Vector]:
+    """Return dollars, those of them for carbon, and share of the job, for an hour held, the start-up spread over all.
 
     A used candidate was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in money
     and time.
     """
-    rates, done = [], []
+    rates, carbon, done = [], [], []
     for c in candidates:
         whole = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
         startup = 0.0 if c.running else c.startup_hours
         held = whole + startup
-        rates.append((c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
+        counted = (c.objective_per_reserved_hour * whole + c.objective_per_hour * startup) / held
+        rates.append(counted)
+        carbon.append(counted - (c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
         done.append(1.0 / held)
-    return np.array(rates), np.array(done)
+    return np.array(rates), np.array(carbon), np.array(done)
 
 
 def _reach(problem: PlacementProblem) -> Mapping[str, int]:

@@ -53,6 +53,8 @@ def _better(
         [-c.steps_per_hour for c in candidates],
         [-c.on_time_steps_per_hour for c in candidates],
     ]
+    if any(c.carbon is not None for c in candidates):  # the objective counts more than the price, budgets do not
+        columns += [[c.objective_per_hour for c in candidates], [c.objective_per_step for c in candidates]]
     names = sorted({name for c in candidates for name in use[job.name, c.key]} & binding)
     columns += [[float(use[job.name, c.key].get(name, 0)) for c in candidates] for name in names]
     columns += _dates(candidates)

@@ -16,7 +16,7 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.costing import compute_usd
+from router.planning.costing import compute_usd, objective_usd
 from router.planning.effort import Effort
 from router.planning.egress_caps import month_matters
 from router.planning.left_shift import Load, add_load, may_begin, run_from
@@ -81,13 +81,15 @@ def _options(answer: PlacementSolution, fixed: frozenset[str]) -> dict[str, list
 def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candidate]:
     """Return the candidate and those on which the job costs as much or less and moves the same."""
     problem = answer.problem
-    limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
-    found = (here, *(c for c in problem.candidates[job.name] if job.group is None or c.region == here.region))
-    rivals = {c.key: c for c in found if not c.running and _as_good(c, here)}
+    present = answer.runs[job.name]
+    most_paid, most_counted = compute_usd(present) + _ROUNDING, objective_usd(present) + _ROUNDING
+    offered = (here, *(c for c in problem.candidates[job.name] if job.group is None or c.region == here.region))
+    rivals = {c.key: c for c in offered if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):
         run = next(iter(_runs(answer, job, c)), None)
-        if run is not None and compute_usd(runs_of(problem, job, run)) <= limit_usd:
+        found = () if run is None else runs_of(problem, job, run)
+        if found and compute_usd(found) <= most_paid and objective_usd(found) <= most_counted:
             equals.append(c)
     return equals
 

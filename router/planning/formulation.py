@@ -44,7 +44,7 @@ class Formulation:
 
 
 def formulate(problem: PlacementProblem) -> Formulation:
-    """Write the program: minimise Σ p(κ w + R z) + egress + thresholds over all rows.
+    """Write the program: minimise Σ (p + carbon)(κ w + R z) + egress + thresholds over all rows.
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
@@ -76,9 +76,10 @@ def _add_candidate(
     productive  w + R Σ z_t <= Σ h_t x_t
     used        w <= (S / g(α)) Σ z_t unless the job runs here already: what is used was started
     """
-    rate = c.usd_per_hour.dollars()
     most = steps_to_do(job, running=False) / c.on_time_steps_per_hour
-    w = layout.w[job.name, c.key] = builder.variable(f"w {job.name} {c.key}", high=most, cost=c.usd_per_reserved_hour)
+    w = layout.w[job.name, c.key] = builder.variable(
+        f"w {job.name} {c.key}", high=most, cost=c.objective_per_reserved_hour
+    )
     held: list[tuple[int, float]] = []
     started: list[tuple[int, float]] = []
     previous: tuple[int, int] | None = None
@@ -91,7 +92,7 @@ def _add_candidate(
         if previous is not None and previous[0] == slot.index - 1:
             terms.append((previous[1], -1.0))
         if problem.may_start(job, slot):
-            z = builder.variable(f"z {name}", high=1.0, cost=rate * c.startup_hours)
+            z = builder.variable(f"z {name}", high=1.0, cost=c.objective_per_hour * c.startup_hours)
             layout.z[job.name, c.key, slot.index] = z
             layout.starts.setdefault(job.name, []).append((c.key, z))
             started.append((z, 1.0))
@@ -365,24 +366,25 @@ def limit_row(name: str, index: int) -> str:
     return f"limit {name} @{index}"
 
 
-def cost_terms(problem: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+def paid_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
+    """Return the money for compute and start-ups of a job by variable; carbon is no money."""
+    candidates = {c.key: c for c in problem.candidates[job.name]}
+    terms = [(layout.w[job.name, key], c.usd_per_reserved_hour) for key, c in candidates.items()]
+    starts = layout.starts.get(job.name, ())
+    return terms + [(z, candidates[key].usd_per_hour.dollars() * candidates[key].startup_hours) for key, z in starts]
+
+
+def cost_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
     """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
-    works = [layout.w[job.name, c.key] for c in problem.candidates[job.name]]
-    terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
+    terms = paid_terms(problem, layout, job)
     dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in problem.candidates[job.name]}
     terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
     return [(i, cost) for i, cost in terms if cost]
 
 
-def program_cost(program: Program, index: int) -> float:
-    """Return the objective coefficient of a variable."""
-    return program.variables[index].cost
-
-
 def _add_budgets(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
-    so_far = Program(tuple(builder.variables), ())
-    terms = {job.name: cost_terms(problem, layout, so_far, job) for job in problem.jobs}
+    terms = {job.name: cost_terms(problem, layout, job) for job in problem.jobs}
     for job in problem.jobs:
         if job.budget is not None:
             builder.row(f"budget {job.name}", terms[job.name], "<=", job.budget.dollars())

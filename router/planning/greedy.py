@@ -26,7 +26,7 @@ def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]
     for job in sorted(problem.jobs, key=lambda j: (-j.priority, not _runs(problem, j), _slack(problem, j), j.name)):
         for cost, candidate in _cheapest_first(problem, job):
             if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
-                break
+                continue
             if job.group in regions and candidate.region not in regions[job.group]:
                 continue
             holds = earliest_run(problem, job, candidate, load)
@@ -64,13 +64,14 @@ def _slack(problem: PlacementProblem, job: Job) -> float:
 
 
 def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
-    """Return candidates with their cost as budgets count it, cheapest first."""
+    """Return candidates with their cost as budgets count it, least in the objective first."""
 
-    def cost(c: Candidate) -> float:
-        steps = steps_to_do(job, running=c.running)
-        return c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers)
+    def costs(c: Candidate) -> tuple[float, float]:
+        steps, moves = steps_to_do(job, running=c.running), sum(t.dearest.dollars() for t in c.transfers)
+        return c.expected_objective(steps) + moves, c.expected_usd(steps) + moves
 
-    return sorted(((cost(c), c) for c in problem.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
+    found = sorted(((*costs(c), c) for c in problem.candidates[job.name]), key=lambda row: (row[0], row[2].key))
+    return [(cost, c) for _, cost, c in found]
 
 
 def start_values(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,12 +28,21 @@ from router.planning.plan import (
     JobSummary,
     Line,
     Plan,
+    PlanCarbon,
     PlannedMove,
     Relaxation,
     ShadowPrice,
     Unplaced,
 )
-from router.planning.plan_usage import EgressUsage, LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.plan_usage import (
+    EgressUsage,
+    JobCostTerms,
+    JobPlacementType,
+    LimitUsage,
+    PlanUsage,
+    TeamUsage,
+    UseStep,
+)
 
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
@@ -47,9 +56,11 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
-        Line: ("capacity", "policy"),
+        Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
+        Alternative: ("grams_co2e", "carbon_usd"),
+        JobSummary: ("grams_co2e", "carbon_usd"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
-        PlanUsage: ("egress",),
+        PlanUsage: ("egress", "cost_terms", "placement_types"),
     }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -90,6 +101,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     }
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
+    if plan.carbon is not None:
+        content["carbon"] = _plain(plan.carbon)
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -227,6 +240,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         cuts=_many(Cut, c.get("cuts", ())),
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
+        carbon=_read(PlanCarbon, c["carbon"]) if "carbon" in c else None,
     )
 
 
@@ -240,8 +254,14 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
     limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
-    usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
-    usage["egress"] = _many(EgressUsage, content.get("egress", []))
+    usage = {
+        **content,
+        "limits": _many(LimitUsage, limits),
+        "teams": _many(TeamUsage, content["teams"]),
+        "egress": _many(EgressUsage, content.get("egress", ())),
+        "cost_terms": _many(JobCostTerms, content.get("cost_terms", ())),
+        "placement_types": _many(JobPlacementType, content.get("placement_types", ())),
+    }
     return _read(PlanUsage, usage)
 
 
@@ -269,7 +289,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
 _TIMES = frozenset({"start", "end", "finish", "deadline"})
 
 
-def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
+def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
     return tuple(_read(kind, row) for row in rows)
 
 

@@ -27,6 +27,7 @@ from router.planning.column_generation import (
     count_slot_shares,
 )
 from router.planning.columns.search import solve_by_columns
+from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -35,7 +36,8 @@ from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import plan_inputs
 from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
-from router.planning.plan import VALID_FOR, Plan, PlanStatus
+from router.planning.placement_type import placement_type_of
+from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
 from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
 from router.planning.schedule import ScheduledRun
@@ -388,7 +390,8 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
-    objective = cost + answer.threshold
+    carbon = _plan_carbon(request.limits, lines)
+    objective = cost + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
     status = _status(answer, gap, request)
@@ -415,6 +418,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        carbon=carbon,
         inputs=plan_inputs(request.limits, problem, answer.runs),
         usage=PlanUsage(
             month=month_of(request.now),
@@ -422,7 +426,23 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
             egress=egress_used(request.limits, moves, request.now),
+            cost_terms=cost_terms_of(answer.runs, lines, moves),
+            placement_types=tuple(
+                placement_type_of(job, problem.all_candidates[job.name], planning_input.dropped[job.name])
+                for job in planning_input.jobs
+            ),
         ),
+    )
+
+
+def _plan_carbon(limits: Limits, lines: Sequence[Line]) -> PlanCarbon | None:
+    """Return the emissions of all lines; None where the limits state no weight of carbon."""
+    if limits.carbon is None:
+        return None
+    return PlanCarbon(
+        usd_per_tonne=limits.carbon.usd_per_tonne,
+        grams_co2e=sum(line.grams_co2e for line in lines if line.grams_co2e is not None),
+        carbon_usd=Usd.total(line.carbon_usd for line in lines if line.carbon_usd is not None),
     )
 
 

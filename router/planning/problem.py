@@ -9,11 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 
 from pricing.book import PriceBook
+from pricing.carbon import EmissionTable
 from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidates import Candidate, emission_table, steps_to_do
 from router.planning.shared_limits import LimitUse, SharedLimit
 
 _SIX_HOURS = timedelta(hours=6)
@@ -99,6 +100,11 @@ class PlacementProblem:
     shared: Mapping[str, SharedLimit]
     binding: frozenset[str]
     held: Mapping[tuple[str, int], float] = field(default_factory=dict)
+
+    @cached_property
+    def emissions(self) -> EmissionTable | None:
+        """Return the emissions of the book's machines; None where the limits state no weight of carbon."""
+        return emission_table(self.book, self.limits)
 
     @cached_property
     def job(self) -> Mapping[str, Job]:

@@ -41,6 +41,11 @@ def without_egress_cap(job: Job) -> Job:
     return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
 
 
+def without_placement(job: Job) -> Job:
+    """Return the job without a placement that rules offers out."""
+    return job.model_copy(update={"placement": "none"})
+
+
 def relaxations_of(
     here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[Relaxation, ...]:
@@ -73,6 +78,8 @@ def _wider_rules(job: Job) -> list[tuple[Job, str]]:
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
+    if job.placement not in (None, "none", "compute"):
+        changes.append((without_placement(job), "placement none"))
     return changes
 
 
@@ -372,7 +379,7 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
 def constraint_costs(
     here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
-    """Return the cost to the job of residency, egress cap, ``max_moves: 0``, group and deadline.
+    """Return the cost to the job of residency, placement, egress cap, ``max_moves: 0``, group and deadline.
 
     Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
     absence saves nothing costs zero and says so.
@@ -381,6 +388,8 @@ def constraint_costs(
     job = here.job
     if job.residency.allow or job.residency.deny:
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
+    if job.placement not in (None, "none", "compute"):
+        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
     if here.mates_region is not None:

@@ -109,11 +109,12 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     pieces = _pieces(problem, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
-    missing = _fill(pieces, need)
+    budgeted = job.budget is not None or any(team.team == job.team for team in problem.limits.teams)
+    missing = _fill(pieces, need, budgeted=budgeted)
     used = [p for p in pieces if p.is_used]
     while len(used) < len(pieces):  # a start in a dropped piece has to be made in another one
         pieces = used
-        missing = _fill(pieces, need)
+        missing = _fill(pieces, need, budgeted=budgeted)
         used = [p for p in pieces if p.is_used]
     if missing > 1e-12 * need:
         _stretch(job, pieces, missing, need)
@@ -121,10 +122,17 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     return _finished(job, pieces, need)
 
 
-def _fill(pieces: list[_Piece], whole: float) -> float:
-    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room."""
+def _fill(pieces: list[_Piece], whole: float, *, budgeted: bool) -> float:
+    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room.
+
+    A step's carbon counts, but not for a job that a budget holds: the program may have counted on the least money.
+    """
     need = whole
-    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
+
+    def dearness(c: Candidate) -> tuple[float, str]:
+        return (c.usd_per_step if budgeted else c.objective_per_step, c.key)
+
+    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=dearness)
     for candidate in ranked:
         own = [p for p in pieces if p.candidate is candidate]
         need -= _work(own, candidate, need, whole) * candidate.on_time_steps_per_hour

@@ -12,7 +12,7 @@ from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.column_generation import Shortlist
-from router.planning.costing import compute_usd, moves_of
+from router.planning.costing import carbon_usd, moves_of, objective_usd
 from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
@@ -45,9 +45,14 @@ class PlacementSolution:
     estimates: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def carbon(self) -> Usd:
+        """Return what the carbon of all runs counts; nothing where the limits state no weight of it."""
+        return Usd.total(carbon_usd(found) for found in self.runs.values())
+
+    @property
     def spent(self) -> Usd:
-        """Return cost plus thresholds, exact: for comparing two answers."""
-        compute = Usd.total(compute_usd(found) for found in self.runs.values())
+        """Return the objective, exact: cost, thresholds and carbon; for comparing two answers."""
+        compute = Usd.total(objective_usd(found) for found in self.runs.values())
         return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
 
 

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.costing import compute_usd, moves_of
+from router.planning.costing import compute_usd, moves_of, objective_usd
 from router.planning.effort import Effort
 from router.planning.egress_caps import cap_place, cap_room_gb
 from router.planning.job_groups import are_together
@@ -294,8 +294,8 @@ class _Restoring:
 
     def _is_worth(self, job: Job, holds: tuple[SlotHold, ...]) -> bool:
         """Return whether the job's machines there cost less than the least saving more than where it is now."""
-        fresh = compute_usd(runs_of(self._problem, job, holds))
-        more = (fresh - compute_usd(self._runs[job.name])).nanos
+        fresh = objective_usd(runs_of(self._problem, job, holds))
+        more = (fresh - objective_usd(self._runs[job.name])).nanos
         return more <= _ROUNDING or more < self._least_savings[job.name].nanos
 
     def _take(self, job: Job, sign: float) -> None:
@@ -378,8 +378,8 @@ class _Restoring:
         """Return what the fresh runs cost more, thresholds included; moves count over the whole plan."""
         problem = self._problem
         old = {name: self._runs[name] for name in fresh}
-        more = Usd.total(compute_usd(found) for found in fresh.values()) + threshold_of(problem, fresh)
-        more -= Usd.total(compute_usd(found) for found in old.values()) + threshold_of(problem, old)
+        more = Usd.total(objective_usd(found) for found in fresh.values()) + threshold_of(problem, fresh)
+        more -= Usd.total(objective_usd(found) for found in old.values()) + threshold_of(problem, old)
         if any(run.candidate.transfers for found in (*fresh.values(), *old.values()) for run in found):
             both = ({**self._runs, **fresh}, self._runs)
             moves, moved = (Usd.total(m.cost_usd for m in moves_of(problem, runs)) for runs in both)

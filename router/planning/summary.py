@@ -113,6 +113,9 @@ def _summary(
     candidates = problem.all_candidates[job.name]
     own_moves = [m for m in moves if m.job == job.name]
     cost = job_cost(lines, moves, job.name)
+    own_lines = [line for line in lines if line.job == job.name]
+    carbon = None if here.problem.emissions is None else Usd.total(x.carbon_usd for x in own_lines if x.carbon_usd)
+    grams = None if carbon is None else sum(x.grams_co2e or 0 for x in own_lines)
     chosen = frozenset(run.candidate.key for run in runs)
     found = alternatives_of(here, chosen, candidates, findings.advisory.get(job.name, ()))
     return JobSummary(
@@ -128,11 +131,13 @@ def _summary(
         deadline=job.deadline.at(problem.now) if job.deadline else None,
         confidence=job.confidence,
         on_time_probability=on_time_probability_of(job, runs),
-        runner_up=runner_up(found, cost) if runs else None,
+        runner_up=runner_up(found, cost if carbon is None else cost + carbon) if runs else None,
         alternatives=found,
         constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs and not late else (),
         dropped=_dropped(findings.dropped.get(job.name, ())),
-        notes=(*_notes(job, runs), *_made_up_notes(job, lines)),
+        notes=(*_notes(job, runs), *_made_up_notes(job, lines), *_carbon_notes(own_lines)),
+        grams_co2e=grams,
+        carbon_usd=carbon,
     )
 
 
@@ -171,6 +176,11 @@ def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
     if not clouds or not mixes_simulated_and_real(line.cloud for line in lines):
         return ()
     return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
+
+
+def _carbon_notes(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the figures of carbon that stand in for unknown ones."""
+    return tuple(dict.fromkeys(line.carbon_doubt for line in lines if line.carbon_doubt))
 
 
 def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> Unplaced:

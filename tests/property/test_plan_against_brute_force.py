@@ -34,7 +34,7 @@ def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
     tiers = sorted({job.priority for job in instance.jobs}, reverse=True)
     count = Counter(item.priority for item in plan.unplaced)
     unplaced = tuple(count[tier] for tier in tiers)
-    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    value = plan.objective_usd.dollars()
     bound = plan.bound_usd.dollars()
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
     if unplaced != best.unplaced:

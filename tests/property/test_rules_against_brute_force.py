@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from random import Random
-from typing import Any
 
 import pytest
 
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest, make_plan
-from tests.bench.nights import small_night_request
-from tests.property.test_columns_against_brute_force import SOLVER, wrong
+from tests.bench.nights import mid_size_request
+from tests.property.test_columns_against_brute_force import wrong
 from tests.property.test_plan_against_brute_force import differences, plan_of
-from tests.support.checker import check_plan
+from tests.support.plan_agreement import compare_planners
 from tests.support.rule_instances import RULES, solve_ruled
 from tests.support.solved_instances import request_of
 
@@ -51,9 +49,9 @@ def test_plans_of_100_instances_keep_the_rule(rule: str) -> None:
     assert counts >= 8
 
 
-def ruled_night(rule: str, seed: int, **knobs: Any) -> PlanRequest:
+def ruled_night(rule: str, seed: int) -> PlanRequest:
     """A night of real offers, beyond the horizon too, under the rule."""
-    request = small_night_request(seed, **knobs)
+    request = mid_size_request(seed)
     rng, limits = Random(f"{rule} of night {seed}"), request.limits
     jobs: list[Job] = []
     for number, job in enumerate(request.jobs):
@@ -78,25 +76,7 @@ def ruled_night(rule: str, seed: int, **knobs: Any) -> PlanRequest:
     return replace(request, jobs=tuple(jobs), limits=limits)
 
 
-def disagreement(rule: str, seed: int) -> list[str]:
-    """Describe where a plan of the night breaks a promise, or the two planners contradict each other."""
-    request = ruled_night(rule, seed)
-    plans = {"compact": make_plan(request), "columns": make_plan(ruled_night(rule, seed, compact_jobs=0))}
-    found = []
-    for name, plan in plans.items():
-        found += [f"{name}: {words}" for words in check_plan(plan, request.jobs, request.book, request.limits)]
-    left_out = {name: Counter(item.priority for item in plan.unplaced) for name, plan in plans.items()}
-    if left_out["compact"] == left_out["columns"]:
-        for one, other in (("compact", "columns"), ("columns", "compact")):
-            value = (plans[other].cost_usd + plans[other].threshold_usd).dollars()
-            if plans[one].bound_usd.dollars() > value * (1 + SOLVER) + 1e-9:
-                found.append(f"{one}: bound {plans[one].bound_usd} above a plan of {value}")
-    elif plans["compact"].stage_one_proven and plans["columns"].stage_one_proven:
-        found.append(f"both proven, left out {left_out}")
-    return found
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
 def test_both_planners_agree_on_nights_under_the_rule(rule: str) -> None:
-    assert {seed: words for seed in range(4) if (words := disagreement(rule, seed))} == {}
+    assert {seed: words for seed in range(4) if (words := compare_planners(ruled_night(rule, seed)).wrong)} == {}

@@ -1,7 +1,7 @@
 """The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
 
-First the numbers of unplaced jobs by priority, highest first; then cost plus thresholds. Each job's schedules
-are reduced to those that no other beats in cost and in use of everything shared, then combined depth first.
+First the numbers of unplaced jobs by priority, highest first; then cost plus thresholds, carbon among them. Each job's
+schedules are reduced to those that no other beats in cost and in use of everything shared, then combined depth first.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from tests.support.carbon_oracle import grams_per_hour, weight_per_gram
 from tests.support.schedules import CandidateLike, Floats, Ints, Ways, dates_of, enumerate_ways, slot_edges
 from tests.support.shared_limits import Holding, OfferName, shared_things
 from tests.support.shipping import Need
@@ -102,8 +103,9 @@ def enumerate_problem(
             [[sum(item.use(h) for h in _holdings(c)) for item in shared] for c in kept] + [[0] * len(shared)],
             dtype=np.int64,
         ).reshape(len(kept) + 1, len(shared))
-        ways = enumerate_ways(job, kept, edges, now, book, limits) if kept else None
         budgeted = any(budget.team == job.team for budget in limits.teams)
+        carbon = [_carbon_per_hour(candidate, book, limits) for candidate in kept]
+        ways = enumerate_ways(job, kept, edges, now, book, limits, carbon, budgeted=budgeted) if kept else None
         own = _undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted)
         first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in own.slots)
         options.append(replace(own, regions=first))
@@ -119,6 +121,17 @@ def _offer_name(offer: object) -> OfferName:
 
 def _holdings(candidate: CandidateLike) -> list[Holding]:
     return [Holding(_offer_name(part.offer), part.machine, part.machines) for part in candidate.parts]
+
+
+def _carbon_per_hour(candidate: CandidateLike, book: PriceBook, limits: Limits) -> float:
+    """Dollars that an hour's emissions count; nothing where no weight is stated."""
+    weight = weight_per_gram(limits)
+    if not weight:
+        return 0.0
+    place = (candidate.region.cloud, candidate.region.region)
+    return float(
+        weight * sum(grams_per_hour(book, part.machine, *place)[0] * part.machines for part in candidate.parts)
+    )
 
 
 def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots: int, *, budgeted: bool) -> Options:

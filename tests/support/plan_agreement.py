@@ -62,5 +62,5 @@ def left_out(plan: Plan, tiers: list[int]) -> tuple[int, ...]:
 
 
 def value_of(plan: Plan) -> float:
-    """Cost and thresholds in dollars: what is minimised."""
-    return (plan.cost_usd + plan.threshold_usd).dollars()
+    """The objective in dollars: cost, thresholds, carbon where it is weighed."""
+    return plan.objective_usd.dollars()

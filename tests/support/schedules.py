@@ -62,8 +62,9 @@ class CandidateLike(Protocol):
 class Ways:
     """Feasible patterns of one job, a row each; what shared limits and other jobs do to them comes later.
 
-    ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars of starts
-    beyond the first; ``arrivals`` index into ``shipments`` (which needs, in which months).
+    ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars on top, which
+    nobody pays: those of starts beyond the first, and of carbon; ``arrivals`` index into ``shipments`` (which needs, in
+    which months).
     """
 
     slots: Ints
@@ -126,9 +127,17 @@ def enumerate_ways(
     now: datetime,
     book: PriceBook,
     limits: Limits,
+    carbon: Sequence[float] | None = None,
+    *,
+    budgeted: bool = False,
 ) -> Ways:
     """All patterns that respect the job's own rules, the dates of reservations and maintenance, each at its least
-    cost."""
+    cost.
+
+    ``carbon``: dollars an hour that the emissions of each candidate count. A job that a budget holds (its own or its
+    team's, ``budgeted``) fills the time of what is cheapest in money first, any other job what is cheapest with carbon.
+    """
+    extra = np.zeros(len(candidates)) if carbon is None else np.array(carbon)
     own = own_slots(job, edges, now)
     lengths = np.array([0.0 if slot is None else (slot[1] - slot[0]) / timedelta(hours=1) for slot in own])
     slots = _patterns(len(candidates), [slot is not None for slot in own])
@@ -148,8 +157,10 @@ def enumerate_ways(
     needed = np.full(len(slots), float(job.steps_left))
     if job.checkpoint is None:
         needed[~staying] = float(job.steps)
-    cost, enough = _cheapest(candidates, held, paid, needed)
-    threshold = job.gang.min_saving.dollars() * np.maximum(
+    cost, emitted, enough = _cheapest(
+        candidates, held, paid, needed, extra, by_money=budgeted or job.budget is not None
+    )
+    threshold = emitted + job.gang.min_saving.dollars() * np.maximum(
         0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
     )
     good = enough & _may_start(job, starts, edges, now)
@@ -235,22 +246,24 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
 
 
 def _cheapest(
-    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Least cost of reaching the steps in the time held, and whether that is enough."""
+    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats, carbon: Floats, *, by_money: bool
+) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    """Least cost of reaching the steps in the time held, the dollars of its carbon, and whether that is enough."""
     startup = np.array([candidate.startup / timedelta(hours=1) for candidate in candidates])
     price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
     room = held - startup * paid
     cost = (paid * startup * price).sum(axis=1)
+    emitted = (paid * startup * carbon).sum(axis=1)
     possible = (room >= -TOLERANCE).all(axis=1)
     left = needed.copy()
-    dearness = [p * c.billed_share / c.steps_per_hour for p, c in zip(price, candidates, strict=True)]
-    for c in np.argsort(dearness):
+    billed = np.array([c.billed_share / c.steps_per_hour for c in candidates])
+    for c in np.argsort((price if by_money else price + carbon) * billed):
         rate = candidates[c].on_time_steps_per_hour
         steps = np.minimum(left, np.maximum(0.0, room[:, c]) * rate)
-        cost += steps * dearness[c]
+        cost += steps * price[c] * billed[c]
+        emitted += steps * carbon[c] * billed[c]
         left -= steps
-    return cost, possible & (left <= TOLERANCE * needed)
+    return cost, emitted, possible & (left <= TOLERANCE * needed)
 
 
 def _arrivals(

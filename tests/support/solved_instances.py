@@ -33,7 +33,11 @@ def problem_of(instance: Instance) -> Problem:
 
 def solve(seed: int) -> Solved:
     """The instance of that seed, solved."""
-    instance = make_instance(seed)
+    return solve_instance(make_instance(seed))
+
+
+def solve_instance(instance: Instance) -> Solved:
+    """The instance, solved."""
     problem = problem_of(instance)
     best = optimum(problem)
     return Solved(instance, best, greedy_in_turn(problem), optimum(problem.without_limits()).better_than(best))

@@ -10,7 +10,7 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import RunPricer
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.costing import compute_usd
+from router.planning.costing import carbon_usd, compute_usd
 from router.planning.problem import free_starts, most_starts
 from router.planning.schedule import SlotHold, runs_of, starts_of
 
@@ -23,7 +23,7 @@ Hold = tuple[int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A schedule of one job. ``usd``: dollars without moves, thresholds included; ``counted``: as budgets count it.
+    """A schedule of one job. ``usd``: the objective without moves; ``counted``: dollars as budgets count them.
 
     ``use`` and ``amount`` are what it takes: limit x T + slot, and how much. ``moves`` are meter, month, gigabytes.
     """
@@ -158,7 +158,7 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
         return None
     threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
-    return _column(table, tuple(holds), paid + threshold, counted)
+    return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted)
 
 
 def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:

@@ -59,7 +59,7 @@ class Table:
     ``hours`` [J, T] is zero outside the job's window and ``elapsed`` [J, T+1] its running sum. ``need`` [N] is the
     productive hours of the whole job and ``startup`` [N] the hours of a start.
 
-    Dollars without moves: ``usd`` [N] of the whole job in one run with thresholds, ``paid`` [N] the same without,
+    Dollars without moves: ``usd`` [N] of the whole job in one run with thresholds and carbon, ``paid`` [N] without,
     ``start_usd`` and ``start_paid`` [N] of a start in them, ``saving`` [J] the threshold of a further start,
     ``counted`` [N] what budgets count, moves included. The objective is in ``usd``, ``start_usd`` and ``saving``;
     budgets count ``paid``.
@@ -268,7 +268,7 @@ def build_table(problem: PlacementProblem) -> Table:
     kind = np.array([kinds.kind(jobs[row.job].name, row.candidate.key) for row in rows], dtype=np.int64)
     limits, amounts = kinds.arrays()
     hours, order = _hours(problem)
-    physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 5)
+    physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 6)
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
@@ -294,7 +294,7 @@ def build_table(problem: PlacementProblem) -> Table:
         usd=physics[:, 2],
         paid=physics[:, 3],
         start_usd=physics[:, 4],
-        start_paid=physics[:, 4],
+        start_paid=physics[:, 5],
         saving=np.array([job.gang.min_saving.dollars() for job in jobs]),
         counted=physics[:, 3] + (dearest_moves[groups] if len(rows) else 0.0),
         first=spans[:, 0],
@@ -338,18 +338,19 @@ def _hours(problem: PlacementProblem) -> tuple[Floats, Bools]:
     return hours, np.array([slot.order for slot in problem.slots], dtype=np.bool_)
 
 
-def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float]:
-    """Return productive hours, hours of a start, dollars of one run, the same as paid, dollars of a start.
+def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float, float]:
+    """Return productive hours, hours of a start, dollars of one run, the same as paid, dollars of a start, as paid.
 
-    The threshold of a first start that is a move counts for the plan's choice alone.
+    The threshold of a first start that is a move counts for the plan's choice alone, and so does carbon.
     """
     c = row.candidate
     need = steps_to_do(job, running=row.goes_on) / c.on_time_steps_per_hour
     startup = 0.0 if row.goes_on else c.startup_hours
-    start_usd = c.usd_per_hour.dollars() * startup
-    paid = c.usd_per_reserved_hour * need + start_usd
+    start_paid, start_usd = c.usd_per_hour.dollars() * startup, c.objective_per_hour * startup
+    paid = c.usd_per_reserved_hour * need + start_paid
+    counted = c.objective_per_reserved_hour * need + start_usd
     threshold = job.gang.min_saving.dollars() if not row.goes_on and free_starts(job) == 0 else 0.0
-    return need, startup, paid + threshold, paid, start_usd
+    return need, startup, counted + threshold, paid, start_usd, start_paid
 
 
 def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int, int]:
