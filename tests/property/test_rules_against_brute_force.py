@@ -20,7 +20,7 @@ from tests.support.plan_agreement import compare_planners
 from tests.support.rule_instances import RULES, solve_ruled
 from tests.support.solved_instances import request_of
 
-FEW = range(2, 200, 22)
+FEW = range(2, 200, 66)
 
 
 def wrong_plans(rule: str, seeds: Iterable[int]) -> tuple[dict[str, list[str]], int]:
@@ -43,10 +43,10 @@ def test_plans_keep_the_rule_and_claim_no_more_than_is_true(rule: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", sorted(RULES))
-def test_plans_of_100_instances_keep_the_rule(rule: str) -> None:
-    found, counts = wrong_plans(rule, range(0, 200, 2))
+def test_plans_of_50_instances_keep_the_rule(rule: str) -> None:
+    found, counts = wrong_plans(rule, range(0, 200, 4))
     assert found == {}
-    assert counts >= 8
+    assert counts >= 4
 
 
 def ruled_night(rule: str, seed: int) -> PlanRequest:
