@@ -1,14 +1,17 @@
 """Emissions of machines: their power, the overhead of their data centre, and the carbon of their region's grid.
 
 Grid intensities are in ``tables/regions.csv`` and the power of accelerators in ``tables/accelerators.csv``, each row
-with source and date. The figures below are assumptions, and design note 043 says what they leave out.
+with source and date. The factors of ``tables/power_factors.csv`` are assumptions: design note 043 says what they miss.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
+from importlib import resources
 
 from pricing.book import PriceBook
 from pricing.machines import Machine
@@ -28,17 +31,14 @@ class PowerFigure:
     as_of: str
 
 
-_DCD = "datacenterdynamics.com, December 2024"
-_DGX = "NVIDIA DGX H100 user guide: 10.2 kW at most, of which 8 accelerators of 700 W"
-_UPTIME = "Uptime Institute global survey 2024, average of all answers"
-
-POWER_FIGURES = (
-    PowerFigure("machine_overhead", "*", Fraction("0.82"), _DGX, "2024-10-01"),
-    PowerFigure("pue", "aws", Fraction("1.15"), f"AWS, global average of 2023 ({_DCD})", "2024-12-05"),
-    PowerFigure("pue", "azure", Fraction("1.18"), f"Microsoft, global average ({_DCD})", "2024-12-05"),
-    PowerFigure("pue", "gcp", Fraction("1.10"), f"Google, fleet average ({_DCD})", "2024-12-05"),
-    PowerFigure("pue", "*", Fraction("1.56"), _UPTIME, "2024-07-01"),
-)
+@cache
+def power_figures() -> tuple[PowerFigure, ...]:
+    """Return the rows of ``tables/power_factors.csv``."""
+    text = resources.files("pricing").joinpath("tables/power_factors.csv").read_text(encoding="utf-8")
+    return tuple(
+        PowerFigure(row["name"], row["cloud"], Fraction(row["value"]), row["source"], row["as_of"])
+        for row in csv.DictReader(text.splitlines())
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class UnknownCarbonError(LookupError):
 
 def power_figure(name: str, cloud: str) -> Fraction:
     """Return the cloud's own figure, else the one for all clouds."""
-    found = {figure.cloud: figure.value for figure in POWER_FIGURES if figure.name == name}
+    found = {figure.cloud: figure.value for figure in power_figures() if figure.name == name}
     return found.get(cloud, found["*"])
 
 

@@ -157,14 +157,15 @@ def _no_room(here: JobContext, candidate: Candidate) -> str:
     problem, job = here.problem, here.job
     if most_starts(job) == 0 and not candidate.running:
         return MAY_NOT_MOVE
-    full = full_cap(problem, candidate, here.load, problem.window(job)[0].month)
+    window = problem.window(job)
+    full = full_cap(problem, candidate, here.load, window[0].month) if window else None
     if full is not None:
         return f"over the egress cap of {full[0]} by {full[1]:,.1f} GB"
     closed = _closed_reason(here, candidate)
     if closed:
         return closed
     start, until = candidate.dates
-    hours = sum(slot.hours for slot in slots_within_dates(candidate, problem.window(job)))
+    hours = sum(slot.hours for slot in slots_within_dates(candidate, window))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
         return "no room in its limits, or not on time"
     begins = f"from {start:%Y-%m-%d %H:%MZ} " if start is not None and start > problem.now else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from pricing.book import PriceBook
-from pricing.carbon import POWER_FIGURES
+from pricing.carbon import power_figures
 from pricing.machines import Machine
 from router.jobs.limits import Limits
 
@@ -18,8 +18,8 @@ def grams_per_hour(book: PriceBook, machine: Machine, cloud: str, region: str) -
     grid = here.grid_carbon_gco2_per_kwh or max(beside or [grid for _, grid in everywhere])
     watts = {a.name: a.tdp_w for a in book.accelerators}
     power = watts[machine.accelerator] or max(w for w in watts.values() if w)
-    overhead = next(f.value for f in POWER_FIGURES if f.name == "machine_overhead")
-    pue = {f.cloud: f.value for f in POWER_FIGURES if f.name == "pue"}
+    overhead = next(f.value for f in power_figures() if f.name == "machine_overhead")
+    pue = {f.cloud: f.value for f in power_figures() if f.name == "pue"}
     kilowatts = Fraction(power * machine.accelerator_count, 1000) * (1 + overhead) * pue.get(cloud, pue["*"])
     unknown = here.grid_carbon_gco2_per_kwh is None or watts[machine.accelerator] is None
     return kilowatts * grid, unknown

@@ -22,9 +22,12 @@ _WORDS = (
 
 
 def check_cost_terms(view: View) -> Iterator[str]:
-    """Each placed job has its terms; they are not negative and add up to its cost; moves and starts are as planned."""
+    """Each placed job has its terms, or none has (plans of earlier versions); they are not negative and add up to its
+    cost; moves and starts are as planned."""
     usage = view.plan.usage
-    terms = {} if usage is None else {item.job: item for item in usage.cost_terms}
+    if usage is None or not usage.cost_terms:
+        return
+    terms = {item.job: item for item in usage.cost_terms}
     for summary in view.plan.jobs:
         lines = [line for line in view.plan.lines if line.job == summary.job]
         item = terms.get(summary.job)

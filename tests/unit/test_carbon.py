@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pricing.book import PriceBook
-from pricing.carbon import POWER_FIGURES, EmissionTable
+from pricing.carbon import EmissionTable, power_figures
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.app.what_if import run_what_if
@@ -71,8 +71,8 @@ def test_what_is_unknown_counts_at_the_highest_known_and_is_marked() -> None:
 
 
 def test_every_assumed_figure_has_source_and_date() -> None:
-    assert all(figure.source and figure.as_of for figure in POWER_FIGURES)
-    assert {figure.name for figure in POWER_FIGURES if figure.cloud == "*"} == {"machine_overhead", "pue"}
+    assert all(figure.source and figure.as_of for figure in power_figures())
+    assert {figure.name for figure in power_figures() if figure.cloud == "*"} == {"machine_overhead", "pue"}
 
 
 def test_a_book_without_any_carbon_is_refused() -> None:

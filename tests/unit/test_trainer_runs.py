@@ -210,10 +210,20 @@ def test_a_rank_that_never_comes_is_said(rank: int, what: str) -> None:
     assert process.returncode == 1
 
 
+def wait_until_signals_are_handled(process: subprocess.Popen[str]) -> None:
+    """Return once the process has a handler of its own for SIGTERM."""
+    status = Path(f"/proc/{process.pid}/status")
+    while process.poll() is None:
+        caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt:"))
+        if int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1):
+            return
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_signal_while_waiting_for_the_others(rank: int) -> None:
     process = start(rank=rank, ranks=2, port=free_port())
-    time.sleep(0.5)
+    wait_until_signals_are_handled(process)
     process.terminate()
     assert output(process, 10) == ""
     assert process.returncode == 143
