@@ -1,0 +1,201 @@
+"""What plans save over choosing in turn: three rules carried out in the same simulated worlds.
+
+    python -m tests.bench.rules [--nights 6] [--draws 10] [--first 1] [--shifted | --surprised]
+
+Nights are those of :mod:`tests.bench.nights` with 30 to 60 jobs, without budgets, which only plans know. The rules
+are those of :mod:`tests.support.rule_choices`: the cheapest sticker price in turn, the cheapest expected step in turn
+with an eye on deadlines, and the plan of ``stepfare plan``. Worlds are those of :mod:`tests.support.rule_world`; each
+night is played in as many as there are draws, by all rules in the same ones.
+
+``--shifted`` is another market, known to all: prices times 0.7 to 1.4 by cloud, interruption rates doubled, speeds
+times 0.8. ``--surprised`` is the same rates and speeds, of which no rule knows.
+
+Intervals are of paired differences, plan less rule, by bootstrap over whole nights. "Not worse" is an interval that
+does not lie above zero.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import numpy as np
+
+from pricing.book import PriceBook
+from pricing.risk import band_rate
+from router.jobs.spec import Job
+from router.planning.planner import PlanRequest, make_plan
+from router.prices.books import load_book
+from router.spot.simulator.bootstrap import Interval, bootstrap_interval
+from tests.bench.nights import realistic_night
+from tests.support.rule_choices import rules_of
+from tests.support.rule_simulator import Outcome, RuleNight, simulate_rule
+from tests.support.rule_world import World
+from tests.support.scenes import problem_of
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+LEAST_JOBS, MOST_JOBS = 30, 60
+PRICES = (0.7, 1.4)
+RATES, SPEEDS = 2, 0.8
+LEVEL = 0.95
+OURS = "plan"
+
+
+@dataclass(frozen=True)
+class Played:
+    """One night in one world: the outcome of each rule."""
+
+    night: int
+    outcomes: dict[str, Outcome]
+
+    @property
+    def finished_by_all(self) -> frozenset[str]:
+        """Jobs that every rule finished."""
+        each = [{job for job, at in o.finish.items() if at is not None} for o in self.outcomes.values()]
+        return frozenset.intersection(*map(frozenset, each))
+
+    def figures(self, rule: str) -> dict[str, float]:
+        """What is compared, by name."""
+        found, common = self.outcomes[rule], self.finished_by_all
+        shared = sum(found.usd[job] for job in common)
+        return {
+            "unplaced": float(len(found.unplaced)),
+            "late": float(len(found.late)),
+            "unplaced or late": float(len(found.unplaced | found.late)),
+            "$ a job all finished": shared / max(1, len(common)),
+            "$ in all": found.total_usd,
+        }
+
+
+def night_request(seed: int, jobs: int, *, shifted: bool) -> PlanRequest:
+    """A night without budgets; ``shifted`` under another market."""
+    night = realistic_night(jobs, seed, NOW)
+    limits = night.limits.model_copy(update={"teams": ()})
+    gap = timedelta(minutes=10)
+    request = PlanRequest(night.jobs, load_book("embedded"), limits, NOW, gap=0.01, time_limit=gap, resolve_limits=0)
+    if not shifted:
+        return request
+    slower = tuple(_slower(job) for job in request.jobs)
+    return replace(request, jobs=slower, book=shifted_book(request.book, seed))
+
+
+def shifted_book(book: PriceBook, seed: int) -> PriceBook:
+    """The book with prices times a factor by cloud, and interruption rates doubled."""
+    draw = random.Random(f"shift {seed}")
+    factors = {cloud: Decimal(f"{draw.uniform(*PRICES):.3f}") for cloud in sorted({o.cloud for o in book.offers})}
+    offers = [
+        replace(
+            offer,
+            usd_per_hour=offer.usd_per_hour.scaled(factors[offer.cloud]),
+            interruptions_per_hour=None
+            if (rate := _rate(offer.interruptions_per_hour, offer.interruption_band)) is None
+            else rate * RATES,
+            interruption_band=None,
+        )
+        for offer in book.offers
+    ]
+    priors = tuple(
+        replace(p, interruptions_per_machine_hour=p.interruptions_per_machine_hour * RATES) for p in book.priors
+    )
+    return replace(book, offers=tuple(offers), priors=priors)
+
+
+def _rate(stated: float | None, band: str | None) -> float | None:
+    return stated if stated is not None else band_rate(band) if band is not None else None
+
+
+def _slower(job: Job) -> Job:
+    """The job with as much more to do as machines are slower."""
+    done = job.status.steps_done if job.status is not None else 0
+    return job.model_copy(update={"steps": done + round((job.steps - done) / SPEEDS)})
+
+
+def play(
+    seed: int, jobs: int, draws: int, *, shifted: bool, surprised: bool, say: Callable[[str], None]
+) -> list[Played]:
+    """Plan a night once and play it in as many worlds as there are draws."""
+    request = night_request(seed, jobs, shifted=shifted)
+    began = time.monotonic()
+    plan = make_plan(request)
+    planned = time.monotonic() - began
+    night = RuleNight.of(request.jobs, problem_of(request))
+    played = []
+    for draw in range(draws):
+        factors = (float(RATES), SPEEDS) if surprised else (1.0, 1.0)
+        world = World(1000 * seed + draw, request.book.risk, *factors)
+        outcomes = {name: simulate_rule(night, world, rule) for name, rule in rules_of(night, plan).items()}
+        played.append(Played(seed, outcomes))
+    means = {rule: _means([one.figures(rule) for one in played]) for rule in played[0].outcomes}
+    say(f"night {seed}, {jobs} jobs, planned in {planned:.0f} s, gap {plan.gap:.1%}, {len(plan.unplaced)} left out")
+    for rule, figures in means.items():
+        say(f"  {rule:14}" + "".join(f"{name} {figure:,.1f}   " for name, figure in figures.items()))
+    return played
+
+
+def _means(figures: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.fmean(one[name] for one in figures) for name in figures[0]}
+
+
+def compare(played: Sequence[Played], rule: str) -> dict[str, Interval]:
+    """Intervals of plan less rule, by figure."""
+    nights = np.array([one.night for one in played])
+    pairs = [(one.figures(OURS), one.figures(rule)) for one in played]
+    return {
+        name: bootstrap_interval(np.array([ours[name] - theirs[name] for ours, theirs in pairs]), nights, LEVEL)
+        for name in pairs[0][0]
+    }
+
+
+def saving(one: Played, rule: str) -> float:
+    """The share that the plan saves of what the rule pays for jobs that all finished."""
+    common = one.finished_by_all
+    theirs = sum(one.outcomes[rule].usd[job] for job in common)
+    return 1 - sum(one.outcomes[OURS].usd[job] for job in common) / theirs if theirs > 0 else 0.0
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Prints each night, then the comparison."""
+    parser = argparse.ArgumentParser(description="What plans save over choosing in turn.")
+    parser.add_argument("--nights", type=int, default=6)
+    parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--first", type=int, default=1, help="seed of the first night")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--shifted", action="store_true", help="other prices, rates and speeds, known to all rules")
+    kind.add_argument("--surprised", action="store_true", help="other rates and speeds that no rule knows")
+    asked = parser.parse_args(arguments)
+    played: list[Played] = []
+    for number in range(asked.nights):
+        jobs = LEAST_JOBS + (MOST_JOBS - LEAST_JOBS) * number // max(1, asked.nights - 1)
+        flags = {"shifted": asked.shifted, "surprised": asked.surprised}
+        played += play(asked.first + number, jobs, asked.draws, **flags, say=_say)
+    _say(f"RULES       {asked.nights} nights of {LEAST_JOBS} to {MOST_JOBS} jobs, {asked.draws} worlds each")
+    for rule in played[0].outcomes:
+        figures = _means([one.figures(rule) for one in played])
+        _say(f"  {rule:14}" + "".join(f"{name} {figure:,.2f}   " for name, figure in figures.items()))
+    for rule in (name for name in played[0].outcomes if name != OURS):
+        found = compare(played, rule)
+        _say(f"  plan less {rule}, 95 % interval over nights:")
+        for name, interval in found.items():
+            verdict = "better" if interval.high < 0 else "worse" if interval.low > 0 else "not worse"
+            _say(f"    {name:22} {interval.mean:10,.2f}  [{interval.low:,.2f}, {interval.high:,.2f}]  {verdict}")
+        worse = [name for name, interval in found.items() if interval.low > 0]
+        _say(f"    not worse at the 95 % interval in any: {'yes' if not worse else 'no: ' + ', '.join(worse)}")
+        _say(
+            f"    median saving on jobs that all finished: {statistics.median(saving(one, rule) for one in played):.1%}"
+        )
+
+
+def _say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
