@@ -50,6 +50,9 @@ def plan(
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
     ] = None,
+    quotas: Annotated[
+        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -88,6 +91,7 @@ def plan(
     stepfare plan examples/nightly --limits examples/nightly/limits.yaml
     stepfare plan jobs/ --out plan.json && stepfare explain plan.json
     stepfare plan job.yaml --now 2026-11-21T18:00Z --book embedded -o json
+    stepfare quotas && stepfare plan jobs/ --quotas latest
     stepfare plan jobs/ --limits limits.yaml --out plan.json --html tonight.html
     stepfare plan show plan.json -o gantt
     stepfare plan diff yesterday.json plan.json
@@ -100,8 +104,12 @@ def plan(
     began = time.monotonic()
     from router.app.budgets import BudgetConstraints
     from router.app.plan import PlanOptions, plan_request
-    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, store_planned_jobs
-    from router.config.limits_file import read_limits
+    from router.cli.site_options import (
+        load_shortages_and_budgets,
+        report_budget_sources,
+        report_read_quotas,
+        store_planned_jobs,
+    )
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import Timings, make_plan
 
@@ -115,6 +123,7 @@ def plan(
         solver=solver,
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
+        quotas=quotas,
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -127,6 +136,7 @@ def plan(
         )
     prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
     report_budget_sources(prepared.budgets if now is None else (), moment)
+    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
     for each in prepared.idle:
         console.warn(each)
     request = _with_previous(prepared.request, since, least_saving)
@@ -142,8 +152,7 @@ def plan(
         document = plan_to_json(placement_plan)
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
-        stored_limits = None if limits is None else read_limits(limits)
-        store_planned_jobs(request.jobs, digest, stored_limits, moment, document)
+        store_planned_jobs(request.jobs, digest, prepared.file_limits, moment, document)
     _write_page(placement_plan, html)
     console.out(_text_of(placement_plan, output))
     _write_metrics(placement_plan, timings, began, metrics, prometheus)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from router.controller.plan_limits import BudgetSource
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
+    from router.planning.inputs import LimitSource
     from router.planning.plan import Plan
     from router.state.records import Shortage
     from router.state.store import StateStore
@@ -139,6 +140,16 @@ def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> 
             "is "
             f"spent, {spent}"
         )
+
+
+def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
+    """Print where limits were read, how old they are and what binds; then warnings about the readings."""
+    from router.app.read_quotas import describe_sources
+
+    for words in describe_sources(sources, moment):
+        console.note(words)
+    for doubt in doubts:
+        console.note(doubt, "warning")
 
 
 @contextmanager

@@ -81,6 +81,9 @@ def what_if(
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
     ] = None,
+    quotas: Annotated[
+        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -151,6 +154,7 @@ def what_if(
         solver=solver,
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
+        quotas=quotas,
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -202,7 +206,7 @@ def _read_request(
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
     from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
-    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources
+    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, report_read_quotas
 
     # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
     shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
@@ -210,6 +214,7 @@ def _read_request(
     if shortages:
         console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
     report_budget_sources(() if given_moment else prepared.budgets, moment)
+    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
     for each in prepared.idle:
         console.warn(each)
     if prepared.offers_too_old:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    WithJsonSchema,
+    model_serializer,
+    model_validator,
+)
 
 from pricing.money import ZERO
 from pricing.places import Market
@@ -121,6 +129,9 @@ def _drop_empty(value: object) -> object:
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
+_NEWER = frozenset({"quotas"})
+
+
 class Limits(Spec):
     """The limits file. Everything is optional; :meth:`none` limits nothing."""
 
@@ -138,6 +149,18 @@ class Limits(Spec):
         dict[str, Gigabytes],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
     ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
+    quotas: Text | None = Field(
+        default=None,
+        description="Quotas, reservations and stock as `stepfare quotas` and `stepfare stock` read them: `latest`, or "
+        "a file beside this one. Where a limit here counts the same machines, the smaller amount binds.",
+        examples=["latest"],
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out newer fields that are not used, so that the digests of limits files stay as they were."""
+        content: dict[str, Any] = handler(self)
+        return {name: value for name, value in content.items() if name not in _NEWER or value is not None}
 
     @classmethod
     def none(cls) -> Limits:

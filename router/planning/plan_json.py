@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy
-from router.planning.inputs import GangUse, LimitAmount, PlanInputs
+from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
@@ -46,7 +46,11 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 )
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
-    {Line: ("capacity", "policy"), ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places")}
+    {
+        Line: ("capacity", "policy"),
+        ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
+        PlanInputs: ("sources",),
+    }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
 
@@ -231,6 +235,7 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
         limits_digest=content["limits_digest"],
         limits=_many(LimitAmount, content["limits"]),
         use=_many(GangUse, content["use"]),
+        sources=_many(LimitSource, content.get("sources", [])),
     )
 
 
@@ -261,7 +266,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
     )
 
 
-_TIMES = frozenset({"start", "end", "finish", "deadline"})
+_TIMES = frozenset({"start", "end", "finish", "deadline", "read_at"})
 
 
 def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
@@ -271,7 +276,7 @@ def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
 def _read(kind: type[T], content: dict[str, Any]) -> T:
     """Return the value of this class, its fields read by their names.
 
-    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, four names of times.
+    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, five names of times.
     """
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]

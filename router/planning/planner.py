@@ -31,7 +31,7 @@ from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
 from router.planning.formulation import Formulation, formulate
-from router.planning.inputs import plan_inputs
+from router.planning.inputs import LimitSource, plan_inputs
 from router.planning.local_search import improve_places
 from router.planning.plan import VALID_FOR, Plan, PlanStatus
 from router.planning.plan_usage import PlanUsage
@@ -59,7 +59,8 @@ class PlanRequest:
     counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
     to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
     one program, more by columns. With ``previous``, a job that has not started keeps its place and start of that plan
-    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost).
+    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which
+    limits were read from clouds; it decides nothing.
     """
 
     jobs: tuple[Job, ...]
@@ -77,6 +78,7 @@ class PlanRequest:
     compact_jobs: int = 30
     previous: Plan | None = None
     least_saving: Usd | None = None
+    limit_sources: tuple[LimitSource, ...] = ()
 
 
 @dataclass(slots=True)
@@ -392,7 +394,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
-        inputs=plan_inputs(request.limits, problem, answer.runs),
+        inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(
             month=month_of(request.now),
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
