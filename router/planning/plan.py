@@ -188,9 +188,32 @@ class DroppedOffers:
     example: str
 
 
+PreemptionKind = Literal["paused", "moved", "left out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A running job that does not go on where it runs, and the jobs that go first and hold what it would need.
+
+    ``restart_usd`` is what its start-ups and moves cost; None where it is left out.
+    """
+
+    what: PreemptionKind
+    by: tuple[str, ...]
+    restart_usd: Usd | None
+
+    def __str__(self) -> str:
+        jobs = f" for {', '.join(self.by)}" if self.by else ""
+        cost = "" if self.restart_usd is None else f"; its restart costs ${self.restart_usd.dollars():,.2f}"
+        return f"runs now, and is {self.what}{jobs}{cost}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """One job's result. ``runner_up`` is the best alternative, None where there is none."""
+    """One job's result. ``runner_up`` is the best alternative, None where there is none.
+
+    ``preemption`` is None unless the job runs now and makes way for others.
+    """
 
     job: str
     job_digest: str
@@ -209,6 +232,7 @@ class JobSummary:
     constraint_costs: tuple[ConstraintCost, ...]
     dropped: tuple[DroppedOffers, ...]
     notes: tuple[str, ...]
+    preemption: Preemption | None = None
 
 
 @dataclass(frozen=True, slots=True)

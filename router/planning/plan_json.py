@@ -29,6 +29,7 @@ from router.planning.plan import (
     Line,
     Plan,
     PlannedMove,
+    Preemption,
     Relaxation,
     ShadowPrice,
     Unplaced,
@@ -50,6 +51,7 @@ FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
         Line: ("capacity", "policy"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),
+        JobSummary: ("preemption",),
     }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -252,11 +254,12 @@ def _read_line(content: dict[str, Any]) -> Line:
 
 
 def _read_job(content: dict[str, Any]) -> JobSummary:
-    second = content["runner_up"]
+    second, preempted = content["runner_up"], content.get("preemption")
     return _read(
         JobSummary,
         {
             **content,
+            "preemption": None if preempted is None else _read(Preemption, {**preempted, "by": tuple(preempted["by"])}),
             "runner_up": _read(Alternative, second) if second is not None else None,
             "alternatives": _many(Alternative, content["alternatives"]),
             "constraint_costs": _many(ConstraintCost, content["constraint_costs"]),

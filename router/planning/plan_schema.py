@@ -240,6 +240,13 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "constraint_costs": "What rules of the job cost it.",
         "dropped": "Offers that cannot serve it, by reason, most first.",
         "notes": "What to doubt in these figures.",
+        "preemption": "What happens to a running job that makes way for others; absent for all other jobs.",
+    },
+    plan.Preemption: {
+        "": "A running job that does not go on where it runs.",
+        "what": "paused: it goes on later in its place; moved: elsewhere; left out.",
+        "by": "Jobs that go first and hold what it would need, by name.",
+        "restart_usd": "What its start-ups and moves cost, dollars; null where it is left out.",
     },
     plan.Alternative: {
         "": "Another way to run the whole rest of a job, the others held in place.",
@@ -308,6 +315,7 @@ _PARTS: dict[type, str] = {
     plan.Relaxation: "relaxation",
     plan.ShadowPrice: "shadow_price",
     plan.JobSummary: "job_summary",
+    plan.Preemption: "preemption",
     plan.Alternative: "alternative",
     plan.ConstraintCost: "constraint_cost",
     plan.DroppedOffers: "dropped_offers",

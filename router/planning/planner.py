@@ -25,7 +25,7 @@ from router.planning.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
-from router.planning.columns.search import solve_by_columns
+from router.planning.columns.running_jobs import solve_with_running_jobs
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -43,6 +43,7 @@ from router.planning.solve import PlacementSolution, better_answer, solve_in_sta
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
+from router.planning.stays import keep_running
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
 
@@ -187,7 +188,7 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = _placement_problem(request, jobs, placeable, usable, advisory)
+    problem = keep_running(_placement_problem(request, jobs, placeable, usable, advisory), run.search)
     run.timings.feasibility += time.perf_counter() - began
     return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
@@ -281,7 +282,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         # Columns are improved and started early in their own search.
-        answer, _ = _keep_previous(run, solve_by_columns(problem, effort, request.gap, run.progress))
+        answer, _ = _keep_previous(run, solve_with_running_jobs(problem, effort, request.gap, run.progress))
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)
@@ -327,7 +328,7 @@ def _search_wider(
     """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
     effort, gap = run.search, run.request.gap
     slack = (answer.spent - answer.bound_usd).dollars()
-    all_placed = len(answer.runs) == len(answer.problem.jobs)
+    all_placed = not any(answer.rank)
     if all_placed and slack <= gap * answer.spent.dollars():
         return answer, formulation
     if not effort.affords(_WIDER, formulation.program):

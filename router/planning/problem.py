@@ -85,7 +85,8 @@ class PlacementProblem:
     """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
     ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks. ``held`` is what jobs outside the
-    problem take, by limit and slot.
+    problem take, by limit and slot. Jobs in ``stays`` may only go on where they run; those in ``protected`` are paused,
+    moved or left out only for jobs of higher priority (:mod:`router.planning.stays`).
     """
 
     jobs: tuple[Job, ...]
@@ -99,6 +100,8 @@ class PlacementProblem:
     shared: Mapping[str, SharedLimit]
     binding: frozenset[str]
     held: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    stays: frozenset[str] = frozenset()
+    protected: frozenset[str] = frozenset()
 
     @cached_property
     def job(self) -> Mapping[str, Job]:

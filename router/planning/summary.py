@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pricing.money import Usd
 from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
@@ -16,6 +16,7 @@ from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
 from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
+from router.planning.preemption import preemptions
 from router.planning.problem import PlacementProblem
 from router.planning.relaxations import constraint_costs, relaxations_of
 from router.planning.schedule import ScheduledRun
@@ -72,11 +73,13 @@ def summarise(
         own_lines.setdefault(line.job, []).append(line)
     counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
     total = load_of(problem, answer.holdings)
+    preempted = preemptions(answer, moves)
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
         here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
         late = effort.late(_PHASE)
-        summaries.append(_summary(here, answer, lines, moves, findings, late=late))
+        summary = _summary(here, answer, lines, moves, findings, late=late)
+        summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
         if job.name not in answer.runs:
             unplaced.append(_unplaced(here, findings, late=late))
     return tuple(summaries), tuple(unplaced)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
 from tests.bench.nights import small_night_request
-from tests.support.brute_force import Solution
 from tests.support.checker import check_plan
-from tests.support.instances import Instance
-from tests.support.solved_instances import request_of, solve
+from tests.support.instances import Instance, make_instance
+from tests.support.running_instances import make_running_instance
+from tests.support.solved_instances import Solved, request_of, solve
 
 SOLVER = 1e-6  # what a solver's own tolerances may do to a proven bound
 FEW = range(1, 200, 14)
 
 
-def left_out(instance: Instance, plan: Plan) -> tuple[int, ...]:
-    """Jobs left out by tier, highest first."""
-    count = Counter(item.priority for item in plan.unplaced)
-    return tuple(count[tier] for tier in sorted({job.priority for job in instance.jobs}, reverse=True))
-
-
-def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
+def wrong(solved: Solved, plan: Plan) -> list[str]:
     """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
+    instance, best = solved.instance, solved.best
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
-    out, bound = left_out(instance, plan), plan.bound_usd.dollars()
+    out, bound = solved.levels_of(plan), plan.bound_usd.dollars()
     value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
     if out < best.unplaced:
         found.append(f"leaves out {out}, the least is {best.unplaced}")
@@ -40,13 +36,13 @@ def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
     return found
 
 
-def wrong_plans(seeds: range) -> dict[int, list[str]]:
+def wrong_plans(seeds: range, make: Callable[[int], Instance] = make_instance) -> dict[int, list[str]]:
     """Describe what is wrong with plans by columns, by seed."""
     found = {}
     for seed in seeds:
-        solved = solve(seed)
+        solved = solve(seed, make)
         plan = make_plan(request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0))
-        found[seed] = wrong(solved.instance, solved.best, plan)
+        found[seed] = wrong(solved, plan)
     return {seed: words for seed, words in found.items() if words}
 
 
@@ -57,6 +53,15 @@ def test_columns_never_claim_more_than_is_true() -> None:
 @pytest.mark.slow
 def test_columns_never_claim_more_than_is_true_of_100_instances() -> None:
     assert wrong_plans(range(0, 200, 2)) == {}
+
+
+def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
+    assert wrong_plans(range(1, 40, 4), make_running_instance) == {}
+
+
+@pytest.mark.slow
+def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances() -> None:
+    assert wrong_plans(range(100), make_running_instance) == {}
 
 
 def disagreement(seed: int) -> list[str]:

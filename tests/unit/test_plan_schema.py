@@ -37,6 +37,7 @@ OPTIONAL = {
     "line": {"policy", "reservation_cost", "capacity"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour"},
+    "job_summary": {"preemption"},
 }
 
 

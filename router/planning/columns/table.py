@@ -20,6 +20,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import already_moved
 from router.planning.formulation import free_starts
+from router.planning.precedence import tiers_of
 from router.planning.problem import PlacementProblem
 from router.planning.transfers import Transfer
 
@@ -197,7 +198,7 @@ def build_table(problem: PlacementProblem) -> Table:
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
-    tiers = sorted({job.priority for job in jobs}, reverse=True)
+    tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
     groups = np.array(group, dtype=np.int64)
     dearest_moves = np.array(dearest)
     return Table(
@@ -235,7 +236,7 @@ def build_table(problem: PlacementProblem) -> Table:
         team=np.array([names.index(job.team) if job.team in names else -1 for job in jobs], dtype=np.int64),
         team_names=names,
         team_left=np.array([teams[name] for name in names]),
-        tier=np.array([tiers.index(job.priority) for job in jobs], dtype=np.int64),
+        tier=np.array([tiers[job.name] for job in jobs], dtype=np.int64),
         budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
     )
 
@@ -270,6 +271,8 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
         return 0, 0, 0
     if row.goes_on:
         return 0, slots[-1].index + 1, 1
+    if job.name in problem.stays:
+        return 0, 0, 0
     starts = [slot.index for slot in slots if problem.may_start(job, slot)]
     return slots[0].index, slots[-1].index + 1, (starts[-1] + 1 if starts else 0)
 
