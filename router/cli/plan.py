@@ -17,6 +17,7 @@ from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
+    from router.jobs.limits import Limits
     from router.planning.plan import Plan
     from router.planning.planner import PlanRequest, Timings
 
@@ -105,6 +106,7 @@ def plan(
     from router.app.budgets import BudgetConstraints
     from router.app.plan import PlanOptions, plan_request
     from router.cli.site_options import (
+        fill_recent_use,
         load_shortages_and_budgets,
         report_budget_sources,
         report_read_quotas,
@@ -134,7 +136,13 @@ def plan(
             f"left out until {max(s.until for s in shortages):%H:%MZ}: "
             f"{format_count(len(shortages), 'pool')} that ran short lately"
         )
-    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+
+    def add_state(limits: Limits) -> Limits:
+        """Add budgets, spending and recent use; those of now do not apply to another moment."""
+        known = budgets.limits(limits)
+        return fill_recent_use(known, moment) if now is None else known
+
+    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
     report_budget_sources(prepared.budgets if now is None else (), moment)
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
     for each in prepared.idle:

@@ -130,6 +130,23 @@ def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], 
         return (), BudgetConstraints()
 
 
+def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
+    """Return the limits with the recent use of teams from the state, where the file states shares.
+
+    If the state cannot be read, nothing is known; this is reported.
+    """
+    from router.app.budgets import recent_use
+
+    if limits.fair_share is None:
+        return limits
+    try:
+        with open_state_store(None, None, makes=False) as (_, store):
+            return recent_use(store, limits, moment)
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"what teams used lately is not known: {error}", "warning")
+        return limits
+
+
 def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> None:
     """Print the sources of a plan's budgets, where that is not the limits file alone."""
     for each in budgets:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from router.app.parallel import Engine
     from router.app.plan import PlanOptions
+    from router.jobs.limits import Limits
     from router.planning.planner import PlanRequest
     from router.planning.what_if import Change, Variant
     from router.planning.what_if_comparison import WhatIf
@@ -206,11 +207,22 @@ def _read_request(
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
     from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
-    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, report_read_quotas
+    from router.cli.site_options import (
+        fill_recent_use,
+        load_shortages_and_budgets,
+        report_budget_sources,
+        report_read_quotas,
+    )
 
     # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
     shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
-    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+
+    def add_state(limits: Limits) -> Limits:
+        """Add budgets, spending and recent use; those of now do not apply to another moment."""
+        known = budgets.limits(limits)
+        return fill_recent_use(known, moment) if not given_moment else known
+
+    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
     if shortages:
         console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
     report_budget_sources(() if given_moment else prepared.budgets, moment)

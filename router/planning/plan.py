@@ -247,11 +247,25 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class TeamStanding:
+    """A team's share, its recent use, and the band (1 to 4) that follows: jobs of band 1 are left out last.
+
+    ``factor`` is 1 for a team that used nothing lately and 1/2 for one that used just its share.
+    """
+
+    team: str
+    share: float
+    recent_usd: Usd
+    factor: float
+    band: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
     Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
-    not record them; the digest is not over them.
+    not record them; the digest is not over them. ``fair_share`` is empty unless the limits file states shares.
     """
 
     as_of: datetime
@@ -278,6 +292,7 @@ class Plan:
     cuts: tuple[Cut, ...] = ()
     inputs: PlanInputs | None = None
     usage: PlanUsage | None = None
+    fair_share: tuple[TeamStanding, ...] = ()
 
     @property
     def at_risk_usd(self) -> Usd:

@@ -32,6 +32,7 @@ from router.planning.plan import (
     Preemption,
     Relaxation,
     ShadowPrice,
+    TeamStanding,
     Unplaced,
 )
 from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
@@ -92,6 +93,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     }
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
+    if plan.fair_share:
+        content["fair_share"] = [_plain(team) for team in plan.fair_share]
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -229,6 +232,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         cuts=_many(Cut, c.get("cuts", ())),
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
+        fair_share=_many(TeamStanding, c.get("fair_share", [])),
     )
 
 

@@ -72,6 +72,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+    "fair_share": "Shares and recent use of teams, by name; left out where the limits file states no shares.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -242,6 +243,14 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "notes": "What to doubt in these figures.",
         "preemption": "What happens to a running job that makes way for others; absent for all other jobs.",
     },
+    plan.TeamStanding: {
+        "": "A team's share and recent use, and what follows for its waiting jobs.",
+        "team": "Name of the team.",
+        "share": "Its share; 1 where none is stated.",
+        "recent_usd": "Dollars that it used lately, older ones counted less.",
+        "factor": "2 to the power of -(its part of all use / its part of all shares).",
+        "band": "1 to 4: within a priority, jobs of band 1 are left out last.",
+    },
     plan.Preemption: {
         "": "A running job that does not go on where it runs.",
         "what": "paused: it goes on later in its place; moved: elsewhere; left out.",
@@ -316,6 +325,7 @@ _PARTS: dict[type, str] = {
     plan.ShadowPrice: "shadow_price",
     plan.JobSummary: "job_summary",
     plan.Preemption: "preemption",
+    plan.TeamStanding: "team_standing",
     plan.Alternative: "alternative",
     plan.ConstraintCost: "constraint_cost",
     plan.DroppedOffers: "dropped_offers",
@@ -338,7 +348,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share"})
 
 
 # Outside the plan's digest; each has a digest of its own.

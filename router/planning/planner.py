@@ -30,6 +30,7 @@ from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
+from router.planning.fair_share import team_standings
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import LimitSource, plan_inputs
 from router.planning.local_search import improve_places
@@ -269,6 +270,7 @@ def _placement_problem(
         use=use,
         shared=shared,
         binding=tight,
+        bands={standing.team: standing.band for standing in team_standings(request.limits, (j.team for j in jobs))},
     )
 
 
@@ -395,6 +397,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
         inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(
             month=month_of(request.now),

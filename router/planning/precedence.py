@@ -1,7 +1,7 @@
 """Order the jobs by who is left out last: those that must stay, then by priority, and there those that run first.
 
 A plan is first judged by its levels: jobs that must stay; then, in this order for each priority from the highest,
-running jobs left out, protected jobs displaced, other jobs left out. Design note 045.
+running jobs left out, protected jobs displaced, other jobs left out by band of their teams. Design notes 045, 046.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def tier_key(problem: PlacementProblem, job: Job) -> tuple[int, int, int]:
     if job.name in problem.stays:
         return (0, 0, 0)
     running = job.status is not None and job.status.running is not None
-    return (1, -job.priority, 0 if running else 1)
+    return (1, -job.priority, 0 if running else problem.bands.get(job.team, 1))
 
 
 def tiers_of(problem: PlacementProblem) -> tuple[tuple[Job, ...], ...]:
@@ -62,7 +62,9 @@ def _name(problem: PlacementProblem, job: Job) -> str:
     stays, _, place = tier_key(problem, job)
     if not stays:
         return "that must stay"
-    return f"{job.priority}" if place else f"{job.priority} running"
+    if not place:
+        return f"{job.priority} running"
+    return f"{job.priority}, band {place}" if problem.bands else f"{job.priority}"
 
 
 def rank_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[int, ...]:

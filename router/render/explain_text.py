@@ -6,7 +6,7 @@ from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.planning.plan_facts import main_placement
-from router.render.plan_text import describe_shadow_price
+from router.render.plan_text import describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -104,6 +104,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     head = [f"{job.job} (team {job.team})"]
     if job.preemption is not None:
         head.append(wrap_text(str(job.preemption), "  "))
+    head += [f"  fair share of {describe_standing(team)}" for team in plan.fair_share if team.team == job.team]
     if job.finish is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrap_text(f"left out: {unplaced.reason}", "  "))

@@ -12,7 +12,7 @@ from router.planning.planner import make_plan
 from tests.bench.nights import small_night_request
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance
-from tests.support.running_instances import make_running_instance
+from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, request_of, solve
 
 SOLVER = 1e-6  # what a solver's own tolerances may do to a proven bound
@@ -62,6 +62,15 @@ def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
 @pytest.mark.slow
 def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances() -> None:
     assert wrong_plans(range(100), make_running_instance) == {}
+
+
+def test_columns_never_claim_more_than_is_true_of_shares() -> None:
+    assert wrong_plans(range(2, 40, 4), make_sharing_instance) == {}
+
+
+@pytest.mark.slow
+def test_columns_never_claim_more_than_is_true_of_shares_in_100_instances() -> None:
+    assert wrong_plans(range(100), make_sharing_instance) == {}
 
 
 def disagreement(seed: int) -> list[str]:

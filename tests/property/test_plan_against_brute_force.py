@@ -14,7 +14,7 @@ from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.checker import check_plan
 from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
-from tests.support.running_instances import make_running_instance
+from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, problem_of, request_of, solve
 
 INSTANCES = 200
@@ -59,6 +59,15 @@ RUNNING = range(0, 60, 3)
 
 def test_running_jobs_are_displaced_only_for_jobs_of_higher_priority() -> None:
     assert wrong_plans([solve(seed, make_running_instance) for seed in RUNNING], gap=0.0) == {}
+
+
+def test_jobs_of_teams_below_their_share_are_left_out_last() -> None:
+    assert wrong_plans([solve(seed, make_sharing_instance) for seed in RUNNING], gap=0.0) == {}
+
+
+@pytest.mark.slow
+def test_jobs_of_teams_below_their_share_are_left_out_last_in_150_instances() -> None:
+    assert wrong_plans([solve(seed, make_sharing_instance) for seed in range(150)], gap=0.0) == {}
 
 
 @pytest.mark.slow

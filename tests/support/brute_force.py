@@ -16,7 +16,7 @@ import numpy as np
 from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from tests.support.precedence_rules import Bools, Levels, admitted, prefers_its_place, stays_in_place
+from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, prefers_its_place, stays_in_place
 from tests.support.schedules import (
     CandidateLike,
     Floats,
@@ -135,7 +135,15 @@ def enumerate_problem(
     staying = {found.job.name: found for found in cannot_resume}
     must = admitted([found.job for found in cannot_resume], lambda job: left.take(staying[job.name]))
     options = [_only_staying(found) if found.job.name in must else found for found in options]
-    return Problem(tuple(options), amounts, limits, book, now, edges, Levels(tuple(jobs), frozenset(protected)))
+    return Problem(
+        tuple(options),
+        amounts,
+        limits,
+        book,
+        now,
+        edges,
+        Levels(tuple(jobs), frozenset(protected), fair_bands(limits, jobs)),
+    )
 
 
 def _standing(job: Job, kept: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime) -> set[int]:

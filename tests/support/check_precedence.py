@@ -14,7 +14,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import candidates_for
 from router.planning.plan import Line
 from tests.support.plan_view import HOUR, View
-from tests.support.precedence_rules import runs_now
+from tests.support.precedence_rules import fair_bands, runs_now
 from tests.support.schedules import CandidateLike, dates_of, reserved, slot_edges, standing
 from tests.support.shared_limits import Holding, Shared, shared_things
 
@@ -129,6 +129,22 @@ def _holding(view: View, line: Line) -> Holding:
     machine = view.book.machine(line.cloud, line.instance_type)
     assert machine is not None
     return Holding((line.cloud, line.region, line.zone, line.instance_type, line.market), machine, line.machines)
+
+
+def check_fair_share(view: View) -> Iterator[str]:
+    """The standings of teams are those of the limits file, and their factor and band follow from them."""
+    stated = view.limits.fair_share
+    bands = fair_bands(view.limits, view.jobs)
+    if {row.team: row.band for row in view.plan.fair_share} != bands:
+        yield f"teams are in bands {[(row.team, row.band) for row in view.plan.fair_share]}, not {bands}"
+    total = sum(row.recent_usd.dollars() for row in view.plan.fair_share)
+    shares = sum(row.share for row in view.plan.fair_share)
+    for row in view.plan.fair_share:
+        if stated is not None and row.team in stated.recent_usd and row.recent_usd != stated.recent_usd[row.team]:
+            yield f"team {row.team}: {row.recent_usd} used, the file says {stated.recent_usd[row.team]}"
+        over = row.recent_usd.dollars() / total / (row.share / shares) if total else 0.0
+        if abs(row.factor - 2.0**-over) > 1e-6:
+            yield f"team {row.team}: factor {row.factor}, should be {2.0**-over}"
 
 
 def check_preempted(view: View) -> Iterator[str]:

@@ -32,6 +32,7 @@ CHECKS = (
     check_money.check_status,
     check_precedence.check_precedence,
     check_precedence.check_preempted,
+    check_precedence.check_fair_share,
 )
 
 

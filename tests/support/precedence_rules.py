@@ -7,12 +7,13 @@ one priority those that run are left out last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
+from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from tests.support.schedules import Floats, Ints
 
@@ -36,11 +37,13 @@ def stays_in_place(slots: Ints, standing: Collection[int]) -> Bools:
 class Levels:
     """What is kept least, in this order, before any cost: by priority from the highest, three numbers each.
 
-    Running jobs left out, protected jobs displaced, other jobs left out.
+    Running jobs left out, protected jobs displaced, other jobs left out; the last by band of their teams, where shares
+    are stated.
     """
 
     jobs: tuple[Job, ...]
     protected: frozenset[str]
+    bands: Mapping[str, int] = field(default_factory=dict)
 
     def count(self, left_out: Iterable[str], displaced: Iterable[str]) -> tuple[int, ...]:
         out, moved = set(left_out), set(displaced)
@@ -49,8 +52,29 @@ class Levels:
             peers = [job for job in self.jobs if job.priority == priority]
             counts.append(sum(runs_now(job) and job.name in out for job in peers))
             counts.append(sum(job.name in self.protected and job.name in out | moved for job in peers))
-            counts.append(sum(not runs_now(job) and job.name in out for job in peers))
+            waiting = [job for job in peers if not runs_now(job) and job.name in out]
+            counts += [sum(self.bands.get(job.team, 1) == band for job in waiting) for band in self._bands]
         return tuple(counts)
+
+    @property
+    def _bands(self) -> tuple[int, ...]:
+        return (1, 2, 3, 4) if self.bands else (1,)
+
+
+def fair_bands(limits: Limits, jobs: Sequence[Job]) -> dict[str, int]:
+    """The band of each team by design note 046: 2^-(part of the use / part of the shares), cut at 2^-1/2, 1/2, 1/4."""
+    stated = limits.fair_share
+    if stated is None:
+        return {}
+    teams = {job.team for job in jobs} | set(stated.shares) | set(stated.recent_usd)
+    shares = {team: stated.shares.get(team, 1.0) for team in teams}
+    used = {team: stated.recent_usd[team].dollars() if team in stated.recent_usd else 0.0 for team in teams}
+    everything, bands = sum(used.values()), {}
+    for team in teams:
+        over = used[team] / everything / (shares[team] / sum(shares.values())) if everything else 0.0
+        factor = 2.0**-over
+        bands[team] = 1 + sum(factor < cut * (1 - 1e-12) for cut in (2**-0.5, 0.5, 0.25))
+    return bands
 
 
 def prefers_its_place(value: Floats, stays: Bools, fits: Bools) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from pricing.money import Usd
+from router.jobs.limits import FairShare
 from router.jobs.spec import Job, Placement, Status
 from router.planning.plan import Plan
 from tests.support.instances import Instance, make_instance
@@ -43,6 +45,18 @@ def _running(rng: Random, instance: Instance, job: Job) -> Job:
         done = 0 if "checkpoint" in changes or job.checkpoint is None else rng.choice((0, job.steps // 3))
         changes["status"] = Status(steps_done=done, running=rng.choice(places))
     return job.model_copy(update=changes)
+
+
+def make_sharing_instance(seed: int) -> Instance:
+    """The instance of that seed in which the jobs are of three teams with shares and recent use; some of them run."""
+    instance = make_running_instance(seed) if seed % 3 == 0 else make_instance(seed)
+    rng = Random(f"shares of {seed}")
+    teams = ("red", "blue", "green")
+    jobs = tuple(job.model_copy(update={"team": rng.choice(teams)}) for job in instance.jobs)
+    shares = {team: float(rng.choice((1, 2, 3))) for team in teams if rng.random() < 0.8}
+    used = {team: Usd.parse(str(rng.choice((0, 100, 250, 900)))) for team in teams if rng.random() < 0.8}
+    fair = FairShare(shares=shares, recent_usd=used)
+    return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"fair_share": fair}))
 
 
 def displaced_jobs(plan: Plan, instance: Instance) -> frozenset[str]:
