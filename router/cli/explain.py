@@ -61,6 +61,9 @@ def explain(
             "unplaced": left_out,
             "shadow_prices": content["shadow_prices"],
         }
+        for name in ("cost_terms", "placement_types"):
+            if name in content.get("usage", {}):
+                document[name] = [each for each in content["usage"][name] if job in (None, each["job"])]
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
     console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen()))

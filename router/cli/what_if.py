@@ -69,6 +69,9 @@ def what_if(
     drop_job: Annotated[
         list[str] | None, typer.Option(metavar="JOB", help="Plan without this job; repeatable.")
     ] = None,
+    carbon: Annotated[
+        list[str] | None, typer.Option(metavar="USD", help="Set the weight of a tonne of CO2e in the choice of places.")
+    ] = None,
     sweep: Annotated[
         list[str] | None,
         typer.Option(metavar="'KIND NAME VALUES'", help="One plan for each value; two sweeps give their grid."),
@@ -122,7 +125,8 @@ def what_if(
     stepfare plan what-if jobs/ --sweep 'budget research 8000,12000' \\
       --engine ray://head:10001
 
-    All changes of one call are made together. Sweeps are of limit, price, deadline, budget or confidence.
+    All changes of one call are made together. Sweeps are of limit, price, deadline, budget, confidence or
+    carbon ('carbon 0,25,50', dollars a tonne of CO2e; its plot is cost against tonnes).
     Nothing is stored, and no variant can be applied. The exit code is 3 if a plan leaves a job out.
     """
     from router.app.parallel import parse_engine
@@ -138,6 +142,7 @@ def what_if(
         "--budget": budget,
         "--confidence": confidence,
         "--drop-job": drop_job,
+        "--carbon": carbon,
     }
     changes, sweeps = _read_changes(written, sweep or ())
     variants = vary(changes, sweeps)

@@ -19,7 +19,7 @@ _CENT = 10_000_000  # nano-dollars
 
 def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
     """Store the limits of a plan; a later acceptance of the same plan replaces them."""
-    store.values.set(_store_key(plan), limits.model_dump_json())
+    store.values.set(_store_key(plan), limits.to_json())
 
 
 def has_limits(store: StateStore, plan: str) -> bool:
@@ -32,7 +32,7 @@ def limits_json(store: StateStore, plan: str) -> str:
 
     The same limits always give the same text.
     """
-    return store.values.get(_store_key(plan)) or Limits.none().model_dump_json()
+    return store.values.get(_store_key(plan)) or Limits.none().to_json()
 
 
 def _store_key(plan: str) -> str:

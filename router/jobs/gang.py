@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from pricing.money import Usd
-from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Text, show_value
+from router.jobs.fields import Count, Flag, Path, RefusedError, Share, Spec, Tally, Text, show_value
 from router.jobs.quantities import Dollars
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\s*(?::\s*(\S+))?")
@@ -132,6 +132,12 @@ class Gang(Spec):
     on_demand_share: Share = Field(default=0.0, description="Share of the gang bought on demand, the rest on spot.")
     regions: Count = Field(default=1, description="How many regions the job may use, one after the other.")
     min_saving: Dollars = Field(default=Usd(1_000_000_000), description="A move must save at least this.")
+    max_moves: Tally | None = Field(
+        default=None,
+        description="The most starts in one plan beyond the first (of a running job: the most starts; 0: it stays). "
+        "Left out: no bound.",
+        examples=[0, 1],
+    )
 
     @model_validator(mode="before")
     @classmethod

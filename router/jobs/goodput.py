@@ -124,6 +124,34 @@ def billed_share(risk: GangRunRisk) -> float:
     return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
 
 
+@dataclass(frozen=True, slots=True)
+class BilledShares:
+    """The shares of billed run time, start-ups aside, that are lasting work, work lost, checkpoints and restarts.
+
+    They add up to 1.
+    """
+
+    compute: float
+    lost_work: float
+    checkpoints: float
+    restarts: float
+
+
+def billed_shares(risk: GangRunRisk) -> BilledShares:
+    """Return where the billed time of a run goes, in expectation.
+
+    A segment of τ + δ fails F = exp(λ(τ+δ)) - 1 times and takes F / λ of running besides F restarts: τ lasts, δ is its
+    checkpoint, the rest of F / λ is lost, and so is what an asynchronous write in flight adds to each failure. Of a
+    restart only the start-up is billed.
+    """
+    rate, segment = risk.interruptions_per_hour, risk.interval_hours + risk.stall_hours
+    failures = math.expm1(rate * segment)
+    lost = max(0.0, failures / rate - segment) + failures * risk.loss_extra_hours
+    restarts = failures * risk.startup_hours
+    whole = segment + lost + restarts
+    return BilledShares(risk.interval_hours / whole, lost / whole, risk.stall_hours / whole, restarts / whole)
+
+
 def expected_steps_per_hour(risk: GangRunRisk) -> float:
     """Return goodput g: nominal speed times the useful share."""
     return risk.nominal_steps_per_hour * useful_share(risk)

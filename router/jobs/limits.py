@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Literal
@@ -10,9 +11,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     WithJsonSchema,
-    model_serializer,
     model_validator,
 )
 
@@ -21,6 +20,7 @@ from pricing.places import Market
 from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally, Text, as_many
 from router.jobs.quantities import Dollars, DollarsPerHour, Duration, Gigabytes, Percent, UtcTime
 
+_LATER_SECTIONS = ("maintenance", "egress_caps_gb")  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
@@ -105,6 +105,37 @@ class Reservation(Spec):
         return "unknown" if self.usd_per_hour is None else "amortised"
 
 
+class Maintenance(Spec):
+    """A window in which no gang that matches may hold machines; a field left out matches any.
+
+    A job with checkpoints may pause over it and pays its new start; one without cannot span it.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: Text = Field(description="How plans call it; unique.")
+    cloud: Text
+    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    zone: Text | None = None
+    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
+        default=(), description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]
+    )
+    instance_type: Text | None = None
+    start: UtcTime = Field(alias="from", description="When it begins.")
+    until: UtcTime = Field(description="When it ends.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _region_with_cloud(cls, value: Any) -> Any:
+        return _split_region(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Maintenance:
+        if self.until <= self.start:
+            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        return self
+
+
 class Discount(Spec):
     """Percent off the list price. The most specific one applies; they do not add."""
 
@@ -152,12 +183,24 @@ class FairShare(Spec):
         return self
 
 
+class Carbon(Spec):
+    """The weight of emissions in the choice of places: money is paid, carbon only counted.
+
+    Budgets and every amount of a plan are money alone.
+    """
+
+    usd_per_tonne: Dollars = Field(
+        description="Dollars that a tonne of CO2e counts; 0 shows tonnes and weighs nothing."
+    )
+
+
 def _drop_empty(value: object) -> object:
     """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
 
 
-_NEWER = frozenset({"quotas", "fair_share"})
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Limits(Spec):
@@ -171,33 +214,49 @@ class Limits(Spec):
     )
     limits: tuple[Limit, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    maintenance: tuple[Maintenance, ...] = ()
     discounts: tuple[Discount, ...] = ()
     teams: tuple[TeamBudget, ...] = ()
     egress_month_to_date_gb: Annotated[
         dict[str, Gigabytes],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
     ] = Field(default_factory=dict, description="GB (10**9 bytes) already sent out this month, by cloud.")
+    egress_caps_gb: Annotated[
+        dict[str, Gigabytes],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
+    ] = Field(
+        default_factory=dict,
+        description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
+        "what `egress_month_to_date_gb` says is included.",
+    )
+    # Digests are over limits as JSON: those without the fields below keep the bytes that they had.
+    carbon: Carbon | None = Field(default=None, exclude_if=_is_none)
     quotas: Text | None = Field(
         default=None,
         description="Quotas, reservations and stock as `stepfare quotas` and `stepfare stock` read them: `latest`, or "
         "a file beside this one. Where a limit here counts the same machines, the smaller amount binds.",
         examples=["latest"],
+        exclude_if=_is_none,
     )
-
     fair_share: FairShare | None = Field(
-        default=None, description="Whose waiting jobs are left out last, by shares and recent use of teams."
+        default=None,
+        description="Whose waiting jobs are left out last, by shares and recent use of teams.",
+        exclude_if=_is_none,
     )
-
-    @model_serializer(mode="wrap")
-    def _without_unused(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out newer fields that are not used, so that the digests of limits files stay as they were."""
-        content: dict[str, Any] = handler(self)
-        return {name: value for name, value in content.items() if name not in _NEWER or value is not None}
 
     @classmethod
     def none(cls) -> Limits:
         """Return no limits at all."""
         return cls()
+
+    def to_json(self) -> str:
+        """Return the limits as JSON, without sections that came later and are not used: those are as they were."""
+        return self.model_dump_json(exclude={name for name in _LATER_SECTIONS if not getattr(self, name)})
+
+    @property
+    def digest(self) -> str:
+        """Return SHA-256 (hex) of the JSON."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @model_validator(mode="before")
     @classmethod
@@ -208,6 +267,7 @@ class Limits(Spec):
     def _unique(self) -> Limits:
         _refuse_duplicates("limits", (limit.name for limit in self.limits))
         _refuse_duplicates("reservations", (reservation.name for reservation in self.reservations))
+        _refuse_duplicates("maintenance", (window.name for window in self.maintenance))
         _refuse_duplicates("discounts", map(str, self.discounts))
         _refuse_duplicates("teams", (entry.team for entry in self.teams))
         return self

@@ -45,7 +45,8 @@ def schema_of(kind: str) -> Schema:
             change(schema["$defs"], schema["properties"])
     else:
         allow_single_item(schema["properties"], "clouds")
-        allow_single_item(schema["$defs"]["Limit"]["properties"], "family")
+        for name in ("Limit", "Maintenance"):
+            allow_single_item(schema["$defs"][name]["properties"], "family")
     return schema
 
 

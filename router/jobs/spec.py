@@ -228,6 +228,10 @@ class Run(Spec):
         )
 
 
+# What limits a job's speed; stated, it rules out where the job would be slow (design note 042).
+PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
+
+
 def _none_from_text(value: object) -> object:
     return None if value == "none" else value
 
@@ -258,6 +262,9 @@ class Job(Spec):
     owner: Text | None = None
     cost_center: Text | None = None
     labels: Pairs = ()
+    group: Annotated[str, BeforeValidator(parse_name)] | None = Field(
+        default=None, description="Placed jobs of one group are all in one region.", examples=["rlhf"]
+    )
     steps: Count = Field(description="Steps in total, those already done included.")
     status: Status | None = None
     earliest_start: Instant | None = Field(default=None, description="At most 366 days after planning.")
@@ -279,6 +286,11 @@ class Job(Spec):
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
     data: Data | None = None
     residency: Residency = Residency()
+    placement: PlacementRule | None = Field(
+        default=None,
+        description="What limits its speed, and so where it may run; `none`, or left out: nothing is ruled out by it.",
+        examples=["communication"],
+    )
     run: Run | None = None
 
     @model_validator(mode="before")
@@ -320,6 +332,16 @@ class Job(Spec):
                 "use `spot: allowed`",
                 at=("gang", "on_demand_share"),
             )
+        if self.group is not None and self.gang.regions > 1:
+            raise RefusedError(
+                f"a job of group {self.group} may not use {self.gang.regions} regions",
+                "leave out `gang.regions` or `group`: a group is in one region",
+                at=("group",),
+            )
+        if self.placement == "data" and self.data is None:
+            raise RefusedError(
+                "placement is by data, and the job has none", "add `data:`, or leave placement out", at=("placement",)
+            )
         if _always_after(self.earliest_start, self.deadline):
             raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
         return self
@@ -340,9 +362,15 @@ class Job(Spec):
             references = dict(self.run.references)
             # A name holds no "=", so no name reads like a reference.
             content["run"]["env"] = [f"{n}={references[n]}" if n in references else n for n, _ in self.run.env]
-            # Jobs without code keep the digest that they had before the field existed.
+            # Jobs without a field that came later keep the digest that they had before it existed.
             if self.run.code is None:
                 del content["run"]["code"]
+        if self.gang.max_moves is None:
+            del content["gang"]["max_moves"]
+        if self.group is None:
+            del content["group"]
+        if self.placement is None:  # as above
+            del content["placement"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -359,6 +387,7 @@ __all__ = [
     "Moment",
     "PlaceRule",
     "Placement",
+    "PlacementRule",
     "ProfilePoint",
     "Residency",
     "Run",

@@ -95,21 +95,43 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
     short = _memory_short(model, count, accelerator)
     if short is not None:
         return short
-    name = accelerator.name.split("-")[0]
-    efficiency = _EFFICIENCY.get(accelerator.name, _EFFICIENCY.get(name))
-    error = _ERROR_ESTIMATE if efficiency is not None else _ERROR_OTHER
-    peak = accelerator.bf16_dense_tflops * 1e12 * (efficiency or _OTHER_EFFICIENCY)
+    times = step_times(model, machine, machines, accelerator)
+    if isinstance(times, UnknownSpeed):
+        return times
+    error = _ERROR_ESTIMATE if _efficiency(accelerator) is not None else _ERROR_OTHER
+    compute, exchange = times.compute, times.exchange
+    power = _OVERLAP_NORM if machines == 1 or machine.has_rdma else 1.0
+    seconds = (compute**power + exchange**power) ** (1 / power)
+    return Speed(3600 / seconds, error, f"estimated: {compute:.3g} s compute, {exchange:.3g} s exchange a step")
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """The estimated seconds of a step that each part would take alone."""
+
+    compute: float
+    exchange: float
+
+
+def step_times(
+    model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
+) -> StepTimes | UnknownSpeed:
+    """Return the seconds of compute and of exchange in a step, whether or not the job fits in memory."""
+    count = machines * machine.accelerator_count
+    peak = accelerator.bf16_dense_tflops * 1e12 * (_efficiency(accelerator) or _OTHER_EFFICIENCY)
     if model.precision == "fp8":
         if accelerator.fp8_dense_tflops is None:
             return UnknownSpeed(f"{accelerator.name} has no FP8")
         peak *= _FP8_GAIN
-    compute = _flops_per_step(model) / (count * peak)
     exchange = _exchange_seconds(model, machine, machines)
     if isinstance(exchange, UnknownSpeed):
         return exchange
-    power = _OVERLAP_NORM if machines == 1 or machine.has_rdma else 1.0
-    seconds = (compute**power + exchange**power) ** (1 / power)
-    return Speed(3600 / seconds, error, f"estimated: {compute:.3g} s compute, {exchange:.3g} s exchange a step")
+    return StepTimes(_flops_per_step(model) / (count * peak), exchange)
+
+
+def _efficiency(accelerator: Accelerator) -> float | None:
+    """Return the share of the peak that published runs achieve; None where there are none."""
+    return _EFFICIENCY.get(accelerator.name, _EFFICIENCY.get(accelerator.name.split("-")[0]))
 
 
 def _flops_per_step(model: Transformer) -> float:
@@ -141,16 +163,28 @@ def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> fl
     return 2 * (ranks - 1) / ranks * payload / link
 
 
-def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> UnknownSpeed | None:
-    """Return why the memory is too small; None if the state over its shards plus one sequence of activations fits."""
+def memory_need_gib(model: Transformer, count: int, recompute: str | None = None) -> float:
+    """Return the GiB that each accelerator needs: the state over its shards plus one sequence of activations.
+
+    ``recompute`` stands in for the model's own.
+    """
     state = model.parameters * (2.5 if model.lora else model.optimizer_bytes_per_parameter)
     if model.sharding == "zero3":
         state /= count
     elif model.sharding == "zero1" and not model.lora:
         state = model.parameters * (4 + (model.optimizer_bytes_per_parameter - 4) / count)
-    per_token = {"none": 34.0, "selective": 18.0, "full": 2.0}[model.recompute] * model.hidden * model.layers
-    needed = (state + per_token * model.sequence_length) / 2**30
-    room = accelerator.memory_gib * _MEMORY_SHARE
+    per_token = {"none": 34.0, "selective": 18.0, "full": 2.0}[recompute or model.recompute]
+    return (state + per_token * model.hidden * model.layers * model.sequence_length) / 2**30
+
+
+def usable_memory_gib(accelerator: Accelerator) -> float:
+    """Return the memory that a job can use of the accelerator's."""
+    return accelerator.memory_gib * _MEMORY_SHARE
+
+
+def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> UnknownSpeed | None:
+    """Return why the memory is too small; None if the job fits."""
+    needed, room = memory_need_gib(model, count), usable_memory_gib(accelerator)
     if needed > room:
         return UnknownSpeed(f"needs {needed:.0f} GiB a {accelerator.name}, which has {room:.0f} usable")
     return None

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pricing.money import Usd
+from pricing.places import RegionId
+from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.costing import amortised_usd, per_step
+from router.planning.costing import amortised_usd, grams_over, per_step
+from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.job_groups import mates_region
 from router.planning.left_shift import Load, add_load, earliest_run, load_without
 from router.planning.plan import Alternative
-from router.planning.problem import PlacementProblem, Slot, slots_within_dates
+from router.planning.problem import PlacementProblem, Slot, most_starts, slots_within_dates
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.shared_limits import limit_amounts, use_of
 
 SHOWN = 5
 _TRIED = 16
 _NOTHING = 1e-9  # of a limit's unit
+MAY_NOT_MOVE = "max_moves: 0 keeps it where it runs"
 NOT_ORDERED_HERE = "cannot be ordered from here (--advisory plans with it)"
 
 
@@ -28,12 +33,14 @@ class JobContext:
     """One job with its placement problem and with the use of the limits by all other jobs.
 
     ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
+    ``mates_region`` is where the placed jobs of its group are; None when that sets no bound.
     """
 
     problem: PlacementProblem
     job: Job
     load: Load
     team_left: Usd | None = None
+    mates_region: RegionId | None = None
 
     def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
@@ -52,7 +59,8 @@ def job_context(
     problem: PlacementProblem, job: Job, holdings: Mapping[str, Sequence[SlotHold]], team_left: Usd | None = None
 ) -> JobContext:
     """Return the job's context under the holdings of a plan."""
-    return JobContext(problem, job, load_without(problem, holdings, job.name), team_left)
+    region = mates_region(problem, job, holdings)
+    return JobContext(problem, job, load_without(problem, holdings, job.name), team_left, region)
 
 
 def context_beside(
@@ -80,6 +88,18 @@ class SingleRun:
     amortised: Usd | None
     finish: datetime | None
     lacks: str
+    billed: timedelta
+
+    @property
+    def carbon_usd(self) -> Usd:
+        """Return what the run's carbon counts; nothing where the limits state no weight of it."""
+        carbon = self.candidate.carbon
+        return Usd(0) if carbon is None else carbon.usd_per_hour.over(self.billed)
+
+    @property
+    def objective_usd(self) -> Usd:
+        """Return the cost with what its carbon counts."""
+        return self.cost + self.carbon_usd
 
 
 def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
@@ -93,8 +113,9 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     if holds is None:
         steps = steps_to_do(job, running=candidate.running)
         compute = Usd(round(candidate.expected_usd(steps) * 1e9))
-        lacks = _no_room(problem, job, candidate) if candidate.provisionable else NOT_ORDERED_HERE
-        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks)
+        lacks = _no_room(here, candidate) if candidate.provisionable else NOT_ORDERED_HERE
+        billed = timedelta(hours=candidate.startup_hours + steps * candidate.billed_share / candidate.steps_per_hour)
+        return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks, billed)
     runs = runs_of(problem, job, holds)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
@@ -106,11 +127,42 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
     )
     counted = compute + dearest
     lacks = _lacks(here, candidate, counted)
-    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks)
+    billed = sum((run.billed for run in runs), timedelta(0))
+    return SingleRun(candidate, compute + moves, counted, amortised, runs[-1].end, lacks, billed)
 
 
-def _no_room(problem: PlacementProblem, job: Job, candidate: Candidate) -> str:
+def without_maintenance(candidate: Candidate, windows: Collection[Maintenance]) -> Candidate:
+    """Return the candidate as if these maintenance windows were not."""
+    parts = []
+    for part in candidate.parts:
+        still_closed = tuple(window for window in part.listing.closed if window not in windows)
+        parts.append(replace(part, listing=replace(part.listing, closed=still_closed)))
+    return replace(candidate, parts=tuple(parts))
+
+
+def _closed_reason(here: JobContext, candidate: Candidate) -> str:
+    """Return which maintenance alone keeps the candidate from carrying the job ("" where none does)."""
+    for window in candidate.closed:
+        if earliest_run(here.problem, here.job, without_maintenance(candidate, (window,)), here.load) is not None:
+            return f"maintenance {window.name} from {window.start:%Y-%m-%d %H:%MZ} until {window.until:%Y-%m-%d %H:%MZ}"
+    if candidate.closed:
+        opened = without_maintenance(candidate, candidate.closed)
+        if earliest_run(here.problem, here.job, opened, here.load) is not None:
+            return f"maintenance {', '.join(window.name for window in candidate.closed)}"
+    return ""
+
+
+def _no_room(here: JobContext, candidate: Candidate) -> str:
     """Explain why the run of an orderable candidate does not fit."""
+    problem, job = here.problem, here.job
+    if most_starts(job) == 0 and not candidate.running:
+        return MAY_NOT_MOVE
+    full = full_cap(problem, candidate, here.load, problem.window(job)[0].month)
+    if full is not None:
+        return f"over the egress cap of {full[0]} by {full[1]:,.1f} GB"
+    closed = _closed_reason(here, candidate)
+    if closed:
+        return closed
     start, until = candidate.dates
     hours = sum(slot.hours for slot in slots_within_dates(candidate, problem.window(job)))
     if (start, until) == (None, None) or hours >= candidate.reserved_hours(steps_to_do(job, running=candidate.running)):
@@ -125,6 +177,8 @@ def _lacks(here: JobContext, candidate: Candidate, counted: Usd) -> str:
     budget, left = here.job.budget, here.team_left
     if not candidate.provisionable:
         return NOT_ORDERED_HERE
+    if here.mates_region not in (None, candidate.region):
+        return f"group {here.job.group} is in {here.mates_region}"
     if budget is not None and counted > budget:
         return f"over the job's budget by ${(counted - budget).dollars():,.2f}"
     if left is not None and counted > left:
@@ -150,11 +204,11 @@ def move_cost(problem: PlacementProblem, candidate: Candidate) -> Usd:
 
 
 def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Return the candidates by expected cost, cheapest first, with moves at their dearest tier."""
+    """Return the candidates by expected cost and carbon, least first, with moves at their dearest tier."""
 
     def estimate(c: Candidate) -> tuple[float, str]:
         steps = steps_to_do(job, running=c.running)
-        return (c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers), c.key)
+        return (c.expected_objective(steps) + sum(t.dearest.dollars() for t in c.transfers), c.key)
 
     return sorted(candidates, key=estimate)
 
@@ -162,8 +216,8 @@ def rank_candidates(job: Job, candidates: Iterable[Candidate]) -> list[Candidate
 def best_single_run(
     here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot] | None = None
 ) -> SingleRun | None:
-    """Return the cheapest run that fits and lacks nothing; None when none does."""
-    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.cost, a.candidate.key), default=None)
+    """Return the run that fits and lacks nothing with the least cost and carbon; None when none does."""
+    return min(fitting_runs(here, candidates, slots), key=lambda a: (a.objective_usd, a.candidate.key), default=None)
 
 
 def fitting_runs(
@@ -203,7 +257,7 @@ def alternatives_of(
         runs.append(evaluate_single_run(local, candidate))
         if sum(not a.lacks for a in runs) >= SHOWN:
             break
-    runs.sort(key=lambda a: (bool(a.lacks), a.cost, a.candidate.key))
+    runs.sort(key=lambda a: (bool(a.lacks), a.objective_usd, a.candidate.key))
     advisory_runs = [evaluate_single_run(local, c) for c in rank_candidates(here.job, advisory)[:1]]
     undominated_keys = {c.key for c in here.problem.candidates.get(here.job.name, ())}
     return tuple(
@@ -233,13 +287,15 @@ def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
         lacks=run.lacks,
         reservation_cost=c.parts[-1].listing.cost or "",
         amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
+        grams_co2e=None if c.carbon is None else grams_over(c.carbon, run.billed),
+        carbon_usd=None if c.carbon is None else run.carbon_usd,
     )
 
 
-def runner_up(alternatives: Sequence[Alternative], cost: Usd) -> Alternative | None:
-    """Return the cheapest alternative that could be had.
+def runner_up(alternatives: Sequence[Alternative], objective: Usd) -> Alternative | None:
+    """Return the alternative that could be had with the least cost and carbon.
 
-    One that cannot be ordered from here counts only if it would save money.
+    One that cannot be ordered from here counts only if it would save some of them.
     """
-    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.cost_usd < cost)]
-    return min(eligible, key=lambda a: (a.cost_usd, a.cloud, a.region, a.instance_type), default=None)
+    eligible = [a for a in alternatives if not a.lacks or (a.lacks == NOT_ORDERED_HERE and a.objective_usd < objective)]
+    return min(eligible, key=lambda a: (a.objective_usd, a.cloud, a.region, a.instance_type), default=None)

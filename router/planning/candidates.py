@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from fractions import Fraction
 from functools import cached_property
 
 from pricing.book import PriceBook
+from pricing.carbon import GRAMS_PER_TONNE, EmissionTable, UnknownCarbonError
 from pricing.machines import Machine
-from pricing.money import UsdPerHour
+from pricing.money import UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
+from pricing.problems import InvalidInputError
+from pricing.units import BYTES_PER_GB, gb_to_bytes
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
-from router.jobs.limits import Limits
+from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
+from router.planning.placement_rule import placement_refusal
 from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
@@ -36,13 +41,23 @@ class GangPart:
     listing: OfferListing
 
 
+@dataclass(frozen=True, slots=True)
+class GangCarbon:
+    """Emissions of a gang: exact grams of CO2e an hour, what they count in dollars, and which figures are doubtful."""
+
+    grams_per_hour: Fraction
+    usd_per_hour: UsdPerHour
+    doubt: str
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A gang that could run a job: one offer, or an on-demand core (first part) with the rest on spot.
 
     Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
     job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running`` marks where the
-    job runs now. ``weak`` says why to doubt price or risk.
+    job runs now. ``weak`` says why to doubt price or risk. ``carbon`` is None where the limits state no weight of
+    it; where they do, the objective counts ``carbon.usd_per_hour`` beside the price, which budgets do not.
     """
 
     key: str
@@ -62,6 +77,7 @@ class Candidate:
     running: bool
     speed_basis: str
     weak: str
+    carbon: GangCarbon | None = None
 
     @property
     def startup_hours(self) -> float:
@@ -78,10 +94,26 @@ class Candidate:
         """Return the expected marginal dollars for each productive hour reserved; for the program only."""
         return self.usd_per_hour.dollars() * self.billed_per_reserved
 
+    @cached_property
+    def objective_per_hour(self) -> float:
+        """Return the dollars an hour that the objective counts: the price, and carbon where it has a weight."""
+        more = 0 if self.carbon is None else self.carbon.usd_per_hour.nanos
+        return UsdPerHour(self.usd_per_hour.nanos + more).dollars()
+
+    @property
+    def objective_per_reserved_hour(self) -> float:
+        """Return what the objective counts for each productive hour reserved; for the program only."""
+        return self.objective_per_hour * self.billed_per_reserved
+
     @property
     def usd_per_step(self) -> float:
         """Return the marginal dollars a step without start-up and moves; for ranking only."""
         return self.usd_per_hour.dollars() * self.billed_share / self.steps_per_hour
+
+    @property
+    def objective_per_step(self) -> float:
+        """Return what the objective counts for a step, without start-up and moves; for ranking only."""
+        return self.objective_per_hour * self.billed_share / self.steps_per_hour
 
     @cached_property
     def dates(self) -> tuple[datetime | None, datetime | None]:
@@ -89,6 +121,12 @@ class Candidate:
         starts = [p.listing.start for p in self.parts if p.listing.start is not None]
         ends = [p.listing.until for p in self.parts if p.listing.until is not None]
         return max(starts, default=None), min(ends, default=None)
+
+    @cached_property
+    def closed(self) -> tuple[Maintenance, ...]:
+        """Return the maintenance windows of all parts, each once, in order of time."""
+        windows = dict.fromkeys(window for part in self.parts for window in part.listing.closed)
+        return tuple(sorted(windows, key=lambda window: (window.start, window.until, window.name)))
 
     def covers(self, start: datetime, end: datetime) -> bool:
         """Return whether all parts are available from ``start`` until ``end``."""
@@ -128,6 +166,10 @@ class Candidate:
         """Return the marginal dollars of ``steps`` in one run, start-up included, moves excluded; for ranking only."""
         return self.usd_per_hour.dollars() * self.startup_hours + self.usd_per_step * steps
 
+    def expected_objective(self, steps: float) -> float:
+        """Return the same as the objective counts it, carbon included."""
+        return self.objective_per_hour * self.startup_hours + self.objective_per_step * steps
+
 
 @dataclass(frozen=True, slots=True)
 class GangOffer:
@@ -140,6 +182,7 @@ class GangOffer:
     interruptions_per_hour: float
     recovery_hours: float
     weak: str
+    carbon: GangCarbon | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +238,7 @@ class CandidateFinder:
         self._advisory = advisory
         self._listings: Mapping[str, tuple[OfferListing, ...]] = listings_by_accelerator(book, limits)
         # Keyed by identity because listings are slow to hash; these live as long as the finder.
+        self._emissions = emission_table(book, limits)
         self._gangs: dict[tuple[tuple[int, int], ...], GangOffer] = {}
         self._covering = {
             id(listing): tuple(limit for limit in limits.limits if covers(limit, listing))
@@ -236,6 +280,9 @@ class CandidateFinder:
         refused = refusal(job, option, listing, self._limits, self._covering[id(listing)])
         if refused is not None:
             return DroppedListing(refused.code, refused.reason, listing, option.count)
+        misplaced = placement_refusal(job, option, (listing,), self._book)
+        if misplaced is not None:
+            return DroppedListing(misplaced.code, misplaced.reason, listing, option.count)
         machines = option.count // listing.machine.accelerator_count
         parts = self._split_on_demand_core(job, listing, machines)
         if isinstance(parts, ListingRefusal):
@@ -254,6 +301,8 @@ class CandidateFinder:
             return candidates
         for spread in spreads(self._listings.get(option.accelerator, ()), option.count):
             if any(refusal(job, option, replace(zone, cap=None), self._limits) for zone, _ in spread):
+                continue
+            if placement_refusal(job, option, tuple(zone for zone, _ in spread), self._book) is not None:
                 continue
             parts = tuple(GangPart(zone.offer, zone.machine, count, zone) for zone, count in spread)
             candidate = self._evaluate_gang(job, option, parts, findings)
@@ -292,6 +341,9 @@ class CandidateFinder:
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
+        above = _above_caps(self._limits, transfers, place)
+        if above:
+            return drop("egress cap of a cloud", above)
         candidate = self._with_rates(job, option, parts, speed, transfers, findings)
         return drop(candidate.code, candidate.reason) if isinstance(candidate, ListingRefusal) else candidate
 
@@ -361,6 +413,7 @@ class CandidateFinder:
             running=False,
             speed_basis=speed.basis,
             weak=gang.weak,
+            carbon=gang.carbon,
         )
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
@@ -378,8 +431,55 @@ class CandidateFinder:
                 interruptions_per_hour=sum(r.interruptions_per_hour for r in risks),
                 recovery_hours=max(r.recovery_hours for r in risks),
                 weak="; ".join(dict.fromkeys(doubt for doubt in doubts if doubt)),
+                carbon=None if self._emissions is None else self._carbon(self._emissions, parts),
             )
         return gang
+
+    def _carbon(self, emissions: EmissionTable, parts: tuple[GangPart, ...]) -> GangCarbon:
+        """Return the emissions of a gang, the worth of each part rounded once."""
+        found = [(part.machines, emissions.emission(part.machine, part.listing.region)) for part in parts]
+        grams = [machines * each.grams_per_hour for machines, each in found]
+        return GangCarbon(
+            grams_per_hour=sum(grams, Fraction(0)),
+            usd_per_hour=_sum_rates(carbon_rate(each, self._limits) for each in grams),
+            doubt="; ".join(dict.fromkeys(each.doubt for _, each in found if each.doubt)),
+        )
+
+
+def emission_table(book: PriceBook, limits: Limits) -> EmissionTable | None:
+    """Return the emissions of the book's machines; None where the limits state no weight of carbon.
+
+    Raises InvalidInputError where the book knows no carbon at all.
+    """
+    if limits.carbon is None:
+        return None
+    try:
+        return EmissionTable(book)
+    except UnknownCarbonError as error:
+        raise InvalidInputError.single(
+            str(error), where="limits", field="carbon", remedy="leave carbon out, or plan with another book"
+        ) from None
+
+
+def carbon_rate(grams_per_hour: Fraction, limits: Limits) -> UsdPerHour:
+    """Return what emissions count an hour at the weight of the limits, rounded half to even."""
+    if limits.carbon is None:
+        return UsdPerHour(0)
+    exact = grams_per_hour * limits.carbon.usd_per_tonne.nanos / GRAMS_PER_TONNE
+    return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
+
+
+def _above_caps(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
+    """Return which cloud's cap on egress is less than these transfers alone take in a month ("" for none)."""
+    leaving: dict[str, int] = {}
+    for t in transfers if limits.egress_caps_gb else ():
+        if t.source.cloud != to.cloud:
+            leaving[t.source.cloud] = leaving.get(t.source.cloud, 0) + t.volume_bytes
+    for cloud, volume in leaving.items():
+        cap = limits.egress_caps_gb.get(cloud)
+        if cap is not None and volume > gb_to_bytes(cap):
+            return f"{volume / BYTES_PER_GB:,.0f} GB would leave {cloud}, at most {cap:,} GB may in a month"
+    return ""
 
 
 def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRates | ListingRefusal:

@@ -26,7 +26,7 @@ from router.planning.effort import Effort
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
 from router.planning.greedy import greedy_holdings
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, group_members
 from router.planning.program import Program
 
 MAX_FULL_SHARES = 8_000  # shares of slots above which the program is built over a shortlist
@@ -98,6 +98,9 @@ def build_shortlist(problem: PlacementProblem, effort: Effort, gap: float) -> Sh
     chosen: dict[str, set[str]] = {job.name: pricers[job.name].first() for job in problem.jobs}
     for name, holds in greedy_holdings(problem).items():
         chosen[name] |= {hold.key for hold in holds}
+    for members in group_members(problem.jobs).values():
+        for name, keys in _common_places([pricers[job.name] for job in members]).items():
+            chosen[name] |= keys
     best, _ = _floored(problem, _restricted(problem, chosen), pricers, penalty, {})
     for _ in range(_ROUNDS):
         if effort.late(_PHASE):
@@ -193,7 +196,7 @@ class _Pricer:
         self._job = job
         self._problem = problem
         self._candidates: Sequence[Candidate] = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
-        self._rate, self._done = _per_held_hour(self._candidates, job)
+        self._rate, self._carbon, self._done = _per_held_hour(self._candidates, job)
         self._hours = np.zeros((len(self._candidates), len(problem.slots)))
         for i, c in enumerate(self._candidates):
             for slot in problem.slots_for(job, c):
@@ -224,6 +227,19 @@ class _Pricer:
         keys.add(self._candidates[int(np.argmax(self._done))].key)
         return keys
 
+    @property
+    def job(self) -> Job:
+        """Return the job that is priced."""
+        return self._job
+
+    def cheapest_by_region(self) -> dict[RegionId, tuple[float, str]]:
+        """Return by region the least cost of the job, moves included, and the candidate that has it."""
+        total = self._whole + self._moves[self._region]
+        best: dict[RegionId, tuple[float, str]] = {}
+        for i, c in enumerate(self._candidates):
+            best[c.region] = min(best.get(c.region, (float(total[i]), c.key)), (float(total[i]), c.key))
+        return best
+
     def price(self, prices: _Prices, penalty: float) -> tuple[tuple[tuple[float, frozenset[str]], ...], set[str]]:
         """Return the floor of the job's cost in each region at these prices, and the candidates worth adding.
 
@@ -236,7 +252,7 @@ class _Pricer:
             for name, amount in self._problem.use[self._job.name, c.key].items():
                 if name in prices.limit:
                     taken[i] += amount * prices.limit[name]
-        rate = self._rate * dearer
+        rate = self._rate * dearer - self._carbon * (dearer - 1.0)  # no budget counts carbon
         low = np.zeros(len(self._firsts))
         high = np.full(len(self._firsts), 2 * penalty * dearer)
         best = np.zeros(len(self._firsts))
@@ -269,20 +285,33 @@ class _Pricer:
         return {self._candidates[int(members[i])].key for i in sorted(winners)[:3]}
 
 
-def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector]:
-    """Return dollars, and share of the job, for an hour held, with the start-up spread over all steps.
+def _common_places(pricers: Sequence[_Pricer]) -> dict[str, set[str]]:
+    """Return by job its cheapest candidates in the regions that are cheapest for all jobs of a group together."""
+    own = [pricer.cheapest_by_region() for pricer in pricers]
+    common = set.intersection(*(set(found) for found in own))
+    ranked = sorted(common, key=lambda region: (sum(found[region][0] for found in own), region))
+    return {
+        pricer.job.name: {found[region][1] for region in ranked[:_MORE_REGIONS]}
+        for pricer, found in zip(pricers, own, strict=True)
+    }
+
+
+def _per_held_hour(candidates: Sequence[Candidate], job: Job) -> tuple[Vector, Vector, Vector]:
+    """Return dollars, those of them for carbon, and share of the job, for an hour held, the start-up spread over all.
 
     A used candidate was started (w <= (S/g) Σ z): a share of the steps costs at least that share of a start, in money
     and time.
     """
-    rates, done = [], []
+    rates, carbon, done = [], [], []
     for c in candidates:
         whole = steps_to_do(job, running=c.running) / c.on_time_steps_per_hour
         startup = 0.0 if c.running else c.startup_hours
         held = whole + startup
-        rates.append((c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
+        counted = (c.objective_per_reserved_hour * whole + c.objective_per_hour * startup) / held
+        rates.append(counted)
+        carbon.append(counted - (c.usd_per_reserved_hour * whole + c.usd_per_hour.dollars() * startup) / held)
         done.append(1.0 / held)
-    return np.array(rates), np.array(done)
+    return np.array(rates), np.array(carbon), np.array(done)
 
 
 def _reach(problem: PlacementProblem) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from pricing.money import Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import GangPart
+from router.planning.candidates import GangCarbon, GangPart, carbon_rate
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.feasibility import covers
 from router.planning.plan import Capacity, Line, PlannedMove
@@ -38,6 +38,7 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
     offer, c = part.offer, run.candidate
     rate = offer.usd_per_hour.times(part.machines)
     billed = run.billed
+    carbon = part_carbon(problem, part)
     each = part.listing.amortised
     amortised = None if each is None else each.times(part.machines)
     return Line(
@@ -72,7 +73,24 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         weak=c.weak,
         reservation_cost=part.listing.cost or "",
         capacity=capacity_of(problem, part),
+        grams_co2e=None if carbon is None else grams_over(carbon, billed),
+        carbon_usd=None if carbon is None else carbon.usd_per_hour.over(billed),
+        carbon_doubt="" if carbon is None else carbon.doubt,
     )
+
+
+def part_carbon(problem: PlacementProblem, part: GangPart) -> GangCarbon | None:
+    """Return the emissions of one part of a gang; None where the limits state no weight of carbon."""
+    if problem.emissions is None:
+        return None
+    each = problem.emissions.emission(part.machine, part.listing.region)
+    grams = part.machines * each.grams_per_hour
+    return GangCarbon(grams, carbon_rate(grams, problem.limits), each.doubt)
+
+
+def grams_over(carbon: GangCarbon, billed: timedelta) -> int:
+    """Return the grams that are emitted in the time billed, to the gram."""
+    return round(carbon.grams_per_hour * Fraction(billed // _MICRO, 3_600_000_000))
 
 
 def capacity_of(problem: PlacementProblem, part: GangPart) -> Capacity:
@@ -86,6 +104,18 @@ def compute_usd(runs: Sequence[ScheduledRun]) -> Usd:
     return Usd.total(
         part.offer.usd_per_hour.times(part.machines).over(run.billed) for run in runs for part in run.candidate.parts
     )
+
+
+def carbon_usd(runs: Sequence[ScheduledRun]) -> Usd:
+    """Return what the carbon of the runs counts; nothing where the limits state no weight of it."""
+    return Usd.total(
+        run.candidate.carbon.usd_per_hour.over(run.billed) for run in runs if run.candidate.carbon is not None
+    )
+
+
+def objective_usd(runs: Sequence[ScheduledRun]) -> Usd:
+    """Return what the objective counts of the runs, without moves and thresholds: cost and carbon."""
+    return compute_usd(runs) + carbon_usd(runs)
 
 
 def day_of(offer: Offer) -> str:

@@ -3,19 +3,20 @@
 Candidate A drops B only if it is in the same region, costs no more an hour and a step, is no slower (expected and on
 time), is available whenever B is, and takes no more of every limit that could bind; the candidate that the job runs on
 now is never dropped. A whole region is dropped for another when each of its candidates is so dropped by one of the
-other's, and moving there is free or on the very same meters (for a job that uses one region only). Dropped candidates
-stay known as alternatives and fallbacks.
+other's, and moving there is free or on the very same meters (for a job that uses one region only and is in no group).
+Dropped candidates stay known as alternatives and fallbacks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import RegionId
+from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.shared_limits import LimitUse
@@ -34,7 +35,7 @@ def drop_dominated(
     same = np.array([[a == b for b in regions] for a in regions])
     dropped = (better & same).any(axis=0)
     indexes = [i for i in range(len(candidates)) if not dropped[i]]
-    if job.gang.regions == 1:
+    if job.gang.regions == 1 and job.group is None:
         indexes = _without_poor_regions(candidates, indexes, better)
     return tuple(candidates[i] for i in indexes)
 
@@ -52,6 +53,8 @@ def _better(
         [-c.steps_per_hour for c in candidates],
         [-c.on_time_steps_per_hour for c in candidates],
     ]
+    if any(c.carbon is not None for c in candidates):  # the objective counts more than the price, budgets do not
+        columns += [[c.objective_per_hour for c in candidates], [c.objective_per_step for c in candidates]]
     names = sorted({name for c in candidates for name in use[job.name, c.key]} & binding)
     columns += [[float(use[job.name, c.key].get(name, 0)) for c in candidates] for name in names]
     columns += _dates(candidates)
@@ -71,15 +74,20 @@ def _better(
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:
-    """Return seconds of start and end, smaller being better.
+    """Return seconds of start and end, and whether each maintenance window closes it, smaller being better.
 
     A longer availability can replace a shorter one inside it.
     """
+    closed = [[float(window in c.closed) for c in candidates] for window in dict.fromkeys(_windows(candidates))]
     if all(c.dates == (None, None) for c in candidates):
-        return []
+        return closed
     begin = [-math.inf if c.dates[0] is None else c.dates[0].timestamp() for c in candidates]
     end = [-math.inf if c.dates[1] is None else -c.dates[1].timestamp() for c in candidates]
-    return [begin, end]
+    return [begin, end, *closed]
+
+
+def _windows(candidates: Sequence[Candidate]) -> Iterator[Maintenance]:
+    return (window for c in candidates for window in c.closed)
 
 
 def _without_poor_regions(candidates: Sequence[Candidate], indexes: list[int], better: Matrix) -> list[int]:

@@ -16,8 +16,9 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.costing import compute_usd
+from router.planning.costing import compute_usd, objective_usd
 from router.planning.effort import Effort
+from router.planning.egress_caps import month_matters
 from router.planning.left_shift import Load, add_load, may_begin, run_from
 from router.planning.problem import PlacementProblem
 from router.planning.program import ConstraintRow, ProgramBuilder
@@ -80,12 +81,15 @@ def _options(answer: PlacementSolution, fixed: frozenset[str]) -> dict[str, list
 def _equals(answer: PlacementSolution, job: Job, here: Candidate) -> list[Candidate]:
     """Return the candidate and those on which the job costs as much or less and moves the same."""
     problem = answer.problem
-    limit_usd = compute_usd(answer.runs[job.name]) + _ROUNDING
-    rivals = {c.key: c for c in (here, *problem.candidates[job.name]) if not c.running and _as_good(c, here)}
+    present = answer.runs[job.name]
+    most_paid, most_counted = compute_usd(present) + _ROUNDING, objective_usd(present) + _ROUNDING
+    offered = (here, *(c for c in problem.candidates[job.name] if job.group is None or c.region == here.region))
+    rivals = {c.key: c for c in offered if not c.running and _as_good(c, here)}
     equals = []
     for _, c in sorted(rivals.items()):
         run = next(iter(_runs(answer, job, c)), None)
-        if run is not None and compute_usd(runs_of(problem, job, run)) <= limit_usd:
+        found = () if run is None else runs_of(problem, job, run)
+        if found and compute_usd(found) <= most_paid and objective_usd(found) <= most_counted:
             equals.append(c)
     return equals
 
@@ -102,7 +106,7 @@ def _runs(answer: PlacementSolution, job: Job, candidate: Candidate) -> Iterator
     """Yield unbroken runs from every slot in which one may begin, in order of time; moves stay in their month."""
     problem = answer.problem
     window = problem.slots_for(job, candidate)
-    moves = any(not t.free for t in candidate.transfers)
+    moves = month_matters(problem, candidate)
     month = answer.holdings[job.name][0].slot.month
     for first, slot in enumerate(window):
         if not may_begin(problem, job, candidate, slot) or (moves and slot.month != month):
@@ -191,6 +195,8 @@ def _limit_rows(
             peak[name] = max(peak.get(name, 0.0), amount)
     rows = []
     for (limit, index), found in sorted(terms.items()):
+        if limit not in problem.shared:
+            continue  # A cap on egress: all options of a job move the same in the same month.
         room = problem.shared[limit].amount - fixed.get((limit, index), 0.0)
         if sum(most[limit, index].values()) > room + _SAME:
             rows.append(ConstraintRow(f"limit {limit} @{index}", tuple(found), "<=", room))

@@ -65,6 +65,10 @@ class Effort:
         """Note that the phase reached the end of its own count of rounds."""
         self._cuts[Cut(phase, "work")] = None
 
+    def failed(self, phase: str) -> None:
+        """Note that the phase ended because a solver failed."""
+        self._cuts[Cut(phase, "failure")] = None
+
     def affords(self, phase: str, program: Program) -> bool:
         """Return whether time and work suffice for one more search of this size.
 
@@ -97,7 +101,9 @@ class Effort:
         nodes = nodes if most_nodes is None else min(nodes, most_nodes)
         solution = self.solver.solve(program, gap, self._seconds_left(), start, nodes)
         self.spend((_ROOT + solution.nodes) * columns)
-        if solution.hit_time_limit:
+        if solution.failed:
+            self.failed(phase)
+        elif solution.hit_time_limit:
             self._cuts[Cut(phase, "time")] = None
         elif solution.outcome in ("feasible", "unknown") and not asked:
             self.stopped(phase)
@@ -112,7 +118,9 @@ class Effort:
             return LpRelaxation("unknown", -math.inf, {})
         relaxation = self.solver.relax(program, self._seconds_left())
         self.spend(_RELAXATION * len(program.variables))
-        if relaxation.hit_time_limit:
+        if relaxation.failed:
+            self.failed(phase)
+        elif relaxation.hit_time_limit:
             self._cuts[Cut(phase, "time")] = None
         return relaxation
 

@@ -15,21 +15,23 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
 from router.planning.egress_rows import add_egress
-from router.planning.problem import PlacementProblem, Slot
+from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 from router.planning.program import Program, ProgramBuilder
 from router.planning.transfers import checkpoint_home
 
 
 @dataclass(slots=True)
 class Layout:
-    """The index of each variable by job, candidate key, slot index, region, month."""
+    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region."""
 
     x: dict[tuple[str, str, int], int] = field(default_factory=dict)
     z: dict[tuple[str, str, int], int] = field(default_factory=dict)
     w: dict[tuple[str, str], int] = field(default_factory=dict)
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
+    g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
     d: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
 
@@ -43,11 +45,12 @@ class Formulation:
 
 
 def formulate(problem: PlacementProblem) -> Formulation:
-    """Write the program: minimise Σ p(κ w + R z) + egress + thresholds over all rows.
+    """Write the program: minimise Σ (p + carbon)(κ w + R z) + egress + thresholds over all rows.
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
     builder, layout = ProgramBuilder(), Layout()
+    groups = group_members(problem.jobs)
     for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = problem.window(job)
@@ -57,9 +60,11 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
         _add_displaced(builder, layout, problem, job)
-        _add_regions(builder, layout, problem, job, slots)
+        _add_regions(builder, layout, problem, job, slots, grouped=job.group in groups)
+    _add_groups(builder, layout, groups)
     _add_limits(builder, layout, problem)
     add_egress(builder, layout.y, problem)
+    _add_egress_caps(builder, layout, problem)
     _add_budgets(builder, layout, problem)
     return Formulation(builder.build(), layout)
 
@@ -73,9 +78,10 @@ def _add_candidate(
     productive  w + R Σ z_t <= Σ h_t x_t
     used        w <= (S / g(α)) Σ z_t unless the job runs here already: what is used was started
     """
-    rate = c.usd_per_hour.dollars()
     most = steps_to_do(job, running=False) / c.on_time_steps_per_hour
-    w = layout.w[job.name, c.key] = builder.variable(f"w {job.name} {c.key}", high=most, cost=c.usd_per_reserved_hour)
+    w = layout.w[job.name, c.key] = builder.variable(
+        f"w {job.name} {c.key}", high=most, cost=c.objective_per_reserved_hour
+    )
     held: list[tuple[int, float]] = []
     started: list[tuple[int, float]] = []
     previous: tuple[int, int] | None = None
@@ -88,7 +94,7 @@ def _add_candidate(
         if previous is not None and previous[0] == slot.index - 1:
             terms.append((previous[1], -1.0))
         if problem.may_start(job, slot) and job.name not in problem.stays:
-            z = builder.variable(f"z {name}", high=1.0, cost=rate * c.startup_hours)
+            z = builder.variable(f"z {name}", high=1.0, cost=c.objective_per_hour * c.startup_hours)
             layout.z[job.name, c.key, slot.index] = z
             layout.starts.setdefault(job.name, []).append((c.key, z))
             started.append((z, 1.0))
@@ -159,7 +165,7 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     """Add the rows of starts.
 
     Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
-    first.
+    first, and no more of those than ``max_moves``.
     """
     starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
     runs = _is_running(problem, job)
@@ -175,6 +181,9 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     if job.gang.min_saving.nanos > 0 and starts:
         more = builder.variable(f"more starts {job.name}", cost=job.gang.min_saving.dollars())
         builder.row(f"threshold {job.name}", [*starts, (more, -1.0)], "<=", float(free_starts(job)))
+    most = most_starts(job)
+    if most is not None and starts:
+        builder.row(f"most starts {job.name}", starts, "<=", float(most))
 
 
 def _add_displaced(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
@@ -196,13 +205,14 @@ def _add_displaced(builder: ProgramBuilder, layout: Layout, problem: PlacementPr
         builder.row(f"no start {job.name}", [*starts, (d, -float(len(problem.slots)))], "<=", 0.0)
 
 
-def free_starts(job: Job) -> int:
-    """Return the number of starts that are no move: the first, unless the job is running now."""
-    return 0 if job.status is not None and job.status.running is not None else 1
-
-
 def _add_regions(
-    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+    builder: ProgramBuilder,
+    layout: Layout,
+    problem: PlacementProblem,
+    job: Job,
+    slots: tuple[Slot, ...],
+    *,
+    grouped: bool,
 ) -> None:
     """Add the rows of regions.
 
@@ -213,8 +223,8 @@ def _add_regions(
     by_region: dict[RegionId, list[Candidate]] = {}
     for c in problem.candidates[job.name]:
         by_region.setdefault(c.region, []).append(c)
-    moving = any(not t.free for c in problem.candidates[job.name] for t in c.transfers)
-    if len(by_region) < 2 and not moving:
+    moving = any(month_matters(problem, c) for c in problem.candidates[job.name])
+    if len(by_region) < 2 and not moving and not grouped:
         return
     months = sorted({slot.month for slot in slots})
     for region, members in sorted(by_region.items()):
@@ -248,6 +258,32 @@ def _add_regions(
     builder.row(f"regions {job.name}", [*everywhere, (layout.u[job.name], count)], "<=", count)
     if job.gang.regions > 1:
         _add_several_regions(builder, layout, problem, job, by_region, months)
+
+
+def _add_groups(builder: ProgramBuilder, layout: Layout, groups: Mapping[str, tuple[Job, ...]]) -> None:
+    """Add the rows of groups of jobs: Σ_m y_jrm <= g_r for each member, Σ_r g_r <= 1."""
+    for name, members in groups.items():
+        jobs = {job.name for job in members}
+        used: dict[tuple[str, RegionId], list[tuple[int, float]]] = {}
+        for (job, region, _), y in layout.y.items():
+            if job in jobs:
+                used.setdefault((job, region), []).append((y, 1.0))
+        for region in sorted({region for _, region in used}):
+            layout.g[name, region] = builder.binary(f"group {name} {region}")
+        for (job, region), terms in sorted(used.items()):
+            builder.row(together_row(job, region), [*terms, (layout.g[name, region], -1.0)], "<=", 0.0)
+        one = [(g, 1.0) for (group, _), g in layout.g.items() if group == name]
+        builder.row(one_region_row(name), one, "<=", 1.0)
+
+
+def together_row(job: str, region: RegionId) -> str:
+    """Return the name of the row that keeps a job with its group in a region."""
+    return f"together {job} {region}"
+
+
+def one_region_row(group: str) -> str:
+    """Return the name of the row that keeps a group in one region."""
+    return f"one region of group {group}"
 
 
 def _add_single_region(
@@ -298,7 +334,9 @@ def _add_several_regions(
         for second in places[i + 1 :]:
             used = [(layout.y[job.name, r, m], 1.0) for r in (first, second) for m in months]
             least = _least_between(problem, job, first, second)
-            if least is None:
+            if not may_combine(problem.limits, first, second):
+                builder.row(f"egress cap keeps {job.name} {first} {second}", used, "<=", 1.0)
+            elif least is None:
                 builder.row(f"no tariff {job.name} {first} {second}", used, "<=", 1.0)
             elif least > 0 and home not in (first, second):
                 pair = builder.variable(f"pair {job.name} {first} {second}", cost=least)
@@ -332,29 +370,42 @@ def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
         builder.row(limit_row(name, index), found, "<=", float(room))
 
 
+def _add_egress_caps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
+    """Add Σ gigabytes y_jrm <= what each cap leaves of the month."""
+    terms: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for (job, region, month), y in layout.y.items() if problem.limits.egress_caps_gb else ():
+        example = next(c for c in problem.candidates[job] if c.region == region)
+        for cloud, gb in leaving_gb(problem.limits, example.transfers, region).items():
+            terms.setdefault((cloud, month), []).append((y, gb))
+    for (cloud, month), found in sorted(terms.items()):
+        room = cap_room_gb(problem, cloud, month) - problem.held.get(cap_place(cloud, month), 0.0)
+        builder.row(limit_row(cap_name(cloud, month), 0), found, "<=", room)
+
+
 def limit_row(name: str, index: int) -> str:
     """Return the name of a limit's row in a slot."""
     return f"limit {name} @{index}"
 
 
-def cost_terms(problem: PlacementProblem, layout: Layout, program: Program, job: Job) -> list[tuple[int, float]]:
+def paid_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
+    """Return the money for compute and start-ups of a job by variable; carbon is no money."""
+    candidates = {c.key: c for c in problem.candidates[job.name]}
+    terms = [(layout.w[job.name, key], c.usd_per_reserved_hour) for key, c in candidates.items()]
+    starts = layout.starts.get(job.name, ())
+    return terms + [(z, candidates[key].usd_per_hour.dollars() * candidates[key].startup_hours) for key, z in starts]
+
+
+def cost_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
     """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
-    works = [layout.w[job.name, c.key] for c in problem.candidates[job.name]]
-    terms = [(i, program_cost(program, i)) for i in [*works, *(z for _, z in layout.starts.get(job.name, ()))]]
+    terms = paid_terms(problem, layout, job)
     dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in problem.candidates[job.name]}
     terms += [(y, dearest[region]) for (name, region, _), y in layout.y.items() if name == job.name]
     return [(i, cost) for i, cost in terms if cost]
 
 
-def program_cost(program: Program, index: int) -> float:
-    """Return the objective coefficient of a variable."""
-    return program.variables[index].cost
-
-
 def _add_budgets(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
-    so_far = Program(tuple(builder.variables), ())
-    terms = {job.name: cost_terms(problem, layout, so_far, job) for job in problem.jobs}
+    terms = {job.name: cost_terms(problem, layout, job) for job in problem.jobs}
     for job in problem.jobs:
         if job.budget is not None:
             builder.row(f"budget {job.name}", terms[job.name], "<=", job.budget.dollars())

@@ -14,7 +14,7 @@ from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
 from router.planning.left_shift import Load, add_load, earliest_run
 from router.planning.precedence import goes_on
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, group_members
 from router.planning.schedule import SlotHold, runs_of
 
 
@@ -35,6 +35,7 @@ def _in_turn(problem: PlacementProblem, ahead: frozenset[str]) -> dict[str, tupl
     load: Load = {}
     team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     holdings: dict[str, tuple[SlotHold, ...]] = {}
+    regions = _common_regions(problem)
 
     def rank(job: Job) -> tuple[int, int, bool, float, str]:
         first = 0 if job.name in problem.stays else 1 if job.name in ahead else 2
@@ -43,15 +44,28 @@ def _in_turn(problem: PlacementProblem, ahead: frozenset[str]) -> dict[str, tupl
     for job in sorted(problem.jobs, key=rank):
         for cost, candidate in _cheapest_first(problem, job):
             if cost > team_budgets.get(job.team, cost) or (job.budget is not None and cost > job.budget.dollars()):
-                break
+                continue
+            if job.group in regions and candidate.region not in regions[job.group]:
+                continue
             holds = earliest_run(problem, job, candidate, load)
             if holds is not None:
                 holdings[job.name] = holds
                 add_load(load, problem, job, holds, 1.0)
+                if job.group in regions:
+                    regions[job.group] = frozenset({candidate.region})
                 if job.team in team_budgets:
                     team_budgets[job.team] -= cost
                 break
     return holdings
+
+
+def _common_regions(problem: PlacementProblem) -> dict[str | None, frozenset[RegionId]]:
+    """Return the regions of each group of jobs: those where all have candidates, else all."""
+    found: dict[str | None, frozenset[RegionId]] = {}
+    for name, members in group_members(problem.jobs).items():
+        own = [frozenset(c.region for c in problem.candidates[job.name]) for job in members]
+        found[name] = frozenset.intersection(*own) or frozenset.union(*own)
+    return found
 
 
 def _runs(problem: PlacementProblem, job: Job) -> bool:
@@ -68,13 +82,14 @@ def _slack(problem: PlacementProblem, job: Job) -> float:
 
 
 def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Candidate]]:
-    """Return candidates with their cost as budgets count it, cheapest first."""
+    """Return candidates with their cost as budgets count it, least in the objective first."""
 
-    def cost(c: Candidate) -> float:
-        steps = steps_to_do(job, running=c.running)
-        return c.expected_usd(steps) + sum(t.dearest.dollars() for t in c.transfers)
+    def costs(c: Candidate) -> tuple[float, float]:
+        steps, moves = steps_to_do(job, running=c.running), sum(t.dearest.dollars() for t in c.transfers)
+        return c.expected_objective(steps) + moves, c.expected_usd(steps) + moves
 
-    return sorted(((cost(c), c) for c in problem.candidates[job.name]), key=lambda pair: (pair[0], pair[1].key))
+    found = sorted(((*costs(c), c) for c in problem.candidates[job.name]), key=lambda row: (row[0], row[2].key))
+    return [(cost, c) for _, cost, c in found]
 
 
 def start_values(
@@ -96,4 +111,6 @@ def start_values(
             first.setdefault((name, regions[h.key]), h.slot.month)
     for (name, region, month), y in layout.y.items():
         values[y] = float(first.get((name, region)) == month)
+    used = {(problem.job[name].group, region) for name, region in first}
+    values.update({g: float((group, region) in used) for (group, region), g in layout.g.items()})
     return values

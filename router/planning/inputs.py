@@ -6,7 +6,6 @@ without it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -92,7 +91,7 @@ def plan_inputs(
         shared = problem.shared[taken.limit]
         amounts.setdefault(taken.limit, LimitAmount(shared.name, shared.amount, shared.unit))
     return PlanInputs(
-        limits_digest=hashlib.sha256(limits.model_dump_json().encode()).hexdigest(),
+        limits_digest=limits.digest,
         limits=tuple(amounts[name] for name in sorted(amounts)),
         use=tuple(sorted(use, key=lambda u: (u.gang, u.limit))),
         sources=sources,

@@ -7,9 +7,12 @@ This picks the one that starts first, job by job (priority, then name), without 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
+from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_place, full_cap, leaving_gb, month_matters
 from router.planning.problem import PlacementProblem, Slot, slots_within_dates
 from router.planning.schedule import Holdings, SlotHold
 
@@ -44,11 +47,30 @@ def load_of(problem: PlacementProblem, holdings: Mapping[str, Sequence[SlotHold]
 
 
 def add_load(load: Load, problem: PlacementProblem, job: Job, holds: Sequence[SlotHold], sign: float) -> None:
-    """Add (or with -1 subtract) what a job holds."""
+    """Add (or with -1 subtract) what a job holds, and what it moves out of capped clouds."""
     for hold in holds:
         for name, amount in problem.use[job.name, hold.key].items():
             place = (name, hold.slot.index)
             load[place] = load.get(place, 0.0) + sign * amount * hold.share
+    for place, gb in egress_of_holds(problem, job, holds).items():
+        load[place] = load.get(place, 0.0) + sign * gb
+
+
+def egress_of_holds(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> Mapping[tuple[str, int], float]:
+    """Return what the holdings, in order of time, take of caps: each region in the month of its first slot."""
+    taken: dict[tuple[str, int], float] = {}
+    seen: set[RegionId] = set()
+    known: dict[str, Candidate] = {}
+    for hold in holds if problem.limits.egress_caps_gb else ():
+        if hold.key not in known:
+            known[hold.key] = problem.candidate(job.name, hold.key)
+        candidate = known[hold.key]
+        if candidate.region not in seen:
+            seen.add(candidate.region)
+            for cloud, gb in leaving_gb(problem.limits, candidate.transfers, candidate.region).items():
+                place = cap_place(cloud, hold.slot.month)
+                taken[place] = taken.get(place, 0.0) + gb
+    return taken
 
 
 def room_for(problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, slot: Slot, share: float) -> bool:
@@ -88,13 +110,17 @@ def run_from(
 ) -> tuple[SlotHold, ...] | None:
     """Return the unbroken run from the first of ``slots`` that does all the job's steps.
 
-    None where the slots or the limits end before.
+    None where the slots or the limits end before, or maintenance interrupts them.
     """
+    if full_cap(problem, candidate, load, slots[0].month) is not None:
+        return None
     continues = candidate.running and slots[0].index == 0
     need = steps_to_do(job, running=continues) / candidate.on_time_steps_per_hour
     need += 0.0 if continues else candidate.startup_hours
     holds: list[SlotHold] = []
     for slot in slots:
+        if holds and slot.index != holds[-1].slot.index + 1:
+            return None  # Maintenance lies between the two.
         whole = slot.order or job.checkpoint is None
         share = 1.0 if whole else min(1.0, need / slot.hours)
         if not room_for(problem, job, candidate, load, slot, share):
@@ -110,8 +136,50 @@ def _earliest(
     problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, holds: Sequence[SlotHold]
 ) -> tuple[SlotHold, ...] | None:
     run = earliest_run(problem, job, candidate, load)
-    if run is None or run[-1].slot.index > holds[-1].slot.index or run[0].slot.index > holds[0].slot.index:
+    pieces = _earliest_pieces(problem, job, candidate, load, _count_starts(candidate, holds))
+    if pieces is not None and (run is None or _is_later(run, pieces)):
+        run = pieces
+    if run is None or _is_later(run, holds):
         return None
-    if run[0].slot.month != holds[0].slot.month and any(not t.free for t in candidate.transfers):
+    if run[0].slot.month != holds[0].slot.month and month_matters(problem, candidate):
         return None
     return run
+
+
+def _is_later(run: Sequence[SlotHold], holds: Sequence[SlotHold]) -> bool:
+    return run[-1].slot.index > holds[-1].slot.index or run[0].slot.index > holds[0].slot.index
+
+
+def _count_starts(candidate: Candidate, holds: Sequence[SlotHold]) -> int:
+    """Return how often these whole holdings of one candidate start."""
+    begins = [i for i, hold in enumerate(holds) if i == 0 or hold.slot.index != holds[i - 1].slot.index + 1]
+    return len(begins) - int(candidate.running and holds[0].slot.index == 0)
+
+
+def _earliest_pieces(
+    problem: PlacementProblem, job: Job, candidate: Candidate, load: Load, starts: int
+) -> tuple[SlotHold, ...] | None:
+    """Return the job's steps in all the time that maintenance and limits leave from the first slot on.
+
+    None for a job that cannot resume, without maintenance, or where that takes more starts than ``starts``.
+    """
+    if job.checkpoint is None or not candidate.closed:
+        return None
+    need = steps_to_do(job, running=candidate.running) / candidate.on_time_steps_per_hour
+    window = [s for s in problem.slots_for(job, candidate) if room_for(problem, job, candidate, load, s, 1.0)]
+    breaks = [i for i in range(1, len(window)) if window[i].index != window[i - 1].index + 1]
+    holds: list[SlotHold] = []
+    for first, end in pairwise([0, *breaks, len(window)]):
+        block = window[first:end]
+        goes_on = bool(block) and candidate.running and block[0].index == 0
+        startup = 0.0 if goes_on else candidate.startup_hours
+        if not block or sum(s.hours for s in block) <= startup or not (goes_on or problem.may_start(job, block[0])):
+            continue
+        need, starts = need + startup, starts - int(not goes_on)
+        for slot in block:
+            share = 1.0 if slot.order else min(1.0, need / slot.hours)
+            holds.append(SlotHold(slot, candidate.key, share))
+            need -= slot.hours
+            if need <= _SLACK:
+                return tuple(holds) if starts >= 0 else None
+    return None

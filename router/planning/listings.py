@@ -13,7 +13,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
-from router.jobs.limits import Discount, Limits, Reservation, ReservedCost
+from router.jobs.limits import Discount, Limits, Maintenance, Reservation, ReservedCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class OfferListing:
 
     ``offer.usd_per_hour`` is the marginal price of a machine (zero on a reservation), ``amortised`` its real cost
     (None: not known; zero of what is sunk: ``cost`` says which); ``cap`` is how many machines can be had at once, None
-    unknown (taken as unlimited). A reservation is available from ``start`` until ``until``.
+    unknown (taken as unlimited). A reservation is available from ``start`` until ``until``. In ``closed`` windows
+    nobody may hold machines of it.
     """
 
     offer: Offer
@@ -35,6 +36,7 @@ class OfferListing:
     cost: ReservedCost | None = None
     start: datetime | None = None
     until: datetime | None = None
+    closed: tuple[Maintenance, ...] = ()
 
     @property
     def name(self) -> str:
@@ -48,7 +50,8 @@ class OfferListing:
 
     def covers(self, start: datetime, end: datetime) -> bool:
         """Return whether the machines are available from ``start`` until ``end``."""
-        return (self.start is None or self.start <= start) and (self.until is None or end <= self.until)
+        within = (self.start is None or self.start <= start) and (self.until is None or end <= self.until)
+        return within and not any(window.start < end and start < window.until for window in self.closed)
 
 
 def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tuple[OfferListing, ...]]:
@@ -64,7 +67,32 @@ def listings_by_accelerator(book: PriceBook, limits: Limits) -> Mapping[str, tup
     for reservation in limits.reservations:
         listing = _reservation_listing(reservation, book)
         listings.setdefault(listing.machine.accelerator, []).append(listing)
-    return {name: tuple(sorted(rows, key=lambda r: (r.offer.key, r.reservation))) for name, rows in listings.items()}
+    return {
+        name: tuple(sorted(_with_maintenance(rows, limits), key=lambda r: (r.offer.key, r.reservation)))
+        for name, rows in listings.items()
+    }
+
+
+def _with_maintenance(listings: Sequence[OfferListing], limits: Limits) -> Sequence[OfferListing]:
+    """Return the listings with the windows in which each is closed, in order of time."""
+    if not limits.maintenance:
+        return listings
+    windows = sorted(limits.maintenance, key=lambda window: (window.start, window.until, window.name))
+    return [replace(row, closed=tuple(w for w in windows if is_closed_by(w, row))) for row in listings]
+
+
+def is_closed_by(window: Maintenance, listing: OfferListing) -> bool:
+    """Return whether the maintenance window closes the listing; a zone closes what is sold in that zone."""
+    offer = listing.offer
+    if window.family and listing.machine.family not in window.family:
+        return False
+    pairs = (
+        (window.cloud, offer.cloud),
+        (window.region, offer.region),
+        (window.zone, offer.zone),
+        (window.instance_type, offer.instance_type),
+    )
+    return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
 
 def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> OfferListing | None:

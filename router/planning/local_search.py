@@ -29,8 +29,9 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
         if effort.late(_PHASE):
             break
         context = job_context(problem, job, best.holdings)
+        region = context.mates_region
         for candidate in rank_candidates(job, problem.all_candidates[job.name])[:_TRIED]:
-            if candidate.running or {h.key for h in holds} == {candidate.key}:
+            if candidate.running or {h.key for h in holds} == {candidate.key} or region not in (None, candidate.region):
                 continue
             holdings = earliest_run(problem, job, candidate, context.load)
             if holdings is None:

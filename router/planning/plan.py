@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Literal
 
+from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd, UsdPerHour
 from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import PlanInputs
@@ -35,6 +36,9 @@ class Line:
     zero), unknown (None then); "" for any other market. ``policy`` is the one that an accepted quote was made for; None
     where no quote was accepted. ``capacity`` is unknown where no stock or cap of the offer and no limit of the file
     says how many machines there are; they are taken as unlimited.
+
+    ``grams_co2e`` is emitted in the hours billed, and ``carbon_usd`` what it counts; None where no weight of carbon is
+    stated. ``carbon_doubt`` says which figures of them stand in for unknown ones.
     """
 
     job: str
@@ -69,6 +73,9 @@ class Line:
     reservation_cost: ReservationCost = ""
     policy: RunPolicy | None = None
     capacity: Capacity = ""
+    grams_co2e: int | None = None
+    carbon_usd: Usd | None = None
+    carbon_doubt: str = ""
 
     @property
     def amortised_usd(self) -> Usd | None:
@@ -165,6 +172,13 @@ class Alternative:
     lacks: str
     reservation_cost: ReservationCost = ""
     amortised_usd_per_hour: UsdPerHour | None = None
+    grams_co2e: int | None = None
+    carbon_usd: Usd | None = None
+
+    @property
+    def objective_usd(self) -> Usd:
+        """Return the cost with what its carbon counts."""
+        return self.cost_usd if self.carbon_usd is None else self.cost_usd + self.carbon_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,17 +247,38 @@ class JobSummary:
     dropped: tuple[DroppedOffers, ...]
     notes: tuple[str, ...]
     preemption: Preemption | None = None
+    grams_co2e: int | None = None
+    carbon_usd: Usd | None = None
+
+    @property
+    def objective_usd(self) -> Usd:
+        """Return the cost with what its carbon counts."""
+        return self.cost_usd if self.carbon_usd is None else self.cost_usd + self.carbon_usd
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A phase of planning that ended before it was done.
 
-    ``by`` is the time limit, or the phase's own count of rounds or nodes (``work``).
+    ``by`` is the time limit, the phase's own count of rounds or nodes (``work``), or a solver that failed.
     """
 
     phase: str
-    by: Literal["time", "work"]
+    by: Literal["time", "work", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCarbon:
+    """The emissions of a plan's lines, and what they count at the weight of the limits file; nobody pays that."""
+
+    usd_per_tonne: Usd
+    grams_co2e: int
+    carbon_usd: Usd
+
+    @property
+    def tonnes(self) -> float:
+        """Return the emissions in tonnes."""
+        return self.grams_co2e / GRAMS_PER_TONNE
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +300,8 @@ class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
     Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
-    not record them; the digest is not over them. ``fair_share`` is empty unless the limits file states shares.
+    not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it;
+    ``fair_share`` is empty unless the limits file states shares.
     """
 
     as_of: datetime
@@ -293,6 +329,13 @@ class Plan:
     inputs: PlanInputs | None = None
     usage: PlanUsage | None = None
     fair_share: tuple[TeamStanding, ...] = ()
+    carbon: PlanCarbon | None = None
+
+    @property
+    def objective_usd(self) -> Usd:
+        """Return what was minimised: cost, thresholds, and what carbon counts."""
+        counted = self.cost_usd + self.threshold_usd
+        return counted if self.carbon is None else counted + self.carbon.carbon_usd
 
     @property
     def at_risk_usd(self) -> Usd:

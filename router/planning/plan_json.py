@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -28,6 +28,7 @@ from router.planning.plan import (
     JobSummary,
     Line,
     Plan,
+    PlanCarbon,
     PlannedMove,
     Preemption,
     Relaxation,
@@ -35,7 +36,15 @@ from router.planning.plan import (
     TeamStanding,
     Unplaced,
 )
-from router.planning.plan_usage import LimitUsage, PlanUsage, TeamUsage, UseStep
+from router.planning.plan_usage import (
+    EgressUsage,
+    JobCostTerms,
+    JobPlacementType,
+    LimitUsage,
+    PlanUsage,
+    TeamUsage,
+    UseStep,
+)
 
 SCHEMA_VERSION = 1
 # The digest names what is ordered. These sections came later and describe it: plans keep the digests that they had.
@@ -49,10 +58,12 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 # Fields that are left out at their default, so that earlier plans keep their bytes.
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
-        Line: ("capacity", "policy"),
+        Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
+        Alternative: ("grams_co2e", "carbon_usd"),
+        JobSummary: ("preemption", "grams_co2e", "carbon_usd"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),
-        JobSummary: ("preemption",),
+        PlanUsage: ("egress", "cost_terms", "placement_types"),
     }
 )
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -95,6 +106,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
     if plan.fair_share:
         content["fair_share"] = [_plain(team) for team in plan.fair_share]
+    if plan.carbon is not None:
+        content["carbon"] = _plain(plan.carbon)
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -233,6 +246,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
         fair_share=_many(TeamStanding, c.get("fair_share", [])),
+        carbon=_read(PlanCarbon, c["carbon"]) if "carbon" in c else None,
     )
 
 
@@ -247,7 +261,14 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
     limits = [{**limit, "use": _many(UseStep, limit["use"])} for limit in content["limits"]]
-    usage = {**content, "limits": _many(LimitUsage, limits), "teams": _many(TeamUsage, content["teams"])}
+    usage = {
+        **content,
+        "limits": _many(LimitUsage, limits),
+        "teams": _many(TeamUsage, content["teams"]),
+        "egress": _many(EgressUsage, content.get("egress", ())),
+        "cost_terms": _many(JobCostTerms, content.get("cost_terms", ())),
+        "placement_types": _many(JobPlacementType, content.get("placement_types", ())),
+    }
     return _read(PlanUsage, usage)
 
 
@@ -276,7 +297,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
 _TIMES = frozenset({"start", "end", "finish", "deadline", "read_at"})
 
 
-def _many(kind: type[T], rows: list[dict[str, Any]]) -> tuple[T, ...]:
+def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
     return tuple(_read(kind, row) for row in rows)
 
 

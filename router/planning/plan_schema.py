@@ -28,6 +28,12 @@ _RESERVATION_COST = (
 _USD_PER_HOUR = "Marginal price of all machines of the line, dollars an hour; zero on a reservation."
 
 
+_GRAMS = "Grams of CO2e emitted in the hours billed; left out where the limits state no weight of carbon."
+
+
+_CARBON_USD = "Dollars that they count at that weight; nobody pays them. Left out likewise."
+
+
 _PLACE = {
     "cloud": "Cloud.",
     "region": "Region, in the cloud's own name.",
@@ -62,8 +68,8 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "cost_usd": "Lines and moves, dollars.",
     "orders_usd": "Of it the orders and the moves into the regions that they use, dollars.",
     "threshold_usd": "Worth of the jobs' min_saving counted against further starts, dollars; in the gap, never paid.",
-    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds, dollars.",
-    "gap": "(cost + thresholds - bound) / (cost + thresholds).",
+    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds (and carbon), dollars.",
+    "gap": "(objective - bound) / objective; the objective is cost + thresholds, and carbon_usd where it is weighed.",
     "gap_asked": "The gap at which the search could stop.",
     "solver": "Name of the solver.",
     "lines": "By job, then in time order.",
@@ -73,6 +79,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
     "fair_share": "Shares and recent use of teams, by name; left out where the limits file states no shares.",
+    "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -113,6 +120,9 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
             "unknown: neither the offer nor the limits file says how many machines there are, and the plan takes them "
             "as unlimited. Left out otherwise."
         ),
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
+        "carbon_doubt": "Figures that stand in for unknown ones in grams_co2e; left out where there are none.",
     },
     plan.PlannedMove: {
         "": "Bytes moved into a region for a job.",
@@ -145,6 +155,9 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
         "limits": "Limits that are full at some time or have a shadow price, by name.",
         "teams": "Teams that have a budget, by name.",
+        "egress": "What leaves clouds that have a cap on egress, by cloud and month; absent where none has.",
+        "cost_terms": "Terms of each placed job's cost, by name; left out by earlier versions.",
+        "placement_types": "What limits each job's speed, by name; left out by earlier versions.",
         "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
     },
     plan_usage.LimitUsage: {
@@ -173,13 +186,48 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "orders_usd": "Orders of this plan and the moves that they need, dollars.",
         "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
     },
+    plan_usage.EgressUsage: {
+        "": "What may leave a cloud in a month, and what does; GB are 10**9 bytes.",
+        "cloud": "Cloud.",
+        "month": "Calendar month (UTC), `YYYY-MM`.",
+        "cap_gb": "The most GB that may leave it.",
+        "before_gb": "GB that left before the plan.",
+        "plan_gb": "GB that the moves of the plan take out.",
+    },
+    plan.PlanCarbon: {
+        "": "Emissions of all lines.",
+        "usd_per_tonne": "Dollars that a tonne of CO2e counts, by the limits file.",
+        "grams_co2e": "Grams of CO2e of all lines.",
+        "carbon_usd": "Dollars that they count in the objective; nobody pays them, and no budget counts them.",
+    },
+    plan_usage.JobCostTerms: {
+        "": "Terms of a placed job's cost; they add up to its cost_usd.",
+        "job": "Job name.",
+        "compute_usd": "Dollars for steps that last.",
+        "lost_work_usd": "Dollars for steps that are expected to be repeated after interruptions.",
+        "checkpoints_usd": "Dollars while checkpoints stop the training.",
+        "restarts_usd": "Dollars for start-ups that are expected after interruptions.",
+        "startups_usd": "Dollars for start-ups of the planned runs.",
+        "moves_usd": "Dollars for moving data and checkpoints.",
+        "stream_usd": "Dollars for data streamed from another region.",
+    },
+    plan_usage.JobPlacementType: {
+        "": "What limits a job's speed. Stated, it rules offers out; derived, it is advice.",
+        "job": "Job name.",
+        "type": "communication, memory, data or compute; none: stated that nothing is ruled out.",
+        "basis": "stated: in the job file; derived: from its workload.",
+        "why": "How it was found, with the figures.",
+    },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
         "phase": (
             "shortlist, placement, wider search, staying, repairs, confidence, early starts, shadow prices or "
             "explanations."
         ),
-        "by": "time: the clock, so that a run may differ from the next; work: a count, the same in every run.",
+        "by": (
+            "time: the clock, so that a run may differ from the next; work: a count, the same in every run; failure: "
+            "the solver ended with an error, ran out of memory or was killed."
+        ),
     },
     inputs.PlanInputs: {
         "": "Limits and budgets that the plan was made with, and what its gangs take of them.",
@@ -242,6 +290,8 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "dropped": "Offers that cannot serve it, by reason, most first.",
         "notes": "What to doubt in these figures.",
         "preemption": "What happens to a running job that makes way for others; absent for all other jobs.",
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
     },
     plan.TeamStanding: {
         "": "A team's share and recent use, and what follows for its waiting jobs.",
@@ -272,10 +322,12 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "lacks": "What it lacks; empty when it could be had, only dearer.",
         "reservation_cost": _RESERVATION_COST,
         "amortised_usd_per_hour": "Of a reservation alone: what all machines really cost an hour; null where unknown.",
+        "grams_co2e": _GRAMS,
+        "carbon_usd": _CARBON_USD,
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",
-        "rule": "residency, deadline or egress cap.",
+        "rule": "residency, placement, egress cap, group, max_moves or deadline.",
         "saving_usd": "Dollars that the job would save without it.",
         "instead": "Where it would then run; empty where nothing is saved.",
     },
@@ -338,6 +390,10 @@ _PARTS: dict[type, str] = {
     plan_usage.LimitUsage: "limit_usage",
     plan_usage.UseStep: "use_step",
     plan_usage.TeamUsage: "team_usage",
+    plan_usage.EgressUsage: "egress_usage",
+    plan_usage.JobCostTerms: "cost_terms",
+    plan.PlanCarbon: "carbon",
+    plan_usage.JobPlacementType: "placement_type",
 }
 
 
@@ -348,7 +404,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon"})
 
 
 # Outside the plan's digest; each has a digest of its own.
@@ -465,7 +521,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
-        if known in _SECTIONS:  # absent, never null
+        if known in _SECTIONS or known is plan.PlanCarbon:  # absent, never null
             return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pricing.money import Usd
 
+PlacementType = Literal["communication", "memory", "data", "compute", "none"]
 UsageKind = Literal["quota", "stock", "capacity", "reservation"]
 
 
@@ -62,13 +63,64 @@ class TeamUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class EgressUsage:
+    """The gigabytes (10**9 bytes) that may leave a cloud in a month: the cap, what left before, what the plan adds."""
+
+    cloud: str
+    month: str
+    cap_gb: float
+    before_gb: float
+    plan_gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobCostTerms:
+    """The terms of a placed job's cost, which add up to it to the nano-dollar.
+
+    ``compute_usd`` pays for steps that last, ``lost_work_usd`` for those repeated after interruptions,
+    ``restarts_usd`` for start-ups after interruptions and ``startups_usd`` for those of the plan's own runs.
+    """
+
+    job: str
+    compute_usd: Usd
+    lost_work_usd: Usd
+    checkpoints_usd: Usd
+    restarts_usd: Usd
+    startups_usd: Usd
+    moves_usd: Usd
+    stream_usd: Usd
+
+    @property
+    def together_usd(self) -> Usd:
+        """Return the job's cost."""
+        return Usd.total(getattr(self, name) for name in COST_TERMS)
+
+
+COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name != "job")
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlacementType:
+    """What limits a job's speed (design note 042), and why; ``none`` where the job file states that nothing does."""
+
+    job: str
+    type: PlacementType
+    basis: Literal["stated", "derived"]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanUsage:
     """The use of limits and budgets; ``month`` is the calendar month (UTC) of the plan, ``2026-11``.
 
-    ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling.
+    ``at_risk_usd`` is the cost of all orders if each runs to its end at its price ceiling. ``cost_terms`` are those of
+    placed jobs, ``placement_types`` of all, by name; none in plans of versions that did not record them.
     """
 
     month: str
     at_risk_usd: Usd
     limits: tuple[LimitUsage, ...]
     teams: tuple[TeamUsage, ...]
+    egress: tuple[EgressUsage, ...] = ()
+    cost_terms: tuple[JobCostTerms, ...] = ()
+    placement_types: tuple[JobPlacementType, ...] = ()

@@ -17,6 +17,7 @@ from pricing.money import Usd
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
+from router.planning.alternatives import MAY_NOT_MOVE
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
 from router.planning.column_generation import (
     MAX_FULL_SHARES,
@@ -26,6 +27,7 @@ from router.planning.column_generation import (
     count_slot_shares,
 )
 from router.planning.columns.running_jobs import solve_with_running_jobs
+from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
@@ -33,20 +35,22 @@ from router.planning.effort import Clock, Effort
 from router.planning.fair_share import team_standings
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import LimitSource, plan_inputs
+from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
-from router.planning.plan import VALID_FOR, Plan, PlanStatus
+from router.planning.placement_type import placement_type_of
+from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
-from router.planning.problem import PlacementProblem, last_use, make_slots, window
+from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
-from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound
+from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound, with_holdings
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
 from router.planning.stays import keep_running
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
-from router.planning.usage_totals import limits_used, month_of, orders_cost, teams_used
+from router.planning.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
@@ -201,6 +205,8 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     """
     if not candidates:
         return "no offer passes the job's rules"
+    if most_starts(job) == 0 and not any(c.running for c in candidates):
+        return f"{MAY_NOT_MOVE}, and that place is not among its offers now"
     if all(c.dates[1] is not None for c in candidates):
         return _short_reservations_reason(job, candidates, now)
     first, last = window(job, now)
@@ -210,26 +216,40 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     fastest = max(candidates, key=lambda c: c.on_time_steps_per_hour)
     least = steps_to_do(job, running=any(c.running for c in candidates)) / fastest.on_time_steps_per_hour
     if least <= hours:
-        return None
+        return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
     return f"the deadline is too near: {least:.1f} h needed on the fastest offer ({fastest.key}), {hours:.1f} h left"
 
 
 def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
-    """Return why reservations alone cannot carry the job; None where they can.
+    """Return why reservations alone cannot carry the job; None where they can."""
+    most = _most_steps(job, candidates, now)
+    steps = steps_to_do(job, running=any(c.running for c in candidates))
+    if most >= steps:
+        return None
+    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
 
-    At each moment the fastest available one counts; the steps that they can do are too few.
-    """
+
+def _maintenance_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
+    """Return why maintenance leaves a job with a deadline too little time; None where it does not."""
+    most = _most_steps(job, candidates, now)
+    steps = steps_to_do(job, running=any(c.running for c in candidates))
+    if most >= steps:
+        return None
+    names = ", ".join(dict.fromkeys(window.name for c in candidates for window in c.closed))
+    return f"no machines during maintenance {names}: {most:,.0f} of {steps:,} steps can be done by the deadline"
+
+
+def _most_steps(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> float:
+    """Return the most steps that could be done: at each moment the fastest available candidate counts."""
     first, last = window(job, now)
     edges = {edge for c in candidates for edge in c.dates if edge is not None and edge > first} | {first}
+    edges |= {edge for c in candidates for w in c.closed for edge in (w.start, w.until) if edge > first}
     times = sorted(edge for edge in edges if last is None or edge < last)
     most = 0.0
     for begin, end in pairwise([*times, *([last] if last is not None else [])]):
         rates = [c.on_time_steps_per_hour for c in candidates if c.covers(begin, end)]
         most += max(rates, default=0.0) * ((end - begin) / timedelta(hours=1))
-    steps = steps_to_do(job, running=any(c.running for c in candidates))
-    if most >= steps:
-        return None
-    return f"it fits only reservations, and within their dates {most:,.0f} of {steps:,} steps can be done"
+    return most
 
 
 def _placement_problem(
@@ -252,6 +272,7 @@ def _placement_problem(
     tight = binding_limits({job.name: usable[job.name] for job in placeable}, use, shared)
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
+    edges += [edge for closed in request.limits.maintenance for edge in (closed.start, closed.until)]
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
@@ -284,7 +305,11 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         # Columns are improved and started early in their own search.
-        answer, _ = _keep_previous(run, solve_with_running_jobs(problem, effort, request.gap, run.progress))
+        answer = solve_with_running_jobs(problem, effort, request.gap, run.progress)
+        if request.limits.maintenance:
+            # Pieces between two windows are no single runs, which alone are started early there.
+            answer = with_holdings(answer, compact_holdings(problem, answer.holdings))
+        answer, _ = _keep_previous(run, answer)
         timings.solve += time.perf_counter() - began
         return answer
     shares = count_slot_shares(problem)
@@ -370,7 +395,8 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
-    objective = cost + answer.threshold
+    carbon = _plan_carbon(request.limits, lines)
+    objective = cost + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
     status = _status(answer, gap, request)
@@ -397,6 +423,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         shadow_prices=shadow,
         jobs=summaries,
         cuts=budget.cuts,
+        carbon=carbon,
         fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
         inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(
@@ -404,7 +431,24 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
+            egress=egress_used(request.limits, moves, request.now),
+            cost_terms=cost_terms_of(answer.runs, lines, moves),
+            placement_types=tuple(
+                placement_type_of(job, problem.all_candidates[job.name], planning_input.dropped[job.name])
+                for job in planning_input.jobs
+            ),
         ),
+    )
+
+
+def _plan_carbon(limits: Limits, lines: Sequence[Line]) -> PlanCarbon | None:
+    """Return the emissions of all lines; None where the limits state no weight of carbon."""
+    if limits.carbon is None:
+        return None
+    return PlanCarbon(
+        usd_per_tonne=limits.carbon.usd_per_tonne,
+        grams_co2e=sum(line.grams_co2e for line in lines if line.grams_co2e is not None),
+        carbon_usd=Usd.total(line.carbon_usd for line in lines if line.carbon_usd is not None),
     )
 
 

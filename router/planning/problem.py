@@ -9,11 +9,12 @@ from functools import cached_property
 from itertools import pairwise
 
 from pricing.book import PriceBook
+from pricing.carbon import EmissionTable
 from pricing.offers import Offer
 from pricing.places import Market
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, steps_to_do
+from router.planning.candidates import Candidate, emission_table, steps_to_do
 from router.planning.shared_limits import LimitUse, SharedLimit
 
 _SIX_HOURS = timedelta(hours=6)
@@ -59,8 +60,8 @@ def make_slots(
     """Return slots from ``now`` to ``last`` (UTC).
 
     Slots are ``slot`` long up to ``now + horizon``, then end every 6 h (UTC) up to seven days, then at midnights.
-    ``edges`` (dates of reservations) are edges too, and so is each start of a month. Every slot lies wholly inside or
-    outside the horizon.
+    ``edges`` (dates of reservations and maintenance) are edges too, and so is each start of a month. Every slot lies
+    wholly inside or outside the horizon.
     """
     end_of_orders = now + horizon
     edge_times = {now, min(end_of_orders, last), last}
@@ -106,6 +107,11 @@ class PlacementProblem:
     bands: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property
+    def emissions(self) -> EmissionTable | None:
+        """Return the emissions of the book's machines; None where the limits state no weight of carbon."""
+        return emission_table(self.book, self.limits)
+
+    @cached_property
     def job(self) -> Mapping[str, Job]:
         """Return the jobs by name."""
         return {job.name: job for job in self.jobs}
@@ -144,8 +150,8 @@ class PlacementProblem:
     def slots_for(self, job: Job, candidate: Candidate) -> tuple[Slot, ...]:
         """Return the slots of the job's window that the candidate can use.
 
-        They lie within the dates of a reservation; without a deadline, none is after the candidate's own longest wait
-        and run.
+        They lie within the dates of a reservation and outside maintenance; without a deadline, none is after the
+        candidate's own longest wait and run.
         """
         slots = slots_within_dates(candidate, self.window(job))
         if job.deadline is not None:
@@ -157,10 +163,32 @@ class PlacementProblem:
     def may_start(self, job: Job, slot: Slot) -> bool:
         """Return whether a run may begin in the slot.
 
-        Without a deadline that is only within ``max_wait``; the first slot is always allowed.
+        Without a deadline that is only within ``max_wait``; the first slot is always allowed. A running job that may
+        not move never starts again.
         """
+        if most_starts(job) == 0:
+            return False
         first = window(job, self.now)[0]
         return job.deadline is not None or slot.start == first or slot.start < first + job.max_wait
+
+
+def free_starts(job: Job) -> int:
+    """Return the number of starts that are no move: the first, unless the job is running now."""
+    return 0 if job.status is not None and job.status.running is not None else 1
+
+
+def most_starts(job: Job) -> int | None:
+    """Return how many starts ``max_moves`` allows in one plan; None for no bound."""
+    return None if job.gang.max_moves is None else free_starts(job) + job.gang.max_moves
+
+
+def group_members(jobs: Iterable[Job]) -> Mapping[str, tuple[Job, ...]]:
+    """Return the jobs of each group by its name, sorted; a group of one job has no one to be beside and is left out."""
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        if job.group is not None:
+            found.setdefault(job.group, []).append(job)
+    return {name: tuple(found[name]) for name in sorted(found) if len(found[name]) > 1}
 
 
 def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) -> tuple[Slot, ...]:
@@ -175,8 +203,8 @@ def clip_slots(slots: Iterable[Slot], first: datetime, last: datetime | None) ->
 
 
 def slots_within_dates(candidate: Candidate, slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
-    """Return the slots that lie wholly within the dates of the candidate's reservations."""
-    if candidate.dates == (None, None):
+    """Return the slots that lie wholly within the dates of the candidate's reservations, and outside maintenance."""
+    if candidate.dates == (None, None) and not candidate.closed:
         return slots
     return tuple(slot for slot in slots if candidate.covers(slot.start, slot.end))
 
@@ -190,10 +218,17 @@ def window(job: Job, now: datetime) -> tuple[datetime, datetime | None]:
 def last_use(job: Job, candidates: tuple[Candidate, ...], now: datetime, steps: int) -> datetime:
     """Return the last instant that the job could use.
 
-    That is its deadline, or the slowest candidate's end after the longest wait.
+    That is its deadline, or the slowest candidate's end after the longest wait, with the pauses of maintenance.
     """
     first, last = window(job, now)
     if last is not None:
         return last
     slowest = max((c.reserved_hours(steps) for c in candidates), default=0.0)
-    return first + job.max_wait + timedelta(hours=slowest + 24)
+    paused = max((_closed_after(c, first) for c in candidates), default=timedelta(0))
+    return first + job.max_wait + timedelta(hours=slowest + 24) + paused
+
+
+def _closed_after(candidate: Candidate, first: datetime) -> timedelta:
+    """Return the sum of the candidate's maintenance windows after an instant."""
+    windows = (window.until - max(window.start, first) for window in candidate.closed)
+    return sum((length for length in windows if length > timedelta(0)), timedelta(0))

@@ -8,15 +8,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
+from router.jobs.limits import Maintenance
 from router.jobs.quantities import format_duration
 from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
-from router.planning.alternatives import JobContext, SingleRun, best_single_run, evaluate_single_run, fitting_runs
+from router.planning.alternatives import (
+    JobContext,
+    SingleRun,
+    best_single_run,
+    evaluate_single_run,
+    fitting_runs,
+    without_maintenance,
+)
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
 from router.planning.dominance import drop_dominated
+from router.planning.egress_caps import full_cap
 from router.planning.left_shift import earliest_run, may_begin, run_from
 from router.planning.plan import ConstraintCost, Relaxation
-from router.planning.problem import Slot, clip_slots, make_slots, window
+from router.planning.problem import Slot, clip_slots, make_slots, most_starts, window
 from router.planning.shared_limits import use_of
 
 _FARTHEST = timedelta(days=60)
@@ -32,6 +41,11 @@ def without_egress_cap(job: Job) -> Job:
     return job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": None}) if job.data else None})
 
 
+def without_placement(job: Job) -> Job:
+    """Return the job without a placement that rules offers out."""
+    return job.model_copy(update={"placement": "none"})
+
+
 def relaxations_of(
     here: JobContext, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[Relaxation, ...]:
@@ -42,6 +56,10 @@ def relaxations_of(
     relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
     for change, words in _wider_rules(here.job):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
+    relaxations.append(_one_move(here, candidates))
+    relaxations += _other_maintenance(here, candidates)
+    relaxations.append(_more_egress(here, candidates))
+    relaxations.append(_alone(here, candidates))
     relaxations.append(_more_room(here, candidates, finder))
     return tuple(r for r in relaxations if r is not None)
 
@@ -60,6 +78,8 @@ def _wider_rules(job: Job) -> list[tuple[Job, str]]:
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
+    if job.placement not in (None, "none", "compute"):
+        changes.append((without_placement(job), "placement none"))
     return changes
 
 
@@ -75,6 +95,72 @@ def _with_rules(
     c = best.candidate
     text = words.format(region=c.region, gib=sum(t.gib for t in c.transfers))
     return Relaxation(text, f"then {c.key}", best.cost)
+
+
+def without_max_moves(job: Job) -> Job:
+    """Return the job without a bound on its starts."""
+    return job.model_copy(update={"gang": job.gang.model_copy(update={"max_moves": None})})
+
+
+def _one_move(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that a job which may not move would have elsewhere; None where it may, or where none fits."""
+    if most_starts(here.job) != 0:
+        return None
+    best = best_single_run(replace(here, job=without_max_moves(here.job)), candidates)
+    return None if best is None else Relaxation("max_moves 1", f"then {best.candidate.key}", best.cost)
+
+
+MOVE_MAINTENANCE = "move maintenance "
+
+
+def _other_maintenance(here: JobContext, candidates: Sequence[Candidate]) -> list[Relaxation]:
+    """Return each maintenance window without which the job would fit; where none is enough alone, all together."""
+    windows = tuple(dict.fromkeys(window for c in candidates for window in c.closed))
+    found = [_without(here, candidates, (window,)) for window in windows]
+    if len(windows) > 1 and not any(found):
+        found = [_without(here, candidates, windows)]
+    return [r for r in found if r is not None]
+
+
+def _without(here: JobContext, candidates: Sequence[Candidate], windows: tuple[Maintenance, ...]) -> Relaxation | None:
+    best = best_single_run(here, [without_maintenance(c, windows) for c in candidates])
+    if best is None:
+        return None
+    names = ", ".join(window.name for window in windows)
+    return Relaxation(f"{MOVE_MAINTENANCE}{names}", f"then {best.candidate.key}", best.cost)
+
+
+EGRESS_CAP = " GB of the egress cap of "
+
+
+def _more_egress(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the least increase of one cloud's cap on egress, in whole gigabytes, with which some candidate fits."""
+    problem, found = here.problem, []
+    for cloud in sorted(problem.limits.egress_caps_gb):
+        caps = {name: cap for name, cap in problem.limits.egress_caps_gb.items() if name != cloud}
+        limits = problem.limits.model_copy(update={"egress_caps_gb": caps})
+        free = replace(here, problem=replace(problem, limits=limits))
+        for run in fitting_runs(free, candidates):
+            local = free.with_candidates([run.candidate])
+            holds = earliest_run(local.problem, here.job, run.candidate, here.load)
+            full = None if holds is None else full_cap(problem, run.candidate, here.load, holds[0].slot.month)
+            if full is not None and full[0] == cloud:
+                text = f"+{math.ceil(full[1] - 1e-6):,}{EGRESS_CAP}{cloud}"
+                found.append((full[1], run.cost, Relaxation(text, f"then {run.candidate.key}", run.cost)))
+    return min(found, key=lambda item: (*item[:2], item[2].detail))[2] if found else None
+
+
+LEAVE_GROUP = "leave group "
+
+
+def _alone(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
+    """Return the run that the job would have outside its group; None where the group sets no bound, or none fits."""
+    if here.mates_region is None:
+        return None
+    best = best_single_run(replace(here, mates_region=None), candidates)
+    return (
+        None if best is None else Relaxation(f"{LEAVE_GROUP}{here.job.group}", f"then {best.candidate.key}", best.cost)
+    )
 
 
 def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
@@ -120,7 +206,7 @@ def _finishes_sooner(one: SingleRun, other: SingleRun) -> bool:
 def _longer_wait(here: JobContext, candidates: Sequence[Candidate]) -> Relaxation | None:
     """Return the least longer ``max_wait``, in whole hours, with which some candidate may begin."""
     job, first = here.job, window(here.job, here.problem.now)[0]
-    if not here.load and all(c.dates[0] is None for c in candidates):
+    if not here.load and all(c.dates[0] is None and not c.closed for c in candidates):
         return None
     without_max_wait = replace(here, job=job.model_copy(update={"max_wait": _FARTHEST}))
     local = without_max_wait.with_candidates(candidates)
@@ -275,6 +361,8 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
     for first, slot in enumerate(window):
         begins = may_begin(problem, job, candidate, slot)
         holds = run_from(empty.problem, job, candidate, {}, window[first:]) if begins else None
+        if holds is None and begins and candidate.closed:
+            continue
         if holds is None:
             break
         short: dict[str, int] = {}
@@ -291,7 +379,7 @@ def _run_shortage(here: JobContext, empty: JobContext, candidate: Candidate) -> 
 def constraint_costs(
     here: JobContext, cost: Usd, candidates: Sequence[Candidate], finder: CandidateFinder
 ) -> tuple[ConstraintCost, ...]:
-    """Return the cost to the job of residency, deadline and egress cap.
+    """Return the cost to the job of residency, placement, egress cap, ``max_moves: 0``, group and deadline.
 
     Each is the job's cost less that of its best single run without the rule, the others held in place; a rule whose
     absence saves nothing costs zero and says so.
@@ -300,8 +388,14 @@ def constraint_costs(
     job = here.job
     if job.residency.allow or job.residency.deny:
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
+    if job.placement not in (None, "none", "compute"):
+        costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
+    if here.mates_region is not None:
+        costs.append(_cost_of(replace(here, mates_region=None), "group", cost, candidates, None))
+    if most_starts(job) == 0:
+        costs.append(_cost_of(replace(here, job=without_max_moves(job)), "max_moves", cost, candidates, None))
     if job.deadline is not None:
         slots = _slots_past_deadline(here, window(job, here.problem.now)[0])
         costs.append(_cost_of(here, "deadline", cost, candidates, slots))

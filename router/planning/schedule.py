@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
@@ -64,6 +65,12 @@ class _Piece:
     startups: float
     extra: float = 0.0  # start-ups beyond these
     productive: float = 0.0  # hours
+    starts: _Piece | None = None  # the piece that goes on with a start-up that is longer than this one
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether the job works in it, or starts up in it for a piece in which it works."""
+        return self.productive > _IDLE or (self.starts is not None and self.starts.is_used)
 
     @property
     def held(self) -> float:
@@ -102,22 +109,30 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     pieces = _pieces(problem, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
-    missing = _fill(pieces, need)
-    used = [p for p in pieces if p.productive > _IDLE]
+    budgeted = job.budget is not None or any(team.team == job.team for team in problem.limits.teams)
+    missing = _fill(pieces, need, budgeted=budgeted)
+    used = [p for p in pieces if p.is_used]
     while len(used) < len(pieces):  # a start in a dropped piece has to be made in another one
         pieces = used
-        missing = _fill(pieces, need)
-        used = [p for p in pieces if p.productive > _IDLE]
+        missing = _fill(pieces, need, budgeted=budgeted)
+        used = [p for p in pieces if p.is_used]
     if missing > 1e-12 * need:
         _stretch(job, pieces, missing, need)
     _at_least_one_start(pieces)
     return _finished(job, pieces, need)
 
 
-def _fill(pieces: list[_Piece], whole: float) -> float:
-    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room."""
+def _fill(pieces: list[_Piece], whole: float, *, budgeted: bool) -> float:
+    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room.
+
+    A step's carbon counts, but not for a job that a budget holds: the program may have counted on the least money.
+    """
     need = whole
-    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=lambda c: (c.usd_per_step, c.key))
+
+    def dearness(c: Candidate) -> tuple[float, str]:
+        return (c.usd_per_step if budgeted else c.objective_per_step, c.key)
+
+    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=dearness)
     for candidate in ranked:
         own = [p for p in pieces if p.candidate is candidate]
         need -= _work(own, candidate, need, whole) * candidate.on_time_steps_per_hour
@@ -134,14 +149,30 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     held, rises = sum(p.held for p in own), sum(p.startups for p in own)
     part = 0.0 if candidate.running else rate / whole  # share of a start for each hour of work
     hours = max(0.0, min(need / rate, held / (1 + startup * part)))
-    more = max(0.0, hours * part - rises)
+    _add_starts(own, max(0.0, hours * part - rises))
     left = hours
     for piece in own:
-        piece.extra = more if startup == 0 else min(more, piece.room_for_starts)
-        more -= piece.extra
         piece.productive = min(piece.room, left)
         left -= piece.productive
     return hours - left
+
+
+def _add_starts(own: list[_Piece], more: float) -> None:
+    """Add this part of a start to the first piece that still works after it; to all alike where there is none.
+
+    A piece that only starts up would be dropped, and its time with it.
+    """
+    if own[0].candidate.startup == timedelta(0):
+        rooms = [1.0, *[0.0] * (len(own) - 1)]
+    else:
+        rooms = [p.room_for_starts for p in own]
+        enough = next((i for i, room in enumerate(rooms) if room > more + _NOTHING), None)
+        if enough is not None:
+            rooms = [room if i == enough else 0.0 for i, room in enumerate(rooms)]
+        more = min(more, sum(rooms))
+    total = sum(rooms)
+    for piece, room in zip(own, rooms, strict=True):
+        piece.extra = more * (room / total) if total > 0 else 0.0
 
 
 def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> list[_Piece]:
@@ -158,8 +189,10 @@ def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> l
                 before = 0.0
             rise = max(0.0, hold.share - before)
             last = pieces[-1] if pieces and pieces[-1].candidate is candidate else None
-            # Beyond the horizon a line ends where its share changes, so that shares add up in every slot.
-            level = hold.slot.order or abs(hold.share - before) <= _NOTHING
+            # Beyond the horizon a line ends where its share changes, so that shares add up in every slot. It goes on
+            # where all that it held so far is its start: a piece that does no work is dropped, and its start with it.
+            starting = last is not None and last.room <= _IDLE
+            level = hold.slot.order or starting or abs(hold.share - before) <= _NOTHING
             if before > 0 and level and last is not None and last.order == hold.slot.order:
                 last.slots.append(hold.slot)
                 last.shares.append(hold.share)
@@ -167,7 +200,18 @@ def _pieces(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> l
             else:
                 pieces.append(_Piece(candidate, hold.slot.order, [hold.slot], [hold.share], rise))
             previous, before = hold.slot.index, hold.share
+    _carry_starts(pieces)
     return sorted(pieces, key=lambda p: (p.slots[0].index, p.candidate.key))
+
+
+def _carry_starts(pieces: Sequence[_Piece]) -> None:
+    """Let a start-up that is longer than its piece go on in the next one, where that adjoins on the same candidate."""
+    for piece, after in pairwise(pieces):
+        adjoins = after.candidate is piece.candidate and after.slots[0].index == piece.slots[-1].index + 1
+        if adjoins and piece.startups * piece.candidate.startup_hours > piece.held + _IDLE:
+            fits = piece.held / piece.candidate.startup_hours
+            after.startups += piece.startups - fits
+            piece.startups, piece.starts = fits, after
 
 
 def _at_least_one_start(pieces: list[_Piece]) -> None:

@@ -222,7 +222,7 @@ def _comparable(base: PlacementSolution, after: PlacementSolution) -> bool:
 
 
 def _money(answer: PlacementSolution) -> Usd:
-    return answer.spent - answer.threshold
+    return answer.spent - answer.threshold - answer.carbon
 
 
 def _priced(limit: _Limit, more: _Raise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:

@@ -5,18 +5,20 @@ Every answer carries a proven bound.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
 from pricing.money import Usd
+from router.jobs.spec import Job
+from router.planning.candidates import Candidate, steps_to_do
 from router.planning.column_generation import Shortlist
-from router.planning.costing import compute_usd, moves_of
+from router.planning.costing import carbon_usd, moves_of, objective_usd
 from router.planning.effort import Effort
-from router.planning.formulation import Formulation, free_starts
+from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
 from router.planning.left_shift import compact_holdings
 from router.planning.precedence import displaced_jobs, left_out_by_tier, levels_of, rank_of
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
 from router.planning.solver import Solution, usd_below
@@ -49,9 +51,14 @@ class PlacementSolution:
         return rank_of(self.problem, self.runs)
 
     @property
+    def carbon(self) -> Usd:
+        """Return what the carbon of all runs counts; nothing where the limits state no weight of it."""
+        return Usd.total(carbon_usd(found) for found in self.runs.values())
+
+    @property
     def spent(self) -> Usd:
-        """Return cost plus thresholds, exact: for comparing two answers."""
-        compute = Usd.total(compute_usd(found) for found in self.runs.values())
+        """Return the objective, exact: cost, thresholds and carbon; for comparing two answers."""
+        compute = Usd.total(objective_usd(found) for found in self.runs.values())
         return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
 
 
@@ -99,10 +106,14 @@ def solve_in_stages(
     solution = effort.solve(phase, narrowed, _solver_gap(gap))
     hit_time_limit = hit_time_limit or solution.hit_time_limit
     if not solution.values and best is None:
-        return replace(_greedy_answer(problem, program, quick, solution), hit_time_limit=True)
+        late = hit_time_limit or not solution.failed
+        return replace(_greedy_answer(problem, program, quick, solution), hit_time_limit=late)
     if not solution.values and best is not None:
-        solution = replace(best, bound=0.0, hit_time_limit=True)
-    answer = _answer(problem, formulation, narrowed, solution, proven=proven)
+        found = replace(best, hit_time_limit=not solution.failed)
+        answer = _answer(problem, formulation, narrowed, found, proven=proven)
+        answer = replace(answer, bound_usd=floor_usd(problem, answer.runs))
+    else:
+        answer = _answer(problem, formulation, narrowed, solution, proven=proven)
     return replace(answer, hit_time_limit=hit_time_limit or answer.hit_time_limit)
 
 
@@ -194,16 +205,36 @@ def _greedy_answer(
 ) -> PlacementSolution:
     """Return the plan made without the program, with the bound that the program's search has proven so far."""
     runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+    everybody = len(runs) == len(problem.jobs)
     return PlacementSolution(
         problem=problem,
         stage_two=program,
         runs=runs,
         holdings=holdings,
-        bound_usd=usd_below(late.bound) if len(runs) == len(problem.jobs) else Usd(0),
+        bound_usd=max(usd_below(late.bound) if everybody else Usd(0), floor_usd(problem, runs)),
         threshold=threshold_of(problem, runs),
         stage_one_proven=False,
-        hit_time_limit=True,
+        hit_time_limit=not late.failed,
     )
+
+
+def floor_usd(problem: PlacementProblem, placed: Container[str]) -> Usd:
+    """Return a bound that needs no solver, for plans that leave out as many jobs of each priority.
+
+    Each job costs at least what it costs alone on its cheapest candidate, moves apart; the dearest may be left out.
+    """
+    total = 0.0
+    for tier in {job.priority for job in problem.jobs}:
+        jobs = [job for job in problem.jobs if job.priority == tier]
+        floors = sorted(min((_least_usd(job, c) for c in problem.candidates[job.name]), default=0.0) for job in jobs)
+        total += sum(floors[: sum(job.name in placed for job in jobs)])
+    return usd_below(total)
+
+
+def _least_usd(job: Job, c: Candidate) -> float:
+    """Return what all steps of the job cost on the candidate with one start, without one where it runs there."""
+    steps = steps_to_do(job, running=c.running)
+    return c.usd_per_step * steps if c.running else c.expected_usd(steps)
 
 
 def threshold_of(problem: PlacementProblem, runs: Mapping[str, tuple[ScheduledRun, ...]]) -> Usd:

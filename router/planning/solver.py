@@ -30,6 +30,15 @@ _SENSE = {"<=": pulp.LpConstraintLE, ">=": pulp.LpConstraintGE, "==": pulp.LpCon
 _PULP_4 = hasattr(pulp.LpAffineExpression, "from_list")
 _LEAST_SECONDS = 0.1  # HiGHS is never begun with less
 _WHOLE = int(highspy.HighsVarType.kInteger)
+_ERRORS = (
+    highspy.HighsModelStatus.kNotset,
+    highspy.HighsModelStatus.kLoadError,
+    highspy.HighsModelStatus.kModelError,
+    highspy.HighsModelStatus.kPresolveError,
+    highspy.HighsModelStatus.kSolveError,
+    highspy.HighsModelStatus.kPostsolveError,
+    highspy.HighsModelStatus.kMemoryLimit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Solution:
     """The result of a search: ``values`` by variable index (empty unless optimal or feasible), and a proven ``bound``.
 
     ``bound`` is a lower bound (-inf if none). ``hit_time_limit`` says that the clock stopped the search, ``nodes`` how
-    many it had opened.
+    many it had opened, ``failed`` that the solver ended with an error: nothing is then known of the program.
     """
 
     outcome: SolveOutcome
@@ -47,6 +56,7 @@ class Solution:
     hit_time_limit: bool
     seconds: float
     nodes: int = 0
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,11 @@ class LpRelaxation:
     objective: float
     duals: dict[str, float]
     hit_time_limit: bool = False
+    failed: bool = False
+
+
+class SolverFailedError(Exception):
+    """A solver ended with an error, ran out of memory, or was killed."""
 
 
 class Solver(Protocol):
@@ -92,6 +107,15 @@ def _quietly() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
+
+
+@contextmanager
+def solver_failures() -> Iterator[None]:
+    """Turn what a solver raises into SolverFailedError."""
+    try:
+        yield
+    except (pulp.PulpError, MemoryError, OSError, RuntimeError) as error:
+        raise SolverFailedError(str(error) or type(error).__name__) from error
 
 
 class PulpSolver:
@@ -134,16 +158,22 @@ class PulpSolver:
         HiGHS alone takes start and nodes, and its time includes writing the program down.
         """
         began = time.monotonic()
-        problem, variables = _to_pulp(program, relaxed=False)
-        if self._full == "HiGHS":
-            known = [(variables[i].name, value) for i, value in sorted((start or {}).items())]
-            ended = _run_highs(problem, gap, began + seconds, known, nodes)
-        else:
-            problem.solve(pulp.getSolver(self._full, msg=False, timeLimit=max(1, math.ceil(seconds)), gapRel=gap))
-            outcome, bound = _outcome(problem.status, problem.sol_status), -math.inf
-            if outcome in ("optimal", "feasible"):
-                bound = self.relax(program, seconds).objective
-            ended = _Ended(outcome, bound, outcome in ("feasible", "unknown"), 0)
+        try:
+            with solver_failures():
+                problem, variables = _to_pulp(program, relaxed=False)
+                if self._full == "HiGHS":
+                    known = [(variables[i].name, value) for i, value in sorted((start or {}).items())]
+                    ended = _run_highs(problem, gap, began + seconds, known, nodes)
+                else:
+                    problem.solve(self._engine(seconds, gap))
+                    outcome, bound = _outcome(problem.status, problem.sol_status), -math.inf
+                    if outcome in ("optimal", "feasible"):
+                        bound = self.relax(program, seconds).objective
+                    ended = _Ended(outcome, bound, outcome in ("feasible", "unknown"), 0)
+        except SolverFailedError:
+            # Where another solver fails, the relaxation by HiGHS still gives a bound.
+            bound = -math.inf if self._full == "HiGHS" else self.relax(program, seconds).objective
+            return Solution("unknown", (), math.inf, bound, False, time.monotonic() - began, failed=True)
         took = time.monotonic() - began
         if ended.outcome not in ("optimal", "feasible"):
             return Solution(ended.outcome, (), math.inf, ended.bound, ended.hit_time_limit, took, ended.nodes)
@@ -152,12 +182,19 @@ class PulpSolver:
         bound = min(ended.bound, objective)
         return Solution(ended.outcome, values, objective, bound, ended.hit_time_limit, took, ended.nodes)
 
+    def _engine(self, seconds: float, gap: float) -> Any:
+        return pulp.getSolver(self._full, msg=False, timeLimit=max(1, math.ceil(seconds)), gapRel=gap)
+
     @_quietly()
     def relax(self, program: Program, seconds: float) -> LpRelaxation:
         """Solve the relaxation as :class:`Solver` says, always by HiGHS."""
         began = time.monotonic()
-        problem, _ = _to_pulp(program, relaxed=True)
-        ended = _run_highs(problem, 0.0, began + seconds)
+        try:
+            with solver_failures():
+                problem, _ = _to_pulp(program, relaxed=True)
+                ended = _run_highs(problem, 0.0, began + seconds)
+        except SolverFailedError:
+            return LpRelaxation("unknown", -math.inf, {}, failed=True)
         if ended.outcome != "optimal":
             return LpRelaxation(ended.outcome, -math.inf, {}, ended.hit_time_limit)
         rows = _rows(problem)
@@ -292,17 +329,24 @@ def _run_highs(
     problem.solve(solver)
     info = problem.solverModel.getInfo()
     status = problem.solverModel.getModelStatus()
+    if status in _ERRORS:
+        raise SolverFailedError(str(status))
     outcome = _outcome(problem.status, problem.sol_status)
     if outcome == "unknown" and math.isfinite(info.objective_function_value) and info.primal_solution_status == 2:
         outcome = "feasible"
     whole = problem.isMIP()
-    bound = float(info.mip_dual_bound) if whole else float(info.objective_function_value)
+    bound = float(info.mip_dual_bound) if whole else _lp_bound(outcome, info)
     return _Ended(
         outcome,
         bound if math.isfinite(bound) else -math.inf,
         status == highspy.HighsModelStatus.kTimeLimit,
         max(0, int(info.mip_node_count)) if whole else 0,
     )
+
+
+def _lp_bound(outcome: SolveOutcome, info: Any) -> float:
+    """Return the value of a program without whole numbers, which bounds it only where it is the optimum."""
+    return float(info.objective_function_value) if outcome == "optimal" else -math.inf
 
 
 def _outcome(status: int, solution: int) -> SolveOutcome:

@@ -14,13 +14,15 @@ from datetime import datetime, timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.costing import compute_usd, moves_of
+from router.planning.costing import compute_usd, moves_of, objective_usd
 from router.planning.effort import Effort
-from router.planning.left_shift import Load, add_load, earliest_run, may_begin, room_for
+from router.planning.egress_caps import cap_place, cap_room_gb
+from router.planning.job_groups import are_together
+from router.planning.left_shift import Load, add_load, earliest_run, egress_of_holds, may_begin, room_for
 from router.planning.local_search import exceeds_budget
 from router.planning.plan import Line, Plan
-from router.planning.problem import PlacementProblem
-from router.planning.schedule import ScheduledRun, SlotHold, runs_of
+from router.planning.problem import PlacementProblem, most_starts
+from router.planning.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 from router.planning.solve import PlacementSolution, threshold_of, with_holdings
 
 LEAST_USD = Usd(1_000_000_000)
@@ -30,6 +32,7 @@ _TRIES = 8
 _MOST_GROUPED = 300  # jobs that are compared pair by pair
 _SAME = 1e-8  # as for running jobs: costs that differ by no more are the same but for the solver's arithmetic
 _TOLERANCE = timedelta(milliseconds=1)
+_STARTS = 1e-6  # of a start: shares of slots take shares of starts
 _ROUNDING = 1_000  # nano-dollars; another start is rounded anew to the microsecond
 
 
@@ -123,6 +126,9 @@ def _holds_again(
         return None
     held = sum((hold.slot.length * hold.share for hold in again), timedelta(0))
     used = sum((run.productive + run.candidate.startup * run.startups for run in runs), timedelta(0))
+    most = most_starts(job)
+    if most is not None and starts_of(runs) > most + _STARTS:
+        return None
     return again if used <= held + _TOLERANCE and may_begin(problem, job, runs[0].candidate, again[0].slot) else None
 
 
@@ -288,8 +294,8 @@ class _Restoring:
 
     def _is_worth(self, job: Job, holds: tuple[SlotHold, ...]) -> bool:
         """Return whether the job's machines there cost less than the least saving more than where it is now."""
-        fresh = compute_usd(runs_of(self._problem, job, holds))
-        more = (fresh - compute_usd(self._runs[job.name])).nanos
+        fresh = objective_usd(runs_of(self._problem, job, holds))
+        more = (fresh - objective_usd(self._runs[job.name])).nanos
         return more <= _ROUNDING or more < self._least_savings[job.name].nanos
 
     def _take(self, job: Job, sign: float) -> None:
@@ -321,7 +327,18 @@ class _Restoring:
             room_for(problem, job, problem.candidate(job.name, hold.key), self._load, hold.slot, hold.share)
             for hold in holds
         )
-        return holds if has_room else None
+        taken = egress_of_holds(problem, job, holds)
+        has_egress = all(self._load.get(place, 0.0) + gb <= self._cap_room(place) for place, gb in taken.items())
+        return holds if has_room and has_egress else None
+
+    def _cap_room(self, place: tuple[str, int]) -> float:
+        problem = self._problem
+        caps = {
+            cap_place(cloud, month): cap_room_gb(problem, cloud, month)
+            for cloud in problem.limits.egress_caps_gb
+            for month in {slot.month for slot in problem.slots}
+        }
+        return caps[place] + 1e-6
 
     def _elsewhen(self, job: Job, holds: tuple[SlotHold, ...], target: _Target | None) -> tuple[SlotHold, ...] | None:
         """Return the earliest run on the candidate that the job has, else on its previous one; None without room."""
@@ -337,6 +354,8 @@ class _Restoring:
         Only jobs that come ``back`` may make the plan dearer.
         """
         problem = self._problem
+        if any(problem.job[name].group for name in changed) and not are_together(problem, self._holdings):
+            return False
         fresh = {name: runs_of(problem, problem.job[name], self._holdings[name]) for name in changed}
         more = self._extra(fresh).nanos
         spent = self._spent + Usd(more)
@@ -359,8 +378,8 @@ class _Restoring:
         """Return what the fresh runs cost more, thresholds included; moves count over the whole plan."""
         problem = self._problem
         old = {name: self._runs[name] for name in fresh}
-        more = Usd.total(compute_usd(found) for found in fresh.values()) + threshold_of(problem, fresh)
-        more -= Usd.total(compute_usd(found) for found in old.values()) + threshold_of(problem, old)
+        more = Usd.total(objective_usd(found) for found in fresh.values()) + threshold_of(problem, fresh)
+        more -= Usd.total(objective_usd(found) for found in old.values()) + threshold_of(problem, old)
         if any(run.candidate.transfers for found in (*fresh.values(), *old.values()) for run in found):
             both = ({**self._runs, **fresh}, self._runs)
             moves, moved = (Usd.total(m.cost_usd for m in moves_of(problem, runs)) for runs in both)

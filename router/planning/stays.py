@@ -9,15 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pricing.money import Usd
+from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.alternatives import dearest_moves
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.costing import compute_usd, moves_of
+from router.planning.costing import compute_usd, moves_of, objective_usd
 from router.planning.effort import Effort
+from router.planning.egress_caps import full_cap
 from router.planning.formulation import formulate
 from router.planning.left_shift import Load, add_load, earliest_run, room_for, run_from
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, group_members
 from router.planning.schedule import SlotHold, runs_of, starts_of
 
 _PHASE = "staying"
@@ -83,24 +85,34 @@ def stay_of(problem: PlacementProblem, job: Job) -> Stay | None:
 
 
 def fitting_together(problem: PlacementProblem, stays: Iterable[Stay], beside: Iterable[Stay] = ()) -> tuple[Stay, ...]:
-    """Return the stays that limits and budgets of teams allow together, taken by priority, then by name.
+    """Return the stays that the limits file and groups of jobs allow together, taken by priority, then by name.
 
     Those ``beside`` them are counted, and are not among them.
     """
     load: Load = {}
+    groups = group_members(problem.jobs)
+    homes: dict[str | None, RegionId] = {}
     left = {team.team: team.budget - team.spent for team in problem.limits.teams}
     for stay in beside:
         add_load(load, problem, stay.job, stay.holds, 1.0)
+        if stay.job.group in groups:
+            homes.setdefault(stay.job.group, problem.candidate(stay.job.name, stay.holds[0].key).region)
         if stay.job.team in left:
             left[stay.job.team] -= stay.counted
     kept = []
     for stay in sorted(stays, key=lambda s: (-s.job.priority, s.job.name)):
         here = problem.candidate(stay.job.name, stay.holds[0].key)
-        team = stay.job.team
-        fits = all(room_for(problem, stay.job, here, load, hold.slot, hold.share) for hold in stay.holds)
+        team, group = stay.job.team, stay.job.group
+        if group in groups and homes.get(group, here.region) != here.region:
+            continue
+        fits = full_cap(problem, here, load, stay.holds[0].slot.month) is None and all(
+            room_for(problem, stay.job, here, load, hold.slot, hold.share) for hold in stay.holds
+        )
         if not fits or (team in left and stay.counted > left[team]):
             continue
         add_load(load, problem, stay.job, stay.holds, 1.0)
+        if group in groups:
+            homes[group] = here.region
         if team in left:
             left[team] -= stay.counted
         kept.append(stay)
@@ -113,10 +125,10 @@ def _here(problem: PlacementProblem, job: Job) -> Candidate | None:
 
 
 def _cost(problem: PlacementProblem, job: Job, holds: tuple[SlotHold, ...]) -> float:
-    """Return what the job costs alone with these holdings: machines, moves, thresholds of starts."""
+    """Return what the job counts alone with these holdings: machines, carbon, moves, thresholds of starts."""
     runs = runs_of(problem, job, holds)
     moves = Usd.total(move.cost_usd for move in moves_of(problem, {job.name: runs}))
-    return (compute_usd(runs) + moves).dollars() + starts_of(runs) * job.gang.min_saving.dollars()
+    return (objective_usd(runs) + moves).dollars() + starts_of(runs) * job.gang.min_saving.dollars()
 
 
 def _prefers_to_stay(problem: PlacementProblem, stay: Stay, effort: Effort) -> bool:
@@ -149,7 +161,7 @@ def _least_usd(job: Job, c: Candidate) -> float:
     moves = sum(
         min(tier.price.dollars() for tier in t.tariff.tiers) * t.volume_bytes / BYTES_PER_GB for t in c.transfers
     )
-    return c.expected_usd(steps) + job.gang.min_saving.dollars() + moves
+    return c.expected_objective(steps) + job.gang.min_saving.dollars() + moves
 
 
 def _is_affordable(problem: PlacementProblem, job: Job, candidate: Candidate, run: tuple[SlotHold, ...]) -> bool:

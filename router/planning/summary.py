@@ -14,11 +14,12 @@ from router.planning.alternatives import JobContext, alternatives_of, context_be
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing
 from router.planning.costing import amortised_per_step, job_cost
 from router.planning.effort import Effort
+from router.planning.job_groups import mates_region
 from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
 from router.planning.preemption import preemptions
 from router.planning.problem import PlacementProblem
-from router.planning.relaxations import constraint_costs, relaxations_of
+from router.planning.relaxations import EGRESS_CAP, LEAVE_GROUP, MOVE_MAINTENANCE, constraint_costs, relaxations_of
 from router.planning.schedule import ScheduledRun
 from router.planning.solve import PlacementSolution
 
@@ -77,6 +78,7 @@ def summarise(
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
         here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
+        here = replace(here, mates_region=mates_region(problem, job, answer.holdings))
         late = effort.late(_PHASE)
         summary = _summary(here, answer, lines, moves, findings, late=late)
         summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
@@ -114,6 +116,9 @@ def _summary(
     candidates = problem.all_candidates[job.name]
     own_moves = [m for m in moves if m.job == job.name]
     cost = job_cost(lines, moves, job.name)
+    own_lines = [line for line in lines if line.job == job.name]
+    carbon = None if here.problem.emissions is None else Usd.total(x.carbon_usd for x in own_lines if x.carbon_usd)
+    grams = None if carbon is None else sum(x.grams_co2e or 0 for x in own_lines)
     chosen = frozenset(run.candidate.key for run in runs)
     found = alternatives_of(here, chosen, candidates, findings.advisory.get(job.name, ()))
     return JobSummary(
@@ -129,11 +134,13 @@ def _summary(
         deadline=job.deadline.at(problem.now) if job.deadline else None,
         confidence=job.confidence,
         on_time_probability=on_time_probability_of(job, runs),
-        runner_up=runner_up(found, cost) if runs else None,
+        runner_up=runner_up(found, cost if carbon is None else cost + carbon) if runs else None,
         alternatives=found,
         constraint_costs=constraint_costs(here, cost, candidates, findings.finder) if runs and not late else (),
         dropped=_dropped(findings.dropped.get(job.name, ())),
-        notes=(*_notes(job, runs), *_made_up_notes(job, lines)),
+        notes=(*_notes(job, runs), *_made_up_notes(job, lines), *_carbon_notes(own_lines)),
+        grams_co2e=grams,
+        carbon_usd=carbon,
     )
 
 
@@ -174,6 +181,11 @@ def _made_up_notes(job: Job, lines: Sequence[Line]) -> tuple[str, ...]:
     return (f"{', '.join(clouds)} is made up, and this plan mixes it with real clouds: its prices are nobody's",)
 
 
+def _carbon_notes(lines: Sequence[Line]) -> tuple[str, ...]:
+    """Return the figures of carbon that stand in for unknown ones."""
+    return tuple(dict.fromkeys(line.carbon_doubt for line in lines if line.carbon_doubt))
+
+
 def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> Unplaced:
     job = here.job
     candidates = here.problem.all_candidates[job.name]
@@ -184,6 +196,14 @@ def _unplaced(here: JobContext, findings: CandidateFindings, *, late: bool) -> U
         alone = next((r for r in relaxations if r.change.startswith("+$")), None)
         if alone is not None:
             reason = f"too little money: {alone.detail.split(',')[0]}"
+        closed = next((r for r in relaxations if r.change.startswith(MOVE_MAINTENANCE)), None)
+        if closed is not None:
+            reason = f"no machines during maintenance {closed.change.removeprefix(MOVE_MAINTENANCE)}"
+        if any(r.change.startswith(LEAVE_GROUP) for r in relaxations):
+            reason = f"its group {job.group} is in {here.mates_region}, where it finds no room"
+        egress = next((r for r in relaxations if EGRESS_CAP in r.change), None)
+        if egress is not None:
+            reason = f"too much leaves {egress.change.rpartition(EGRESS_CAP)[2]} in a month: {egress.change} would do"
     elif not candidates:
         drops = _dropped(findings.dropped.get(job.name, ()))
         reason = "no offer passes the job's rules"

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from pricing.money import Usd, divide_half_even
-from router.jobs.limits import TeamBudget
+from pricing.units import BYTES_PER_GB, BYTES_PER_GIB
+from router.jobs.limits import Limits, TeamBudget
 from router.planning.plan import JobSummary, Line, PlannedMove, ShadowPrice
-from router.planning.plan_usage import LimitUsage, TeamUsage, UsageKind, UseStep
+from router.planning.plan_usage import EgressUsage, LimitUsage, TeamUsage, UsageKind, UseStep
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun
 from router.planning.shared_limits import use_of
@@ -140,3 +141,24 @@ def _within_month(line: Line, now: datetime) -> Usd:
     if not whole or inside >= whole:
         return line.cost_usd
     return Usd(divide_half_even(line.cost_usd.nanos * max(inside // _MICRO, 0), whole // _MICRO))
+
+
+def egress_used(limits: Limits, moves: Iterable[PlannedMove], now: datetime) -> tuple[EgressUsage, ...]:
+    """Return what leaves each capped cloud, by cloud and month: the month of ``now``, and each in which more leaves."""
+    month = month_of(now)
+    added = {(cloud, month): 0.0 for cloud in limits.egress_caps_gb}
+    for move in moves:
+        cloud = move.source.partition("/")[0]
+        if cloud in limits.egress_caps_gb and cloud != move.to.partition("/")[0]:
+            added[cloud, move.month] = added.get((cloud, move.month), 0.0) + move.gib * BYTES_PER_GIB / BYTES_PER_GB
+    moved = limits.egress_month_to_date_gb
+    return tuple(
+        EgressUsage(
+            cloud,
+            at,
+            cap_gb=float(limits.egress_caps_gb[cloud]),
+            before_gb=float(moved.get(cloud, 0)) if at == month else 0.0,
+            plan_gb=round(gb, 6),
+        )
+        for (cloud, at), gb in sorted(added.items())
+    )

@@ -17,9 +17,10 @@ from pricing.offers import Offer
 from pricing.places import RegionId
 from pricing.problems import InvalidInputError, Problem
 from router.jobs.fields import suggest
-from router.jobs.limits import TeamBudget
+from router.jobs.limits import Carbon, TeamBudget
 from router.jobs.quantities import TOO_FAR, TOO_FAR_REMEDY, Moment, format_duration, is_beyond_planning
 from router.jobs.spec import Job
+from router.planning.candidates import emission_table
 from router.planning.planner import PlanRequest
 
 ALL_JOBS = "all"
@@ -219,7 +220,26 @@ class JobDrop:
         return replace(request, jobs=tuple(job for job in request.jobs if job.name != self.job))
 
 
-Change = LimitChange | PriceScaling | RegionDrop | DeadlineChange | BudgetChange | ConfidenceChange | JobDrop
+@dataclass(frozen=True, slots=True)
+class CarbonChange:
+    """Another weight of carbon, dollars a tonne of CO2e, whether or not the limits state one."""
+
+    option: ClassVar[str] = "--carbon"
+    usd_per_tonne: Usd
+
+    def __str__(self) -> str:
+        return f"carbon ${self.usd_per_tonne} a tonne"
+
+    def apply(self, request: PlanRequest) -> PlanRequest:
+        """Return the request with the other weight; refused where the book knows no carbon."""
+        limits = request.limits.model_copy(update={"carbon": Carbon(usd_per_tonne=self.usd_per_tonne)})
+        emission_table(request.book, limits)
+        return replace(request, limits=limits)
+
+
+Change = (
+    LimitChange | PriceScaling | RegionDrop | DeadlineChange | BudgetChange | ConfidenceChange | JobDrop | CarbonChange
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def _compare(base: Plan, variant: Variant, plan: Plan) -> VariantResult:
 
 def _bounds_part(one: Plan, other: Plan) -> bool:
     """Return whether the bound of one plan lies above what the other one minimised."""
-    return one.bound_usd > other.cost_usd + other.threshold_usd or other.bound_usd > one.cost_usd + one.threshold_usd
+    return one.bound_usd > other.objective_usd or other.bound_usd > one.objective_usd
 
 
 def change_of_cost(change: PlacementChange) -> Usd:

@@ -16,6 +16,7 @@ from router.jobs.fields import RefusedError, suggest
 from router.jobs.quantities import parse_duration, parse_region, parse_usd
 from router.planning.what_if import (
     BudgetChange,
+    CarbonChange,
     Change,
     ConfidenceChange,
     DeadlineChange,
@@ -32,7 +33,8 @@ _PRICE = re.compile(rf"(.+?)\s*[*]\s*({_NUMBER})")
 _DEADLINE = re.compile(r"(.+?)\s*([+-])\s*((?:[0-9.]+\s*[wdhms]\s*)+)")
 _MOST_FACTOR = 1000
 _MOST_VARIANTS = 1000
-_SWEPT = ("limit", "price", "deadline", "budget", "confidence")
+CARBON_SWEEP = "carbon"
+_SWEPT = ("limit", "price", "deadline", "budget", "confidence", CARBON_SWEEP)
 _SWEEP_HELP = "write e.g. 'deadline all +0h,+6h,+12h' or 'limit \"aws p5 spot\" 384,768'"
 
 
@@ -114,6 +116,10 @@ def _parse_sweep(text: str) -> Sweep:
     if not words or words[0] not in _SWEPT:
         kind = words[0] if words else ""
         raise RefusedError(f"{kind!r} cannot be swept", suggest(kind, _SWEPT) or _SWEEP_HELP)
+    if words[0] == CARBON_SWEEP:  # carbon has no name: there is one weight of it
+        words = [words[0], "", *words[1:]]
+        if len(words) != 3:
+            raise RefusedError(f"{text!r} is no sweep of carbon", "write e.g. 'carbon 0,25,50,100'")
     if len(words) != 3:
         raise RefusedError(f"{text!r} is no sweep: three words are needed, {len(words)} are there", _SWEEP_HELP)
     kind, name, listed = words
@@ -124,7 +130,7 @@ def _parse_sweep(text: str) -> Sweep:
     units = {_unit(value.change) for value in values}
     if len(units) > 1:
         raise RefusedError(f"{listed} mixes amounts, additions and factors", "write all values in one form")
-    return Sweep(f"{kind} {_name(values[0].change)}", units.pop(), values)
+    return Sweep(f"{kind} {_name(values[0].change)}".strip(), units.pop(), values)
 
 
 def _name(change: Change) -> str:
@@ -139,6 +145,8 @@ def _name(change: Change) -> str:
             return str(change.region)
         case DeadlineChange() | ConfidenceChange() | JobDrop():
             return change.job
+        case CarbonChange():
+            return ""
 
 
 def _unit(change: Change) -> str:
@@ -151,6 +159,8 @@ def _unit(change: Change) -> str:
             return "hours later"
         case BudgetChange():
             return "dollars"
+        case CarbonChange():
+            return "dollars a tonne of CO2e"
         case _:
             return "confidence"
 
@@ -178,6 +188,11 @@ def _sweep_budget(name: str, text: str) -> SweptValue:
 def _sweep_confidence(name: str, text: str) -> SweptValue:
     change = _confidence(f"{name}={text}")
     return SweptValue(text, change.confidence, change)
+
+
+def _sweep_carbon(_: str, text: str) -> SweptValue:
+    change = _carbon(text)
+    return SweptValue(text, change.usd_per_tonne.dollars(), change)
 
 
 def _limit(text: str) -> LimitChange:
@@ -236,6 +251,10 @@ def _confidence(text: str) -> ConfidenceChange:
     return ConfidenceChange(job, float(number))
 
 
+def _carbon(text: str) -> CarbonChange:
+    return CarbonChange(parse_usd(text.strip()))
+
+
 def _drop_job(text: str) -> JobDrop:
     return JobDrop(text.strip())
 
@@ -255,6 +274,7 @@ _PARSERS: dict[str, Callable[[str], Change]] = {
     "--budget": _budget,
     "--confidence": _confidence,
     "--drop-job": _drop_job,
+    "--carbon": _carbon,
 }
 _SWEEPERS: dict[str, Callable[[str, str], SweptValue]] = {
     "limit": _sweep_limit,
@@ -262,4 +282,5 @@ _SWEEPERS: dict[str, Callable[[str, str], SweptValue]] = {
     "deadline": _sweep_deadline,
     "budget": _sweep_budget,
     "confidence": _sweep_confidence,
+    CARBON_SWEEP: _sweep_carbon,
 }

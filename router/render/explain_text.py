@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.planning.plan_facts import main_placement
+from router.render.cost_terms_text import job_terms_text
 from router.render.plan_text import describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
@@ -28,6 +30,7 @@ _DROPPED = {
     "fabric": "no RDMA fabric",
     "limit": "gang larger than a limit",
     "market": "market not wanted",
+    "placement": "against its placement",
     "residency": "not where the data may be",
     "size": "gang is no whole number of machines",
     "speed": "speed unknown or does not fit in memory",
@@ -67,6 +70,9 @@ def _summary(plan: Plan, job: JobSummary) -> str:
 def _compare(job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
     name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
+    if more.nanos < 0 and not second.lacks and second.carbon_usd is not None and job.carbon_usd is not None:
+        extra = second.carbon_usd - job.carbon_usd
+        return f"{name} would save {format_usd(-more)}, and its carbon counts {format_usd(extra)} more"
     if more.nanos < 0:
         return f"{name} would save {format_usd(-more)} but {second.lacks}"
     return f"next best {name}, {format_usd(more)} dearer"
@@ -83,6 +89,9 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
     lines = [x for x in plan.lines if x.job == name]
     if lines:
         parts.append(_lines(lines, screen))
+    terms = job_terms_text(plan, name)
+    if terms:
+        parts.append(terms)
     moves = [m for m in plan.moves if m.job == name]
     if moves:
         rows = [(m.what, m.source, m.to, f"{m.gib:,.1f}", format_usd(m.cost_usd)) for m in moves]
@@ -108,6 +117,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
     if job.finish is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrap_text(f"left out: {unplaced.reason}", "  "))
+        head += _placement_type(plan, job.job)
         head += [
             wrap_text(
                 f"it would fit with {r.change}: {r.detail}" + (f" ({format_usd(r.cost_usd)})" if r.cost_usd else ""),
@@ -117,6 +127,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
         ]
         return "\n".join(head)
     steps = format_count(job.steps, "step")
+    head += _placement_type(plan, job.job)
     head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
     if job.deadline is not None and job.on_time_probability is not None:
         head.append(
@@ -125,9 +136,23 @@ def _result(plan: Plan, job: JobSummary) -> str:
         )
     else:
         head.append(f"  until about {format_timestamp(job.finish)}, no deadline")
+    if job.grams_co2e is not None and job.carbon_usd is not None:
+        counted = format_usd(job.carbon_usd)
+        head.append(f"  {job.grams_co2e / GRAMS_PER_TONNE:,.3f} t CO2e, counted as {counted} and never paid")
     if job.runner_up is not None:
         head.append(wrap_text(_compare(job, job.runner_up), "  "))
     return "\n".join(head)
+
+
+def _placement_type(plan: Plan, job: str) -> list[str]:
+    """Return a sentence on what limits the job's speed; none in plans that did not record it."""
+    found = next((t for t in plan.usage.placement_types if t.job == job), None) if plan.usage is not None else None
+    if found is None:
+        return []
+    if found.type == "none":
+        return ["  no placement rule: the job file says so"]
+    advice = "; advice, nothing is ruled out" if found.basis == "derived" and found.type != "compute" else ""
+    return [wrap_text(f"{found.type}-bound ({found.basis}): {found.why}{advice}", "  ")]
 
 
 def _lines(lines: list[Line], screen: Screen) -> str:

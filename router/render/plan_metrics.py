@@ -69,7 +69,7 @@ def prometheus_text(plan: Plan, times: PlanningTimes) -> str:
             family.labels(key).set(value)
 
     placed = sum(job.finish is not None for job in plan.jobs)
-    cuts = {by: float(sum(cut.by == by for cut in plan.cuts)) for by in ("time", "work")}
+    cuts = {by: float(sum(cut.by == by for cut in plan.cuts)) for by in ("time", "work", "failure")}
     info = Gauge(
         "stepfare_plan_info", "Status and solver of the last plan; always 1.", ["status", "solver"], registry=registry
     )

@@ -10,6 +10,7 @@ from pricing.units import format_count
 from router.planning.plan import JobSummary, Line, Plan, ShadowPrice, TeamStanding
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
+from router.render.cost_terms_text import team_terms_table
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -70,7 +71,15 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
         names = ("JOB", "MOVES", "FROM", "TO", "GIB", "MONTH", "COST")
         parts.append(format_table(names, moves, frozenset({"GIB", "COST"}), {}, screen))
     mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
-    parts += [_totals(plan), *mixed, *_unbounded(plan, "? "), *_left_out(plan), *fair_share_lines(plan), *_limits(plan)]
+    parts += [
+        _totals(plan),
+        team_terms_table(plan, screen),
+        *mixed,
+        *_unbounded(plan, "? "),
+        *_left_out(plan),
+        *fair_share_lines(plan),
+        *_limits(plan),
+    ]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
@@ -157,6 +166,9 @@ def _totals(plan: Plan) -> str:
         lines.append(
             f"counted  {format_usd(plan.threshold_usd):>13}   in the gap for stopping and starting (min_saving)"
         )
+    if plan.carbon is not None:
+        words = f"{plan.carbon.tonnes:,.3f} t CO2e at {format_usd(plan.carbon.usd_per_tonne)} a tonne, never paid"
+        lines.append(f"carbon   {format_usd(plan.carbon.carbon_usd):>13}   {words}")
     return "\n".join(lines)
 
 
@@ -164,7 +176,8 @@ def _cut_short(plan: Plan) -> str:
     """Return the phases that were cut short, and why; a plan of an earlier version names no phases."""
     out_of_time = [cut.phase for cut in plan.cuts if cut.by == "time"]
     out_of_work = [cut.phase for cut in plan.cuts if cut.by == "work"]
-    words = ""
+    failed = [cut.phase for cut in plan.cuts if cut.by == "failure"]
+    words = f"; the solver failed in: {', '.join(failed)}" if failed else ""
     if plan.time_limit_hit:
         words += f"; the time limit cut short: {', '.join(out_of_time) or 'the search'}"
     return words + (f"; stopped at a count of rounds or nodes: {', '.join(out_of_work)}" if out_of_work else "")

@@ -44,6 +44,17 @@ def draw_budget(row: BudgetRow) -> str:
     return element("svg", "".join(bars), height=14, width="100%", aria_hidden="true")
 
 
+def _carbon_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    if plan.carbon is None:
+        return ()
+    carbon = plan.carbon
+    return (
+        ("carbon.usd_per_tonne", str(carbon.usd_per_tonne)),
+        ("carbon.grams_co2e", str(carbon.grams_co2e)),
+        ("carbon.carbon_usd", str(carbon.carbon_usd)),
+    )
+
+
 def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
     """Return fields of the plan's JSON as they stand there."""
     plan = night.plan
@@ -58,6 +69,7 @@ def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
         ("orders_usd", str(plan.orders_usd)),
         ("usage.at_risk_usd", "none" if plan.usage is None else str(plan.usage.at_risk_usd)),
         ("threshold_usd", str(plan.threshold_usd)),
+        *_carbon_fields(plan),
         ("bound_usd", str(plan.bound_usd)),
         ("gap", str(plan.gap)),
         ("gap_asked", str(plan.gap_asked)),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from router.planning.what_if_comparison import VariantResult, WhatIf
-from router.planning.what_if_syntax import Sweep
+from router.planning.what_if_syntax import CARBON_SWEEP, Sweep
 from router.render.svg import COLOURS, GREY, INK, picture, text
 from router.render.tables import clip_text, format_usd
 
@@ -31,9 +31,12 @@ class _Line:
 def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
     """Return a picture: along, the first sweep's values; up, the cost; one line for each value of the second sweep.
 
-    The dashed line is the cost of the base. Below the axis stands how many jobs each plan leaves out.
+    The dashed line is the cost of the base. Below the axis stands how many jobs each plan leaves out. A sweep of carbon
+    is drawn as :func:`carbon_plot`.
     """
     first = sweeps[0]
+    if first.name == CARBON_SWEEP:
+        return carbon_plot(found, sweeps)
     lines = tuple(_lines(found, sweeps))
     values = sorted(first.values, key=lambda value: value.at)
     low, high = values[0].at, values[-1].at
@@ -55,7 +58,7 @@ def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
     parts.append(_straight(_LEFT, base, _RIGHT, base, GREY, dashed=True))
     parts.append(text(_RIGHT, base - 8, f"base {format_usd(found.base.plan.cost_usd)}", "end", fill=GREY))
     for each in lines:
-        parts += _curve(each, along, up)
+        parts += _curve(each, [(along(p.variant.at[0]), up(p.plan.cost_usd.dollars())) for p in each.points])
     foot = _TOP + _HEIGHT + 44
     parts.append(text(_LEFT, foot, "jobs left out (hollow points):", fill=GREY))
     for number, each in enumerate(lines[:_MOST_ROWS], start=1):
@@ -71,6 +74,56 @@ def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
     if len(sweeps) > 1:
         parts.append(text(_LEFT, 40, clip_text(f"one line for each value of {sweeps[1].name}", 90), fill=GREY))
     return picture(f"Cost against {first.name}", _WIDTH, height, parts, alone=True) + "\n"
+
+
+def carbon_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
+    """Return the trade-off of money and emissions: along, tonnes; up, the cost; each point has its weight.
+
+    The dashed line is the cost of the base.
+    """
+    lines = tuple(_lines(found, sweeps))
+    tonnes = _ticks(*_span([_tonnes(result) for result in found.variants]))
+    costs = _ticks(*_span([result.plan.cost_usd.dollars() for result in found.results]))
+
+    def along(at: float) -> float:
+        return _LEFT + (at - tonnes[0]) / (tonnes[-1] - tonnes[0]) * (_RIGHT - _LEFT)
+
+    def up(dollars: float) -> float:
+        return _TOP + _HEIGHT - (dollars - costs[0]) / (costs[-1] - costs[0]) * _HEIGHT
+
+    bottom = _TOP + _HEIGHT
+    parts = [text(_LEFT, 20, "Cost of the plan against its emissions", bold=True)]
+    for tick in costs:
+        parts.append(_straight(_LEFT, up(tick), _RIGHT, up(tick), "#ddd"))
+        parts.append(text(_LEFT - 6, up(tick) + 4, _dollars(tick, costs), "end"))
+    parts.append(_straight(_LEFT, bottom, _RIGHT, bottom, INK))
+    for tick in tonnes:
+        parts.append(_straight(along(tick), bottom, along(tick), bottom + 4, INK))
+        parts.append(text(along(tick), bottom + 18, f"{tick:,.6g}", "middle"))
+    parts.append(text(_RIGHT, bottom + 44, "tonnes of CO2e", "end", fill=GREY))
+    parts.append(text(_LEFT, bottom + 44, f"beside each point: {sweeps[0].unit}; hollow: jobs left out", fill=GREY))
+    base = up(found.base.plan.cost_usd.dollars())
+    parts.append(_straight(_LEFT, base, _RIGHT, base, GREY, dashed=True))
+    parts.append(text(_RIGHT, base - 8, f"base {format_usd(found.base.plan.cost_usd)}", "end", fill=GREY))
+    for each in lines:
+        spots = [(along(_tonnes(p)), up(p.plan.cost_usd.dollars())) for p in each.points]
+        parts += _curve(each, spots)
+        last: tuple[float, float] | None = None
+        for spot, point in zip(spots, each.points, strict=True):
+            if last is None or math.dist(last, spot) >= _ROW:
+                parts.append(text(spot[0] + 7, spot[1] - 7, point.variant.values[0], fill=each.colour))
+                last = spot
+    if len(sweeps) > 1:
+        parts.append(text(_LEFT, 40, clip_text(f"one line for each value of {sweeps[1].name}", 90), fill=GREY))
+    return picture("Cost against tonnes of CO2e", _WIDTH, bottom + 60, parts, alone=True) + "\n"
+
+
+def _tonnes(result: VariantResult) -> float:
+    return 0.0 if result.plan.carbon is None else result.plan.carbon.tonnes
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    return min(values), max(values)
 
 
 def _lines(found: WhatIf, sweeps: Sequence[Sweep]) -> Iterator[_Line]:
@@ -119,13 +172,13 @@ def _apart(places: Sequence[float], space: float) -> frozenset[int]:
     return frozenset(kept)
 
 
-def _curve(line: _Line, along: _Scale, up: _Scale) -> Iterator[str]:
-    spots = [(along(p.variant.at[0]), up(p.plan.cost_usd.dollars())) for p in line.points]
+def _curve(line: _Line, spots: Sequence[tuple[float, float]]) -> Iterator[str]:
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
     yield f'<polyline points="{path}" fill="none" stroke="{line.colour}" stroke-width="1.6"/>'
     for (x, y), point in zip(spots, line.points, strict=True):
         left_out = len(point.plan.unplaced)
-        words = f"{point.variant.name}: {format_usd(point.plan.cost_usd)}, {left_out} left out"
+        emitted = "" if point.plan.carbon is None else f"{point.plan.carbon.tonnes:,.3f} t CO2e, "
+        words = f"{point.variant.name}: {format_usd(point.plan.cost_usd)}, {emitted}{left_out} left out"
         fill = "white" if left_out else line.colour
         yield (
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{line.colour}" stroke-width="1.6">'

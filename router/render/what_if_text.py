@@ -14,7 +14,8 @@ from router.planning.changes import PlacementChange
 from router.planning.what_if_comparison import VariantResult, WhatIf, change_of_cost
 from router.render.tables import PLAIN, Screen, clip_text, format_table, format_usd, wrap_text
 
-_RIGHT = frozenset({"PLACED", "COST", "CHANGE", "BOUND", "GAP"})
+_TONNES = "T CO2E"
+_RIGHT = frozenset({"PLACED", "COST", "CHANGE", "BOUND", "GAP", _TONNES})
 _MOST_EXPLAINED = 6  # variants; with more of them only the wide table says what changed
 _WIDEST_LABEL = 28
 _NAMES = (
@@ -27,8 +28,9 @@ _NAMES = (
 
 def table(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan, and below it what changed in each; ``sweeps`` has the names of what was swept."""
-    header = (*_labels(sweeps), "PLACED", "COST", "CHANGE", "BOUND", "GAP")
-    rows = [(*_label(result, sweeps), *_figures(result)) for result in found.results]
+    more = _carbon_header(found)
+    header = (*_labels(sweeps), "PLACED", "COST", "CHANGE", "BOUND", "GAP", *more)
+    rows = [(*_label(result, sweeps), *_figures(result), *_carbon(result, more)) for result in found.results]
     widths = dict.fromkeys(_labels(sweeps), _WIDEST_LABEL // max(1, len(sweeps)))
     parts = [*_fixed(found, sweeps, screen.width), format_table(header, rows, _RIGHT, widths, screen)]
     changed = [result for result in found.variants if _names(result) or result.moves]
@@ -42,11 +44,14 @@ def table(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> 
 
 def wide(found: WhatIf, sweeps: Sequence[str] = (), screen: Screen = PLAIN) -> str:
     """Return one row per plan with its names and greatest moves, as wide as it needs."""
-    header = (*(sweeps or ("VARIANT",)), "PLACED", "COST", "CHANGE", "BOUND", "GAP", "STATUS", "JOBS", "MOVES")
+    more = _carbon_header(found)
+    figures = ("PLACED", "COST", "CHANGE", "BOUND", "GAP", *more)
+    header = (*(sweeps or ("VARIANT",)), *figures, "STATUS", "JOBS", "MOVES")
     rows = [
         (
             *_label(result, sweeps),
             *_figures(result),
+            *_carbon(result, more),
             result.plan.status,
             "; ".join(_names(result)),
             "; ".join(_move(move) for move in result.greatest_moves),
@@ -90,6 +95,16 @@ def _figures(result: VariantResult) -> tuple[str, ...]:
     )
 
 
+def _carbon_header(found: WhatIf) -> tuple[str, ...]:
+    """Return the column of emissions, where some plan counts them."""
+    return (_TONNES,) if any(result.plan.carbon is not None for result in found.results) else ()
+
+
+def _carbon(result: VariantResult, header: Sequence[str]) -> tuple[str, ...]:
+    carbon = result.plan.carbon
+    return tuple("" if carbon is None else f"{carbon.tonnes:,.3f}" for _ in header)
+
+
 def _signed(amount: Usd) -> str:
     return f"{'+' if amount.nanos > 0 else ''}{format_usd(amount)}"
 
@@ -126,6 +141,8 @@ def _notes(found: WhatIf, width: int) -> list[str]:
         notes.append("~ no greater than the gaps of the two plans: it may be due to the searches alone (--gap)")
     if any(result.plan.threshold_usd.nanos for result in found.results):
         notes.append("BOUND also counts stopping and starting (min_saving), which COST does not")
+    if any(result.plan.carbon is not None for result in found.results):
+        notes.append("BOUND also counts the carbon at its weight, which COST does not")
     cut = sum(result.plan.time_limit_hit for result in found.results)
     if cut:
         what = f"{format_count(cut, 'plan')} ended by the time limit: figures may differ from run to run"
@@ -156,6 +173,7 @@ def _plain(result: VariantResult) -> dict[str, Any]:
         "difference_usd": str(result.difference),
         "within_gap": result.within_gap,
         "threshold_usd": str(plan.threshold_usd),
+        **({} if plan.carbon is None else {"grams_co2e": plan.carbon.grams_co2e}),
         "bound_usd": str(plan.bound_usd),
         "gap": plan.gap,
         "status": plan.status,
@@ -179,7 +197,18 @@ def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
     """Return one row per plan, a column for each sweep; names and moves are separated by semicolons."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    figures = ("jobs", "placed", "cost_usd", "difference_usd", "within_gap", "bound_usd", "gap", "status")
+    figures: tuple[str, ...] = (
+        "jobs",
+        "placed",
+        "cost_usd",
+        "difference_usd",
+        "within_gap",
+        "bound_usd",
+        "gap",
+        "status",
+    )
+    if _carbon_header(found):
+        figures += ("grams_co2e",)
     names = [name for name, _ in _NAMES]
     writer.writerow(["variant", *sweeps, *figures, *names, "greatest_moves"])
     for result in found.results:
@@ -188,7 +217,7 @@ def as_csv(found: WhatIf, sweeps: Sequence[str] = ()) -> str:
             [
                 plain["name"],
                 *(result.variant.values or [""] * len(sweeps)),
-                *(plain[name] for name in figures),
+                *(plain.get(name, "") for name in figures),
                 *("; ".join(plain[name]) for name in names),
                 "; ".join(_move(move) for move in result.greatest_moves),
             ]

@@ -15,7 +15,9 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from pricing.book import PriceBook
 from pricing.money import Usd
+from pricing.offers import Offer
 from router.jobs.limits import Limit, Limits, Reservation, TeamBudget
 from router.jobs.spec import Job
 from router.planning.planner import PlanRequest
@@ -36,6 +38,7 @@ _DATA_AT = (
 )
 _RESIDENCY = (("US",), ("EU",), ("EU", "UK"), ("US", "CA"), ("EEA",))
 _SMALL_REGIONS = ("us-east-1", "us-east-2", "eu-central-1", "us-central1", "europe-west4", "eastus")
+_ASKED = ("H100", "A100-80GB", "H200", "L40S", "B200")
 _USD_PER_ACCELERATOR_HOUR = 2.4  # a round figure between spot and on demand, for budgets alone
 
 
@@ -240,15 +243,32 @@ def _limits(draw: random.Random, count: int, asked: dict[str, float]) -> Limits:
     )
 
 
-def small_night_request(seed: int, **knobs: Any) -> PlanRequest:
-    """Return a night of 6 to 14 jobs over six regions with a horizon of eight hours, small enough for one program."""
-    now = datetime(2026, 11, 21, 18, tzinfo=UTC)
-    draw = random.Random(seed)
-    night = realistic_night(draw.randint(6, 14), 1_000_000 + seed, now)
+def mid_size_request(seed: int, **knobs: Any) -> PlanRequest:
+    """Return a night of 6 to 25 jobs over 12 to 24 offers of two or three regions, about a second of planning.
+
+    Machines are few, so that limits bind. What varies besides the jobs: horizon, a start off the hour, a month's end.
+    """
+    draw = random.Random(f"mid-size {seed}")
+    now = datetime(2026, 11, draw.choice((21, 21, 30)), 18, draw.choice((0, 0, 20)), tzinfo=UTC)
+    night = realistic_night(draw.randint(6, 25), 2_000_000 + seed, now)
+    regions = draw.sample(_SMALL_REGIONS, k=draw.choice((2, 3)))
     book = load_book("embedded")
-    offers = [offer for offer in book.offers if offer.region in _SMALL_REGIONS]
-    knobs.setdefault("horizon", timedelta(hours=8))
-    knobs.setdefault("gap", 0.01)
-    knobs.setdefault("resolve_limits", 0)
+    sold = [offer for offer in book.offers if offer.region in regions and _is_asked(book, offer)]
+    offers = draw.sample(sold, k=min(len(sold), draw.randint(12, 24)))
+    limits = night.limits.model_copy(update={"default_cap_machines": draw.choice((2, 4, 8, 16))})
+    knobs = {"horizon": timedelta(hours=draw.choice((6, 8, 12))), "gap": 0.01, "resolve_limits": 0, **knobs}
     knobs.setdefault("confidence_rounds", 0)
-    return PlanRequest(jobs=night.jobs, book=book.with_offers(offers), limits=night.limits, now=now, **knobs)
+    jobs = tuple(_shorter(job, 3) for job in night.jobs)
+    return PlanRequest(jobs=jobs, book=book.with_offers(offers), limits=limits, now=now, **knobs)
+
+
+def _shorter(job: Job, times: int) -> Job:
+    """Return the job with that much less to do, so that more of few offers fits before its deadline."""
+    status = job.status and job.status.model_copy(update={"steps_done": job.status.steps_done // times})
+    return job.model_copy(update={"steps": max(10, job.steps // times), "status": status})
+
+
+def _is_asked(book: PriceBook, offer: Offer) -> bool:
+    """Return whether jobs of these nights ask for the offer's accelerator."""
+    machine = book.machine(offer.cloud, offer.instance_type)
+    return machine is not None and machine.accelerator in _ASKED

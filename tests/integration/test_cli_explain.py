@@ -61,6 +61,7 @@ def test_json_is_the_jobs_part_of_the_plan(night: Path) -> None:
     assert one["schema_version"] == whole["schema_version"] == 1
     assert [j["job"] for j in one["jobs"]] == ["resnet50-weekly"]
     assert {line["job"] for line in one["lines"]} == {"resnet50-weekly"}
+    assert [terms["job"] for terms in one["cost_terms"]] == ["resnet50-weekly"]
     assert len(whole["jobs"]) == len(nightly_plan().jobs)
     assert whole["plan_id"] == one["plan_id"] == json.loads(night.read_text(encoding="utf-8"))["plan_id"]
 

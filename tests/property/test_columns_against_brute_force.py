@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
-from tests.bench.nights import small_night_request
+from tests.bench.nights import mid_size_request
 from tests.support.checker import check_plan
 from tests.support.instances import Instance, make_instance
+from tests.support.plan_agreement import SOLVER, compare_planners, value_of
 from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, request_of, solve
 
-SOLVER = 1e-6  # what a solver's own tolerances may do to a proven bound
 FEW = range(1, 200, 14)
 
 
@@ -23,8 +22,7 @@ def wrong(solved: Solved, plan: Plan) -> list[str]:
     """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
     instance, best = solved.instance, solved.best
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
-    out, bound = solved.levels_of(plan), plan.bound_usd.dollars()
-    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    out, bound, value = solved.levels_of(plan), plan.bound_usd.dollars(), value_of(plan)
     if out < best.unplaced:
         found.append(f"leaves out {out}, the least is {best.unplaced}")
     if plan.stage_one_proven and out != best.unplaced:
@@ -73,29 +71,15 @@ def test_columns_never_claim_more_than_is_true_of_shares_in_100_instances() -> N
     assert wrong_plans(range(100), make_sharing_instance) == {}
 
 
-def disagreement(seed: int) -> list[str]:
+def contradictions_of(seed: int) -> tuple[str, ...]:
     """Describe where the compact program and columns contradict each other on one night."""
-    request = small_night_request(seed)
-    compact = make_plan(request)
-    columns = make_plan(small_night_request(seed, compact_jobs=0))
-    found = []
-    for name, plan in (("compact", compact), ("columns", columns)):
-        found += [f"{name}: {words}" for words in check_plan(plan, request.jobs, request.book, request.limits)]
-    counts = [tuple(sorted(Counter(item.priority for item in plan.unplaced).items())) for plan in (compact, columns)]
-    if compact.stage_one_proven and columns.stage_one_proven and counts[0] != counts[1]:
-        found.append(f"both proven, left out {counts}")
-    if counts[0] == counts[1]:
-        for one, other in ((compact, columns), (columns, compact)):
-            value = other.cost_usd.dollars() + other.threshold_usd.dollars()
-            if one.bound_usd.dollars() > value * (1 + SOLVER) + 1e-9:
-                found.append(f"bound {one.bound_usd} above a plan of {value}")
-    return found
+    return compare_planners(mid_size_request(seed)).wrong
 
 
 def test_columns_and_the_compact_program_agree_on_a_night() -> None:
-    assert disagreement(1) == []
+    assert contradictions_of(1) == ()
 
 
 @pytest.mark.slow
 def test_columns_and_the_compact_program_agree_on_25_nights() -> None:
-    assert {seed: words for seed in range(25) if (words := disagreement(seed))} == {}
+    assert {seed: words for seed in range(25) if (words := contradictions_of(seed))} == {}

@@ -32,7 +32,7 @@ def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
     """What is wrong with the plan, in words."""
     instance, best = solved.instance, solved.best
     unplaced = solved.levels_of(plan)
-    value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    value = plan.objective_usd.dollars()
     bound = plan.bound_usd.dollars()
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
     if unplaced != best.unplaced:

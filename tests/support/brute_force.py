@@ -1,8 +1,8 @@
 """The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
 
-First the numbers of jobs left out or displaced, as precedence_rules.py orders them; then cost plus thresholds. Each
-job's schedules are reduced to those that no other beats in cost and in use of everything shared, then combined depth
-first.
+First the numbers of jobs left out or displaced, as precedence_rules.py orders them; then cost plus thresholds, carbon
+among them. Each job's schedules are reduced to those that no other beats in cost and in use of everything shared, then
+combined depth first.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from pricing.book import PriceBook
+from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from tests.support.carbon_oracle import counted_per_hour
 from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, prefers_its_place, stays_in_place
 from tests.support.schedules import (
     CandidateLike,
@@ -37,7 +39,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Options:
-    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots].
+    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]; ``regions`` the first of each.
 
     ``stays`` marks those that go on in place; ``must``: the job has no other choice and is never left out.
     """
@@ -49,8 +51,9 @@ class Options:
     top: Floats
     use: Ints
     arrivals: Ints
-    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+    shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
     stays: Bools
+    regions: tuple[str, ...] = ()
     must: bool = False
 
 
@@ -101,7 +104,7 @@ def enumerate_problem(
     slot: timedelta,
 ) -> Problem:
     """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon."""
-    edges = slot_edges(now, now + horizon, slot, dates_of(limits.reservations))
+    edges = slot_edges(now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance))
     caps = {
         _offer_name(part.offer): part.offer.machines_cap
         for kept in candidates.values()
@@ -119,19 +122,22 @@ def enumerate_problem(
             [[sum(item.use(h) for h in _holdings(c)) for item in shared] for c in kept] + [[0] * len(shared)],
             dtype=np.int64,
         ).reshape(len(kept) + 1, len(shared))
-        ways = enumerate_ways(job, kept, edges, now, book, limits.reservations) if kept else None
+        budgeted = any(budget.team == job.team for budget in limits.teams)
+        carbon = [counted_per_hour(candidate, book, limits) for candidate in kept]
+        ways = enumerate_ways(job, kept, edges, now, book, limits, carbon, budgeted=budgeted) if kept else None
         stays = (
             np.zeros(0, dtype=bool) if ways is None else stays_in_place(ways.slots, _standing(job, kept, edges, now))
         )
-        budgeted = any(budget.team == job.team for budget in limits.teams)
         found = _undominated(job, ways, table, amounts, len(edges) - 1, stays, budgeted=budgeted)
+        first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in found.slots)
+        found = replace(found, regions=first)
         if ways is not None and found.stays.any():
             if job.checkpoint is None:
                 cannot_resume.append(found)
             elif _prefers_its_place(ways, stays, table, amounts, job, limits, book, now):
                 protected.append(job.name)
         options.append(found)
-    left = _Room(amounts, limits)
+    left = _Room(amounts, limits, now)
     staying = {found.job.name: found for found in cannot_resume}
     must = admitted([found.job for found in cannot_resume], lambda job: left.take(staying[job.name]))
     options = [_only_staying(found) if found.job.name in must else found for found in options]
@@ -163,27 +169,39 @@ def _prefers_its_place(
     now: datetime,
 ) -> bool:
     use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
-    top = np.array([sum(need.top_dollars for _, need in needs) for needs in ways.shipments])[ways.arrivals]
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
     left = [b.budget.dollars() - b.spent.dollars() for b in limits.teams if b.team == job.team]
-    fits: Bools = (use <= amounts).all(axis=1) & np.array(ways.cost + top <= min(left, default=np.inf) + SLACK)
+    within = np.array([_within_caps(limits, now, {}, needs) for needs in ways.shipments], dtype=bool)[ways.arrivals]
+    affordable = np.array(ways.cost + top <= min(left, default=np.inf) + SLACK)
+    fits: Bools = (use <= amounts).all(axis=1) & affordable & within
     moves = np.array([_bill(needs, limits, book, now) for needs in ways.shipments])[ways.arrivals]
     return bool(fits.any()) and prefers_its_place(ways.cost + ways.threshold + moves, stays, fits)
 
 
 class _Room:
-    """What limits and budgets of teams leave for jobs that must stay."""
+    """What limits, budgets of teams, caps on egress and regions of groups leave for jobs that must stay."""
 
-    def __init__(self, amounts: Ints, limits: Limits) -> None:
+    def __init__(self, amounts: Ints, limits: Limits, now: datetime) -> None:
         self.left = amounts.copy()
         self.money = {b.team: b.budget.dollars() - b.spent.dollars() for b in limits.teams}
+        self.limits = limits
+        self.now = now
+        self.needs: tuple[tuple[str, Need, RegionId], ...] = ()
+        self.homes: dict[str | None, str] = {}
 
     def take(self, options: Options) -> bool:
         """Whether the job's cheapest stay fits; what it takes is gone then."""
         row = int(np.flatnonzero(options.stays)[0])
         dollars = options.cost[row] + options.top[row]
-        team = options.job.team
+        team, group, home = options.job.team, options.job.group, options.regions[row]
         if (options.use[row] > self.left).any() or dollars > self.money.get(team, np.inf) + SLACK:
             return False
+        needs = options.shipments[options.arrivals[row]]
+        if not _within_caps(self.limits, self.now, _leaving(self.needs), needs):
+            return False
+        if group is not None and self.homes.setdefault(group, home) != home:
+            return False
+        self.needs += needs
         self.left = self.left - options.use[row]
         if team in self.money:
             self.money[team] -= dollars
@@ -201,6 +219,7 @@ def _only_staying(options: Options) -> Options:
         use=options.use[row],
         arrivals=options.arrivals[row],
         stays=options.stays[row],
+        regions=tuple(options.regions[i] for i in row),
         must=True,
     )
 
@@ -224,7 +243,7 @@ def _undominated(
         return Options(job, np.zeros((0, slots), int), none, none, none, no_use, empty, (), np.zeros(0, dtype=bool))
     use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
     fits = np.flatnonzero((use <= amounts).all(axis=1))
-    top = np.array([sum(need.top_dollars for _, need in needs) for needs in ways.shipments])[ways.arrivals]
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
     value = ways.cost + ways.threshold
     order = fits[np.lexsort((ways.cost[fits], value[fits]))]
     # The same use and the same moves: only the cheapest is worth keeping (in a budget also what costs less
@@ -277,12 +296,36 @@ def moved_bytes(limits: Limits) -> dict[str, int]:
     return {cloud: round(gb * 10**9) for cloud, gb in dict(limits.egress_month_to_date_gb).items()}
 
 
-def _egress(problem: Problem, needs: Sequence[tuple[str, Need]]) -> float:
+def _leaving(needs: Sequence[tuple[str, Need, RegionId]]) -> dict[tuple[str, str], float]:
+    """Gigabytes by cloud and month that leave for another cloud."""
+    total: dict[tuple[str, str], float] = {}
+    for month, need, to in needs:
+        if need.source.cloud != to.cloud:
+            total[need.source.cloud, month] = total.get((need.source.cloud, month), 0.0) + need.volume / 1e9
+    return total
+
+
+def _within_caps(
+    limits: Limits,
+    now: datetime,
+    before: Mapping[tuple[str, str], float],
+    needs: Sequence[tuple[str, Need, RegionId]],
+) -> bool:
+    """Whether these moves, on top of the others', keep every cap."""
+    for (cloud, month), gb in _leaving(needs).items():
+        cap = limits.egress_caps_gb.get(cloud)
+        earlier = float(limits.egress_month_to_date_gb.get(cloud, 0)) if month == now.strftime("%Y-%m") else 0.0
+        if cap is not None and gb + earlier + before.get((cloud, month), 0.0) > float(cap) + SLACK:
+            return False
+    return True
+
+
+def _egress(problem: Problem, needs: Sequence[tuple[str, Need, RegionId]]) -> float:
     return _bill(needs, problem.limits, problem.book, problem.now)
 
 
-def _bill(needs: Sequence[tuple[str, Need]], limits: Limits, book: PriceBook, now: datetime) -> float:
-    shipments = [Shipment(need.tariff, month, need.volume) for month, need in needs if need.tariff is not None]
+def _bill(needs: Sequence[tuple[str, Need, RegionId]], limits: Limits, book: PriceBook, now: datetime) -> float:
+    shipments = [Shipment(need.tariff, month, need.volume) for month, need, _ in needs if need.tariff is not None]
     if not shipments:
         return 0.0
     bills = bill(
@@ -296,17 +339,18 @@ def _bill(needs: Sequence[tuple[str, Need]], limits: Limits, book: PriceBook, no
 
 @dataclass(frozen=True)
 class _State:
-    """What has been chosen so far; ``needs`` are moves by month."""
+    """What has been chosen so far; ``needs`` are moves by month, ``groups`` the region of each group that has one."""
 
     level: int
     used: Ints
     spent: Mapping[str, float]
-    needs: tuple[tuple[str, Need], ...]
+    needs: tuple[tuple[str, Need, RegionId], ...]
     left_out: frozenset[str]
     displaced: frozenset[str]
     cost: float
     threshold: float
     chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
+    groups: tuple[tuple[str, str], ...] = ()
 
 
 class _Search:
@@ -317,13 +361,13 @@ class _Search:
         self.order = order
         self.best = start
         self.budgets = {b.team: b.budget.dollars() - b.spent.dollars() for b in problem.limits.teams}
-        self.bills: dict[tuple[tuple[str, Need], ...], float] = {}
+        self.bills: dict[tuple[tuple[str, Need, RegionId], ...], float] = {}
 
     def start(self) -> _State:
         none: frozenset[str] = frozenset()
         return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, none, 0.0, 0.0, ())
 
-    def egress(self, needs: tuple[tuple[str, Need], ...]) -> float:
+    def egress(self, needs: tuple[tuple[str, Need, RegionId], ...]) -> float:
         if needs not in self.bills:
             self.bills[needs] = _egress(self.problem, needs)
         return self.bills[needs]
@@ -335,11 +379,19 @@ class _Search:
         budget = self.budgets.get(options.job.team)
         if budget is not None:
             free &= options.cost + options.top + state.spent.get(options.job.team, 0.0) <= budget + SLACK
+        home = dict(state.groups).get(options.job.group or "")
+        if home is not None:
+            free &= np.array([region == home for region in options.regions], dtype=bool)
+        if self.problem.limits.egress_caps_gb:
+            before = _leaving(state.needs)
+            limits, now = self.problem.limits, self.problem.now
+            within = [_within_caps(limits, now, before, needs) for needs in options.shipments]
+            free &= np.array(within or [True])[options.arrivals]
         return np.flatnonzero(free)
 
     def placed(self, state: _State, row: int) -> _State:
         options = self.order[state.level]
-        team = options.job.team
+        team, group = options.job.team, options.job.group
         return _State(
             state.level + 1,
             state.used + options.use[row],
@@ -350,6 +402,7 @@ class _Search:
             state.cost + options.cost[row],
             state.threshold + options.threshold[row],
             (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
+            state.groups if group is None else (*state.groups, (group, options.regions[row])),
         )
 
     def left_out(self, state: _State) -> _State:

@@ -73,6 +73,27 @@ def check_moves(view: View) -> Iterator[str]:
     yield from _check_meters(view, shipments)
 
 
+def check_egress_caps(view: View) -> Iterator[str]:
+    """In no month more leaves a cloud for another than its cap, with what left before; where a cap concerns one of two
+    clouds, no job takes its checkpoint from one to the other."""
+    caps = {cloud: float(gb) for cloud, gb in dict(view.limits.egress_caps_gb).items()}
+    left: dict[tuple[str, str], float] = {}
+    for cloud, moved in dict(view.limits.egress_month_to_date_gb).items():
+        left[cloud, view.now.strftime("%Y-%m")] = float(moved)
+    before = dict(left)
+    for job in view.jobs:
+        for month, to, need in expected_moves(view, job):
+            if need.source.cloud != to.cloud:
+                place = (need.source.cloud, month)
+                left[place] = left.get(place, 0.0) + need.volume / 1e9
+        clouds = {stretch.region.cloud for stretch in view.stretches(job)}
+        if job.checkpoint is not None and len(clouds) > 1 and clouds & caps.keys():
+            yield f"{job.name}: takes its checkpoint along between {sorted(clouds)}, of which one has a cap"
+    for (cloud, month), gb in left.items():
+        if cloud in caps and gb > max(caps[cloud], before.get((cloud, month), 0.0)) + RELATIVE:
+            yield f"{gb:.3f} GB leave {cloud} in {month}, its cap is {caps[cloud]}"
+
+
 def _check_meters(view: View, shipments: list[Shipment]) -> Iterator[str]:
     bills = bill(
         shipments,
@@ -150,6 +171,7 @@ def check_status(view: View) -> Iterator[str]:
     """The words about the result are what the figures say."""
     plan = view.plan
     value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    value += 0.0 if plan.carbon is None else plan.carbon.carbon_usd.dollars()
     bound = plan.bound_usd.dollars()
     if bound > value * (1 + 1e-9) + 1e-9:
         yield f"bound {bound} above the plan's own {value}"

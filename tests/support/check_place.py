@@ -12,6 +12,7 @@ from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import Job
 from router.planning.plan import Line
+from tests.support.placement_oracle import unplaceable
 from tests.support.plan_view import Stretch, View
 from tests.support.residency_oracle import forbidden
 
@@ -39,6 +40,32 @@ def check_places(view: View) -> Iterator[str]:
         regions = {stretch.region for stretch in view.stretches(job)}
         if len(regions) > job.gang.regions:
             yield f"{job.name}: {len(regions)} regions, may use {job.gang.regions}"
+
+
+def check_groups(view: View) -> Iterator[str]:
+    """All placed jobs of one group are in one region."""
+    regions: dict[str, set[str]] = {}
+    for job in view.jobs:
+        if job.group is not None:
+            regions.setdefault(job.group, set()).update(str(stretch.region) for stretch in view.stretches(job))
+    for group, found in regions.items():
+        if len(found) > 1:
+            yield f"group {group} is in {sorted(found)}"
+
+
+def check_placement(view: View) -> Iterator[str]:
+    """A stated placement permits every gang."""
+    for job in view.jobs:
+        for stretch in view.stretches(job):
+            line = stretch.head
+            region = next(r for r in view.book.regions if (r.id.cloud, r.id.region) == (line.cloud, line.region))
+            machine = view.book.machine(line.cloud, line.instance_type)
+            if machine is None:
+                continue
+            zones = {part.zone for part in stretch.lines}
+            why = unplaceable(job, view.book, machine, stretch.accelerators, zones, region)
+            if why:
+                yield f"{job.name} {line.start}: {why}"
 
 
 def check_gangs(view: View) -> Iterator[str]:

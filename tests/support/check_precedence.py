@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import candidates_for
 from router.planning.plan import Line
+from tests.support.carbon_oracle import counted_per_hour
 from tests.support.plan_view import HOUR, View
 from tests.support.precedence_rules import fair_bands, runs_now
-from tests.support.schedules import CandidateLike, dates_of, reserved, slot_edges, standing
+from tests.support.schedules import CandidateLike, closes, dates_of, reserved, slot_edges, standing
 from tests.support.shared_limits import Holding, Shared, shared_things
 
 RELATIVE = 1e-6
@@ -26,6 +28,7 @@ class Staying:
     """A job that goes on where it runs, from now on without a break."""
 
     job: Job
+    region: RegionId
     until: datetime
     usd: float
     least_elsewhere: float
@@ -52,22 +55,42 @@ def staying(view: View, job: Job) -> Staying | None:
     # Whole slots are held: near the end of a reservation or of the horizon the slots decide, which are not judged here.
     if paid is not None and (paid.start is not None or paid.until is not None):
         return None
-    slots = slot_edges(view.now, view.plan.horizon_end, view.slot or HOUR, dates_of(view.limits.reservations))
+    slots = slot_edges(
+        view.now,
+        view.plan.horizon_end,
+        view.slot or HOUR,
+        dates_of(*view.limits.reservations, *view.limits.maintenance),
+    )
     until = min((edge for edge in slots if edge >= ends - timedelta(seconds=1)), default=None)
-    if until is None:
+    if until is None or _closed(view, candidate, until):
         return None
+    if job.data is not None and view.limits.egress_caps_gb:
+        return None  # What others move may leave no room under a cap; caps are judged elsewhere.
     billed = candidate.billed_share * candidate.on_time_steps_per_hour / candidate.steps_per_hour * hours
     holdings = tuple(Holding(_offer(part.offer), part.machine, part.machines) for part in candidate.parts)
-    return Staying(job, until, candidate.usd_per_hour.dollars() * billed, _least_elsewhere(job, kept, here), holdings)
+    usd = _counted(view, candidate) * billed
+    return Staying(job, candidate.region, until, usd, _least_elsewhere(view, job, kept, here), holdings)
 
 
-def _least_elsewhere(job: Job, kept: Sequence[CandidateLike], here: Collection[int]) -> float:
+def _closed(view: View, candidate: CandidateLike, until: datetime) -> bool:
+    """Whether maintenance interrupts a run from now to then."""
+    windows = [w for w in view.limits.maintenance if view.now < w.until and w.start < until]
+    offers = [(_offer(part.offer), part.machine.family) for part in candidate.parts]
+    return any(closes(w, offer[:4], family) for w in windows for offer, family in offers)
+
+
+def _counted(view: View, candidate: CandidateLike) -> float:
+    """Dollars an hour, with what its carbon counts."""
+    return float(candidate.usd_per_hour.dollars()) + counted_per_hour(candidate, view.book, view.limits)
+
+
+def _least_elsewhere(view: View, job: Job, kept: Sequence[CandidateLike], here: Collection[int]) -> float:
     """The least that all steps could cost in another place, without moves and whether there is time or not."""
     costs = []
     for number, c in enumerate(kept):
         if number not in here:
             billed = job.steps_left * c.billed_share / c.steps_per_hour + c.startup / HOUR
-            costs.append(c.usd_per_hour.dollars() * billed + job.gang.min_saving.dollars())
+            costs.append(_counted(view, c) * billed + job.gang.min_saving.dollars())
     return min(costs, default=float("inf"))
 
 
@@ -91,7 +114,9 @@ def check_precedence(view: View) -> Iterator[str]:
 
 
 def _makes_way(view: View, stay: Staying) -> bool:
-    """Whether jobs that go first hold, at some moment of the stay, so much that it does not fit beside them."""
+    """Whether jobs that go first leave no room: in a limit at some moment of the stay, or in the region of a group."""
+    if any(_asks_elsewhere(view, stay, mate) for mate in view.jobs):
+        return True
     offers = {_offer(offer): offer.machines_cap for offer in view.book.offers}
     caps = {name: offers.get(name) for name in (holding.offer for holding in stay.holdings)}
     for thing in shared_things(view.limits, caps):
@@ -102,9 +127,24 @@ def _makes_way(view: View, stay: Staying) -> bool:
     return False
 
 
+def _asks_elsewhere(view: View, stay: Staying, mate: Job) -> bool:
+    """Whether a job of the same group, placed in another region, may go first: all of a group are in one region."""
+    if stay.job.group is None or mate.group != stay.job.group or mate.name == stay.job.name:
+        return False
+    lines = [line for line in view.plan.lines if line.job == mate.name]
+    elsewhere = any((line.cloud, line.region) != (stay.region.cloud, stay.region.region) for line in lines)
+    first = mate.priority > stay.job.priority or (runs_now(mate) and mate.priority == stay.job.priority)
+    return elsewhere and (first or _goes_first(view, mate, stay.job))
+
+
 def _taken(view: View, job: Job, thing: Shared, at: datetime) -> int:
     """What jobs that go first take at a moment; the last slot of each counts whole."""
-    edges = slot_edges(view.now, view.plan.horizon_end, view.slot or HOUR, dates_of(view.limits.reservations))
+    edges = slot_edges(
+        view.now,
+        view.plan.horizon_end,
+        view.slot or HOUR,
+        dates_of(*view.limits.reservations, *view.limits.maintenance),
+    )
     total = 0
     for line in view.plan.lines:
         until = min((edge for edge in edges if edge >= line.end), default=line.end)

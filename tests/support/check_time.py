@@ -12,7 +12,7 @@ from router.jobs.limits import Reservation
 from router.jobs.spec import Job
 from router.planning.plan import Line
 from tests.support.plan_view import HOUR, Stretch, View
-from tests.support.schedules import dates_of, slot_edges
+from tests.support.schedules import closes, dates_of, slot_edges
 from tests.support.shared_limits import Holding, OfferName, shared_things
 
 RELATIVE = 1e-6
@@ -50,7 +50,8 @@ def _edges(view: View) -> tuple[datetime, ...]:
     """Slot edges inside the horizon; none when the slot is not known."""
     if view.slot is None:
         return ()
-    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates_of(view.limits.reservations))
+    dates = dates_of(*view.limits.reservations, *view.limits.maintenance)
+    return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates)
 
 
 def _held_until(line: Line, edges: Sequence[datetime]) -> datetime:
@@ -181,7 +182,7 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     now, start = view.now, view.plan.horizon_end
     last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
     edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
-    edges |= set(dates_of(view.limits.reservations))
+    edges |= set(dates_of(*view.limits.reservations, *view.limits.maintenance))
     at = now.replace(hour=0, minute=0, second=0, microsecond=0)
     while at < last:
         if at.hour == 0 or at <= now + timedelta(days=7):
@@ -218,6 +219,7 @@ def check_runs(view: View) -> Iterator[str]:
                 if job.startup and line.startup != due and not grows:
                     yield f"{job.name} {line.start}: start-up {line.startup}, should be {due}"
                 yield from _check_work(job, stretch)
+                yield from _check_cut_start(job, run[position:])
                 done += stretch.worked_hours(job.startup) * line.on_time_steps_per_hour
                 promised += sum(part.steps for part in stretch.lines)
         whole = job.checkpoint is None and not (len(runs) == 1 and view.stays(job, runs[0]))
@@ -226,6 +228,17 @@ def check_runs(view: View) -> Iterator[str]:
             yield f"{job.name}: {done:.1f} steps ({promised} in its lines) of {needed}"
         if job.checkpoint is None and len(runs) != 1:
             yield f"{job.name}: {len(runs)} runs of a job that cannot resume"
+
+
+def _check_cut_start(job: Job, run: Sequence[Stretch]) -> Iterator[str]:
+    """An order that is shorter than its start-up goes on beyond the horizon, and pays the rest of it there."""
+    line = run[0].head
+    left = job.startup / HOUR - float(line.hours)
+    if not line.startup or line.kind != "order" or left <= RELATIVE:
+        return
+    paid = run[1].startup_hours(job.startup) if len(run) > 1 else 0.0
+    if paid < left - RELATIVE - (1 / run[1].head.on_time_steps_per_hour if len(run) > 1 else 0.0):
+        yield f"{job.name} {line.start}: {left:.6f} h of its start-up are left, {paid:.6f} h are paid after the horizon"
 
 
 def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
@@ -249,3 +262,32 @@ def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
         yield f"{job.name} {line.start}: billed share {line.billed_share}"
     if any(part.hours != line.hours for part in stretch.lines):
         yield f"{job.name} {line.start}: core and rest are billed different hours"
+
+
+def check_max_moves(view: View) -> Iterator[str]:
+    """A job starts at most ``max_moves`` times beyond its first start; a job that runs now at most so often at all."""
+    for job in view.jobs:
+        if job.gang.max_moves is None:
+            continue
+        running = job.status is not None and job.status.running is not None
+        starts = 0.0
+        for run in view.runs(job):
+            for position, stretch in enumerate(run):
+                if stretch.head.kind != "order":
+                    # A share of a slot takes a share of a start.
+                    starts += stretch.startup_hours(job.startup) / (job.startup / HOUR) if job.startup else 0.0
+                elif position == 0 and not view.stays(job, run):
+                    starts += 1
+        most = job.gang.max_moves + (0 if running else 1)
+        if starts > most + 1e-4:
+            yield f"{job.name}: starts {starts:.4f} times, may {most} times"
+
+
+def check_maintenance(view: View) -> Iterator[str]:
+    """No line holds machines at a moment inside a window that closes them."""
+    for line in view.plan.lines:
+        machine = view.book.machine(line.cloud, line.instance_type)
+        family = machine.family if machine else ""
+        for window in view.limits.maintenance:
+            if closes(window, _name(line)[:4], family) and line.start < window.until and window.start < line.end:
+                yield f"{line.job}: holds {_name(line)} {line.start} to {line.end}, closed by {window.name}"

@@ -12,7 +12,7 @@ from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
-from tests.support import check_money, check_place, check_precedence, check_time
+from tests.support import check_carbon, check_cost_terms, check_money, check_place, check_precedence, check_time
 from tests.support.plan_view import View
 
 CHECKS = (
@@ -22,17 +22,24 @@ CHECKS = (
     check_time.check_shared,
     check_time.check_reservations,
     check_time.check_runs,
+    check_time.check_max_moves,
+    check_time.check_maintenance,
     check_place.check_places,
+    check_place.check_groups,
+    check_place.check_placement,
     check_place.check_gangs,
     check_place.check_prices,
     check_money.check_line_costs,
     check_money.check_moves,
+    check_money.check_egress_caps,
     check_money.check_budgets,
     check_money.check_totals,
     check_money.check_status,
     check_precedence.check_precedence,
     check_precedence.check_preempted,
     check_precedence.check_fair_share,
+    check_cost_terms.check_cost_terms,
+    check_carbon.check_carbon,
 )
 
 

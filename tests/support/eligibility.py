@@ -11,6 +11,7 @@ from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import GangOption, Job
 from router.planning.candidates import candidates_for
 from tests.support.instances import Instance
+from tests.support.placement_oracle import unplaceable
 from tests.support.residency_oracle import forbidden
 from tests.support.schedules import within_cap
 from tests.support.shared_limits import Holding, shared_things
@@ -50,6 +51,7 @@ def _eligible(instance: Instance, job: Job, option: GangOption, offer: Offer) ->
         and _speed_known(job, option, machine.fabric in RDMA_FABRICS, number)
         and _moves_known(instance, job, offer)
         and _fits_alone(instance, offer, number)
+        and not unplaceable(job, book, machine, option.count, {offer.zone}, region)
     )
 
 

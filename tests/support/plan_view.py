@@ -57,13 +57,13 @@ class Stretch:
         return line.billed_share * line.on_time_steps_per_hour / line.steps_per_hour
 
     def startup_hours(self, startup: timedelta) -> float:
-        """Start-up that is paid: all or nothing in an order; in an outlook, where a share of a slot takes a share
-        of a start, what the hours billed leave beside the steps."""
+        """Start-up that is paid: all or nothing in an order, unless it goes on beyond the horizon; in an outlook, where
+        a share of a slot takes a share of a start, what the hours billed leave beside the steps."""
         line = self.head
         if not line.startup:
             return 0.0
         if line.kind == "order":
-            return startup / HOUR
+            return min(startup / HOUR, float(line.hours))
         steps = sum(part.steps for part in self.lines)
         return float(line.hours) - steps / line.on_time_steps_per_hour * self.billed_per_reserved
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from router.jobs.limits import Reservation
+from router.jobs.limits import Limits, Maintenance, Reservation
 from router.jobs.spec import Job, Placement
 from tests.support.shipping import Need, checkpoint_need, needs_into
 
@@ -62,15 +62,16 @@ class CandidateLike(Protocol):
 class Ways:
     """Feasible patterns of one job, a row each; what shared limits and other jobs do to them comes later.
 
-    ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars of starts
-    beyond the first; ``arrivals`` index into ``shipments`` (which needs, in which months).
+    ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars on top, which
+    nobody pays: those of starts beyond the first, and of carbon; ``arrivals`` index into ``shipments`` (which needs, in
+    which months).
     """
 
     slots: Ints
     cost: Floats
     threshold: Floats
     arrivals: Ints
-    shipments: tuple[tuple[tuple[str, Need], ...], ...]
+    shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
 
 
 def slot_edges(now: datetime, end: datetime, slot: timedelta, dates: Iterable[datetime] = ()) -> tuple[datetime, ...]:
@@ -125,13 +126,22 @@ def enumerate_ways(
     edges: Sequence[datetime],
     now: datetime,
     book: PriceBook,
-    reservations: Sequence[Reservation] = (),
+    limits: Limits,
+    carbon: Sequence[float] | None = None,
+    *,
+    budgeted: bool = False,
 ) -> Ways:
-    """All patterns that respect the job's own rules and the dates of reservations, each at its least cost."""
+    """All patterns that respect the job's own rules, the dates of reservations and maintenance, each at its least
+    cost.
+
+    ``carbon``: dollars an hour that the emissions of each candidate count. A job that a budget holds (its own or its
+    team's, ``budgeted``) fills the time of what is cheapest in money first, any other job what is cheapest with carbon.
+    """
+    extra = np.zeros(len(candidates)) if carbon is None else np.array(carbon)
     own = own_slots(job, edges, now)
     lengths = np.array([0.0 if slot is None else (slot[1] - slot[0]) / timedelta(hours=1) for slot in own])
     slots = _patterns(len(candidates), [slot is not None for slot in own])
-    slots = slots[~_outside(slots, candidates, edges, reservations)]
+    slots = slots[~_outside(slots, candidates, edges, limits)]
     starts = _starts(slots)
     held = np.stack([((slots == c) * lengths).sum(axis=1) for c in range(len(candidates))], axis=1)
     runs = np.stack([(starts == c).sum(axis=1) for c in range(len(candidates))], axis=1)
@@ -147,11 +157,16 @@ def enumerate_ways(
     needed = np.full(len(slots), float(job.steps_left))
     if job.checkpoint is None:
         needed[~staying] = float(job.steps)
-    cost, enough = _cheapest(candidates, held, paid, needed)
-    threshold = job.gang.min_saving.dollars() * np.maximum(
+    cost, emitted, enough = _cheapest(
+        candidates, held, paid, needed, extra, by_money=budgeted or job.budget is not None
+    )
+    threshold = emitted + job.gang.min_saving.dollars() * np.maximum(
         0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
     )
     good = enough & _may_start(job, starts, edges, now)
+    if job.gang.max_moves is not None:
+        moves = paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
+        good &= moves <= job.gang.max_moves
     if job.checkpoint is None:
         good &= runs.sum(axis=1) == 1
     regions = sorted({candidate.region for candidate in candidates})
@@ -162,16 +177,23 @@ def enumerate_ways(
     arrivals, shipments = _arrivals(job, place, regions, edges, book)
     good &= arrivals >= 0
     if job.checkpoint is not None and job.gang.regions > 1:
-        good &= _passable(job, place, regions, book)
-    top = np.array([sum(need.top_dollars for _, need in needs) for needs in shipments] or [0.0])
+        good &= _passable(job, place, regions, book, limits)
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in shipments] or [0.0])
     if job.budget is not None:
         good &= cost + top[np.maximum(arrivals, 0)] <= job.budget.dollars() + TOLERANCE
     return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
 
 
-def dates_of(reservations: Iterable[Reservation]) -> list[datetime]:
-    """When reservations begin and end."""
-    return [edge for item in reservations for edge in (item.start, item.until) if edge is not None]
+def dates_of(*items: Reservation | Maintenance) -> list[datetime]:
+    """When reservations and maintenance begin and end."""
+    return [edge for item in items for edge in (item.start, item.until) if edge is not None]
+
+
+def closes(window: Maintenance, place: tuple[str, str, str | None, str], family: str) -> bool:
+    """Whether the window forbids machines of this cloud, region, zone, type and family."""
+    wanted = (window.cloud, window.region, window.zone, window.instance_type)
+    named = all(wish is None or wish == name for wish, name in zip(wanted, place, strict=True))
+    return named and (not window.family or family in window.family)
 
 
 def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> Reservation | None:
@@ -181,17 +203,23 @@ def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> R
 
 
 def _outside(
-    slots: Ints, candidates: Sequence[CandidateLike], edges: Sequence[datetime], reservations: Sequence[Reservation]
+    slots: Ints, candidates: Sequence[CandidateLike], edges: Sequence[datetime], limits: Limits
 ) -> npt.NDArray[np.bool_]:
-    """Patterns that hold a reservation in a slot that does not lie wholly within its dates."""
+    """Patterns that hold a reservation in a slot that does not lie wholly within its dates, or what is closed."""
     wrong = np.zeros(len(slots), dtype=bool)
     for c, candidate in enumerate(candidates):
-        item = reserved(candidate, reservations)
+        item = reserved(candidate, limits.reservations)
+        windows = [w for w in limits.maintenance for part in candidate.parts if closes(w, *_place_and_family(part))]
         for t, (begin, end) in enumerate(pairwise(edges)):
-            if item is None or (begin >= (item.start or begin) and end <= (item.until or end)):
-                continue
-            wrong |= slots[:, t] == c
+            dated = item is None or (begin >= (item.start or begin) and end <= (item.until or end))
+            if not dated or any(begin < w.until and w.start < end for w in windows):
+                wrong |= slots[:, t] == c
     return wrong
+
+
+def _place_and_family(part: PartLike) -> tuple[tuple[str, str, str | None, str], str]:
+    offer = part.offer
+    return (offer.cloud, offer.region, offer.zone, offer.instance_type), part.machine.family
 
 
 def _patterns(candidates: int, opened: Sequence[bool]) -> Ints:
@@ -218,27 +246,29 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
 
 
 def _cheapest(
-    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats
-) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Least cost of reaching the steps in the time held, and whether that is enough."""
+    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats, carbon: Floats, *, by_money: bool
+) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
+    """Least cost of reaching the steps in the time held, the dollars of its carbon, and whether that is enough."""
     startup = np.array([candidate.startup / timedelta(hours=1) for candidate in candidates])
     price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
     room = held - startup * paid
     cost = (paid * startup * price).sum(axis=1)
+    emitted = (paid * startup * carbon).sum(axis=1)
     possible = (room >= -TOLERANCE).all(axis=1)
     left = needed.copy()
-    dearness = [p * c.billed_share / c.steps_per_hour for p, c in zip(price, candidates, strict=True)]
-    for c in np.argsort(dearness):
+    billed = np.array([c.billed_share / c.steps_per_hour for c in candidates])
+    for c in np.argsort((price if by_money else price + carbon) * billed):
         rate = candidates[c].on_time_steps_per_hour
         steps = np.minimum(left, np.maximum(0.0, room[:, c]) * rate)
-        cost += steps * dearness[c]
+        cost += steps * price[c] * billed[c]
+        emitted += steps * carbon[c] * billed[c]
         left -= steps
-    return cost, possible & (left <= TOLERANCE * needed)
+    return cost, emitted, possible & (left <= TOLERANCE * needed)
 
 
 def _arrivals(
     job: Job, place: Ints, regions: Sequence[RegionId], edges: Sequence[datetime], book: PriceBook
-) -> tuple[Ints, tuple[tuple[tuple[str, Need], ...], ...]]:
+) -> tuple[Ints, tuple[tuple[tuple[str, Need, RegionId], ...], ...]]:
     """For each pattern what must be moved in which month; -1 where that is unknown or above the job's cap."""
     first = np.stack(
         [np.where((hit := place == r).any(axis=1), hit.argmax(axis=1), -1) for r in range(len(regions))],
@@ -246,31 +276,35 @@ def _arrivals(
     )
     months = np.array([edge.strftime("%Y-%m") for edge in edges[:-1]] + [""])[first]
     keys, inverse = np.unique(months, axis=0, return_inverse=True)
-    shipments: list[tuple[tuple[str, Need], ...]] = []
+    shipments: list[tuple[tuple[str, Need, RegionId], ...]] = []
     index = np.zeros(len(keys), dtype=np.int64)
     for k, key in enumerate(keys):
         needs = [
-            (str(month), need)
+            (str(month), need, region)
             for month, region in zip(key, regions, strict=True)
             if month
             for need in needs_into(job, region, book)
         ]
-        allowed = all(need.tariff is not None for _, need in needs) and within_cap(job, [n for _, n in needs])
+        allowed = all(need.tariff is not None for _, need, _ in needs) and within_cap(job, [n for _, n, _ in needs])
         index[k] = len(shipments) if allowed else -1
         if allowed:
             shipments.append(tuple(needs))
     return index[inverse.ravel()], tuple(shipments)
 
 
-def _passable(job: Job, place: Ints, regions: Sequence[RegionId], book: PriceBook) -> npt.NDArray[np.bool_]:
-    """Regions between which a tariff is unknown, one way or the other, are not combined.
+def _passable(
+    job: Job, place: Ints, regions: Sequence[RegionId], book: PriceBook, limits: Limits
+) -> npt.NDArray[np.bool_]:
+    """Regions between which a tariff is unknown, one way or the other, are not combined; nor are two clouds of which
+    one has a cap on egress.
 
     What taking the checkpoint along costs is not counted: where there are several regions it has next to no size.
     """
     good = np.ones(len(place), dtype=bool)
     for (a, here), (b, there) in combinations(enumerate(regions), 2):
         ways = (checkpoint_need(job, here, there, book), checkpoint_need(job, there, here, book))
-        if any(way.tariff is None for way in ways):
+        capped = here.cloud != there.cloud and {here.cloud, there.cloud} & limits.egress_caps_gb.keys()
+        if capped or any(way.tariff is None for way in ways):
             good &= ~((place == a).any(axis=1) & (place == b).any(axis=1))
     return good
 

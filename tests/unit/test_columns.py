@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import highspy
+import numpy as np
+import pytest
+
+from router.planning.columns.column import run_column
+from router.planning.columns.lp import OpenLp, SparseVector
+from router.planning.columns.master import Master, egress_rows, least_egress_cost
+from router.planning.columns.relaxation import free_prices
+from router.planning.columns.runs import RunPricer
+from router.planning.columns.table import build_table
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
 from tests.support.checker import check_plan
 from tests.support.made_up_book import offer
-from tests.support.scenes import NORTH, SOUTH, a_job, a_request, places
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request, places, problem_of
 
 HOUR = timedelta(hours=1)
 
@@ -79,3 +90,55 @@ def test_the_same_jobs_in_another_order_give_the_same_plan() -> None:
     jobs = [a_job(name, steps=100 + 40 * number) for number, name in enumerate("abcdef")]
     one = offer("aws/south-1", "p9.48xlarge", "on_demand", "50", cap=2)
     assert by_columns(jobs, [NORTH, one]) == by_columns(jobs[::-1], [NORTH, one])
+
+
+def test_the_fewest_jobs_left_out_are_counted_without_the_cost_of_moves() -> None:
+    far = {"uri": "s3://made-up", "at": "gcp/lake-1", "gib": 100.0}
+    table = build_table(problem_of(a_request([a_job("a", data=far)], [NORTH, SOUTH], compact_jobs=0)))
+    prices = replace(free_prices(table), move=np.full((len(table.tariffs), len(table.months)), 0.03))
+    most = float(table.move_gb.max(axis=0).sum()) * len(table.months)
+    egress = egress_rows(table)
+    # At three cents a gigabyte nothing is moved where moves cost more; where they are free, everything is.
+    assert least_egress_cost(table, egress, prices) > -0.03 * most
+    assert least_egress_cost(table.without_costs(), egress, prices) == pytest.approx(-0.03 * most)
+
+
+def test_columns_found_while_columns_are_free_cost_nothing_until_they_are_not() -> None:
+    table = build_table(problem_of(a_request([a_job("a")], [NORTH], compact_jobs=0)))
+    master = Master(table, np.array([1e6]))
+    master.set_column_costs(free=True)
+    master.add([run_column(table, RunPricer(table), 0, 0)])
+    first = master.solve()
+    master.set_column_costs(free=False)
+    second = master.solve()
+    assert first is not None
+    assert second is not None
+    assert first.objective == pytest.approx(0.0)
+    assert second.objective == pytest.approx(table.usd[0])
+
+
+class StuckHighs:
+    """HiGHS that ends without an answer until its basis is cleared, as it does where duals are off by a little."""
+
+    def __init__(self, highs: Any) -> None:
+        self._highs, self.stuck = highs, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._highs, name)
+
+    def getModelStatus(self) -> Any:  # noqa: N802  HiGHS's name
+        return highspy.HighsModelStatus.kUnknown if self.stuck else self._highs.getModelStatus()
+
+    def clearSolver(self) -> Any:  # noqa: N802  HiGHS's name
+        self.stuck = False
+        return self._highs.clearSolver()
+
+
+def test_a_program_that_ends_without_an_answer_is_solved_once_more_from_the_start() -> None:
+    lp = OpenLp()
+    lp.add_columns([SparseVector(np.zeros(0, dtype=np.int64), np.zeros(0))], np.array([2.0]), np.array([np.inf]))
+    lp.add_rows([SparseVector(np.array([0]), np.array([1.0]))], np.array([3.0]), np.array([np.inf]))
+    lp._highs = StuckHighs(lp._highs)
+    solution = lp.solve()
+    assert solution is not None
+    assert solution.objective == pytest.approx(6)

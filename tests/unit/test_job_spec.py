@@ -297,6 +297,12 @@ def test_fields_out_of_bounds(field: str, wrong: object) -> None:
     assert field in refusal(**{field: wrong})
 
 
+def test_placements_that_are_refused() -> None:
+    assert "placement" in refusal(placement="network")
+    assert "placement is by data, and the job has none add `data:`" in refusal(placement="data")
+    assert job(placement="none").placement == "none"
+
+
 def test_the_digest_is_of_meaning_not_of_spelling() -> None:
     one = job(deadline="2026-11-25T09:00Z", startup="90m", gang={"accelerators": {"H100": [8, 16]}})
     two = job(deadline="2026-11-25T10:00+01:00", startup="1h30m", gang={"options": ["H100:16", "H100:8"]})

@@ -78,6 +78,10 @@ def any_fabric(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
     return with_job(request, job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})}))
 
 
+def any_placement(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
+    return with_job(request, job.model_copy(update={"placement": "none"}))
+
+
 def roomier(request: PlanRequest, _: Job, found: Relaxation) -> PlanRequest:
     for part in found.change.split(", +"):
         amount, name = re.fullmatch(r"\+?(\d+) \w+ of (.+)", part).groups()  # type: ignore[union-attr]
@@ -103,6 +107,7 @@ FORMS: tuple[tuple[str, Callable[[PlanRequest, Job, Relaxation], PlanRequest]], 
     (r"allow [a-z]+/[\w-]+", wider),
     (r"raise the egress cap to [\d,]+ GiB", more_egress),
     (r"do without an RDMA fabric", any_fabric),
+    (r"placement none", any_placement),
     (r"\+\d+ (machines|accelerators|vcpus) of .+", roomier),
 )
 
@@ -366,3 +371,11 @@ def test_a_gang_larger_than_a_limit_counts_what_others_hold() -> None:
     limits = {"limits": [{"name": "quota", "amount": 2, "unit": "machines"}]}
     jobs = [gang("a", 3, deadline="+4h"), gang("b", 1, deadline="+4h", priority=1)]
     assert checked(jobs, [NORTH], limits) == ["+2 machines of quota"]
+
+
+def test_a_stated_placement_that_nothing_satisfies_can_be_given_up() -> None:
+    job = a_job(data=DATA, deadline="2026-11-22T02:00:00Z").model_copy(update={"placement": "data"})
+    request = a_request([job], [LAKE])
+    plan = make_plan(request)
+    assert plan.unplaced[0].reason == "no offer passes the job's rules: placement drops 1"
+    assert kept(request, plan, "a") == ["placement none"]

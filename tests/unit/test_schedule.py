@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
 from router.planning.candidates import Candidate
 from router.planning.formulation import Layout
+from router.planning.planner import make_plan
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
+from tests.support.checker import check_plan
 from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, problem_of
 
 HERE = "aws/north-1/p9.48xlarge/on_demandx8"
 THERE = "aws/south-1/p9.48xlarge/on_demandx8"
 PLACE = {"cloud": "aws", "region": "north-1", "instance_type": "p9.48xlarge", "market": "on_demand", "accelerators": 8}
+NOTHING = timedelta(0)
 RUNS = {"steps_done": 100, "running": PLACE}
 
 
@@ -97,6 +102,41 @@ def test_beyond_the_horizon_a_share_of_the_time_is_held() -> None:
     assert 0 < second.share <= 0.5
     assert second.share * ((second.end - second.start) / HOUR) == pytest.approx(second.productive / HOUR)
     assert first.steps + second.steps == 3000
+
+
+def test_a_small_share_before_a_larger_one_works_too_and_is_not_all_start_up() -> None:
+    at = problem()
+    first, second = [s for s in at.slots if not s.order][:2]
+    whole = 300 / candidate(at).on_time_steps_per_hour + 0.2
+    share = (whole - 0.02 * first.hours) / second.hours
+    found = runs(at, hold(at, [first.index], share=0.02), hold(at, [second.index], share=share))
+    assert sum(run.steps for run in found) == 300
+    assert starts_of(found) == pytest.approx(1)
+    for run, held in zip(found, (0.02 * first.hours, share * second.hours), strict=True):
+        assert run.productive / HOUR + 0.2 * run.startups <= held + 1e-9
+
+
+def test_a_start_up_that_is_longer_than_what_is_left_of_the_horizon_goes_on_after_it() -> None:
+    at = problem(startup_minutes=90)
+    outlook = [s.index for s in at.slots if not s.order][:2]
+    start, work = runs(at, hold(at, [7, *outlook]))
+    assert (start.order, start.productive, start.steps) == (True, NOTHING, 0)
+    assert (start.startups, work.startups) == pytest.approx((1 / 1.5, 0.5 / 1.5))
+    assert start.end == work.start == NOW + 8 * HOUR
+    assert work.steps == 300
+
+
+@pytest.mark.parametrize("compact_jobs", [0, 30])
+def test_the_checker_wants_the_rest_of_such_a_start_up_paid(compact_jobs: int) -> None:
+    job = a_job(startup_minutes=90, steps=1200, earliest_start="+7h", deadline="+21h")
+    request = a_request([job], [NORTH], compact_jobs=compact_jobs)
+    plan = make_plan(request)
+    order, outlook, *rest = plan.lines
+    assert (order.kind, order.steps, outlook.kind) == ("order", 0, "outlook")
+    assert check_plan(plan, request.jobs, request.book, request.limits, slot=request.slot) == []
+    unpaid = replace(plan, lines=(order, replace(outlook, hours=outlook.hours - Fraction(1, 3)), *rest))
+    found = check_plan(unpaid, request.jobs, request.book, request.limits, slot=request.slot)
+    assert any("of its start-up are left" in words for words in found)
 
 
 def test_billed_time_is_in_whole_microseconds_and_below_what_is_reserved() -> None:

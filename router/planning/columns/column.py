@@ -10,8 +10,8 @@ import numpy as np
 from router.planning.columns.paths import Path
 from router.planning.columns.runs import RunPricer
 from router.planning.columns.table import Floats, Ints, Table
-from router.planning.costing import compute_usd
-from router.planning.formulation import free_starts
+from router.planning.costing import carbon_usd, compute_usd
+from router.planning.problem import free_starts, most_starts
 from router.planning.schedule import SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9
@@ -23,7 +23,7 @@ Hold = tuple[int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A schedule of one job. ``usd``: dollars without moves, thresholds included; ``counted``: as budgets count it.
+    """A schedule of one job. ``usd``: the objective without moves; ``counted``: dollars as budgets count them.
 
     ``use`` and ``amount`` are what it takes: limit x T + slot, and how much. ``moves`` are meter, month, gigabytes.
     """
@@ -139,7 +139,10 @@ def share_done(table: Table, holds: Sequence[Hold]) -> float:
 
 
 def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
-    """Return the column of these holdings, priced as the plan will price them; None where they are not enough."""
+    """Return the column of these holdings, priced as the plan will price them.
+
+    None where they are not enough, or start more often than the job may.
+    """
     number = int(table.job[holds[0][1]])
     job = table.jobs[number]
     if share_done(table, holds) < _DONE or _starts_too_late(table, holds):
@@ -150,10 +153,12 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
         runs = runs_of(table.problem, job, held)
     except RuntimeError:
         return None
-    paid = compute_usd(runs).dollars()
-    threshold = max(0.0, starts_of(runs) - free_starts(job)) * job.gang.min_saving.dollars()
+    paid, starts, most = compute_usd(runs).dollars(), starts_of(runs), most_starts(job)
+    if most is not None and starts > most + _LEAST_SHARE:
+        return None
+    threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
-    return _column(table, tuple(holds), paid + threshold, counted)
+    return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted)
 
 
 def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
@@ -173,9 +178,12 @@ def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -
             if limit:
                 place = int(limit) * table.slots + slot
                 taken[place] = taken.get(place, 0.0) + float(amount) * share
-    places = sorted(taken)
     first = holds[0]
     month = int(table.month[first[0]])
+    for cloud in np.flatnonzero(table.cap_gb[table.group[first[1]]]).tolist():
+        place = int(table.cap_limits[cloud, month]) * table.slots
+        taken[place] = float(table.cap_gb[table.group[first[1]], cloud])
+    places = sorted(taken)
     moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.group[first[1]])])
     return Column(
         job=int(table.job[first[1]]),

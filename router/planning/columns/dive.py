@@ -48,6 +48,7 @@ class _Rounding:
         self.chosen: list[int | None] = [None] * len(self.table.jobs)
         self.fixed: Bools = np.zeros(len(self.table.jobs), dtype=np.bool_)
         self.room: Floats = totals.capacity.copy()
+        self.homes: dict[int, int] = {}
         self.money: Floats = np.append(self.table.team_left, np.inf)
 
     def fix_more(self, share: float) -> bool:
@@ -118,8 +119,10 @@ class _Rounding:
         self.fixed[job] = True
         for number in order.tolist():
             column = self.master.columns[number]
-            if self.totals.fits(column, self.room, self.money):
+            beside = self.totals.is_beside_mates(column, self.homes)
+            if beside and self.totals.fits(column, self.room, self.money):
                 self.chosen[job] = number
+                self.homes.update(self.totals.homes((column,)))
                 self.room[column.use] -= column.amount
                 self.money[self.table.team[job]] -= column.counted
                 return

@@ -13,14 +13,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pricing.money import Usd
+from pricing.places import RegionId
+from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.columns.column import Column, priced_column
 from router.planning.columns.master import ROOM, MasterSolution
-from router.planning.columns.runs import NEVER, Surcharges, row_floors
+from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Bools, Floats, Table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.effort import Effort
-from router.planning.formulation import Formulation, formulate, limit_row, team_row
+from router.planning.formulation import (
+    Formulation,
+    Layout,
+    formulate,
+    limit_row,
+    one_region_row,
+    team_row,
+    together_row,
+)
 from router.planning.greedy import start_values
 from router.planning.problem import PlacementProblem
 from router.planning.program import Program, ProgramBuilder
@@ -53,9 +63,7 @@ class GroupProgram:
         self.solution = solution
         charges = Surcharges.of(self.table, solution.prices)
         self.floors: Floats = row_floors(self.table, charges)
-        scarce: Bools = np.any(charges.slot > 0, axis=1)
-        self.priced: Bools = scarce[self.table.kind]
-        self.row_of = {(row.job, row.candidate.key, row.goes_on): i for i, row in enumerate(self.table.rows)}
+        self.priced: Bools = scarce_rows(self.table, solution.prices)
 
     def improved(self, plan: WholePlan, choice: GroupChoice, effort: Effort) -> WholePlan:
         """Return the plan with the group's jobs chosen anew; never worse."""
@@ -93,19 +101,25 @@ class GroupProgram:
         fresh: dict[int, list[tuple[int, float]]] = {}
         group = set(choice.jobs)
         kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        homes = totals.homes(kept)
         room = totals.capacity - totals.load(kept)
         numbers: dict[int, Column] = {}
         values = start_values(self.table.problem, layout, {})
         start = dict(values)
+        rows = _GroupRows(builder, layout, start)
         for job in choice.jobs:
             u = layout.u[table.jobs[job].name]
             terms = [(u, -1.0)]
             for option in choice.options[job]:
+                if not totals.is_beside_mates(option, homes):
+                    continue
                 moves = sum(prices.move[meter, month] * gb for meter, month, gb in option.moves)
                 i = builder.binary(f"column {job} {len(numbers)}", cost=option.usd + moves)
                 numbers[i] = option
                 start[i] = float(option is plan.columns[job])
                 terms.append((i, 1.0))
+                if table.job_group[job] >= 0 and int(table.job_group[job]) not in homes:
+                    rows.add(table.jobs[job], table.places[totals.home(option)], i)
                 for place, amount in zip(option.use.tolist(), option.amount.tolist(), strict=True):
                     name = limit_row(table.limit_names[place // table.slots], place % table.slots)
                     if name in places:
@@ -116,6 +130,7 @@ class GroupProgram:
                 if budget is not None:
                     more.setdefault(budget, []).append((i, option.counted))
             builder.row(f"columns of {job}", terms, "==", 0.0)
+        rows.write()
         for number, terms in more.items():
             builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
         for place, terms in sorted(fresh.items()):
@@ -131,30 +146,29 @@ class GroupProgram:
         np.minimum.at(over, table.job[priced], self.floors[priced] - self.solution.alpha[table.job[priced]])
         near = np.flatnonzero((over < slack) & np.array([column is not None for column in plan.columns]))
         score = (regret[near] + 0.1 * np.maximum(0.0, slack - over[near])) / (1.0 + tried[near]) ** 2
-        chosen = near[np.lexsort((near, -score))][:size]
-        return sorted(chosen.tolist())
+        chosen = near[np.lexsort((near, -score))][:size].tolist()
+        placed = {int(mate) for job in chosen for mate in table.mates(job) if plan.columns[int(mate)] is not None}
+        mates = sorted(placed - set(chosen))
+        return sorted([*chosen[: max(1, size - len(mates))], *mates][:size]) if mates else sorted(chosen)
 
     def _keeps_limits(self, columns: Sequence[Column | None]) -> bool:
+        homes = self.totals.homes(columns)
+        if not all(self.totals.is_beside_mates(column, homes) for column in columns if column is not None):
+            return False
         load, spent = self.totals.load(columns), self.totals.spent(columns)[:-1]
         return bool((load <= self.totals.capacity + 1e-6).all() and (spent <= self.table.team_left + 1e-6).all())
 
     def _rows(self, job: int, holds: Sequence[SlotHold]) -> list[tuple[int, int, float]]:
-        """Return holdings by row; what is held from the first slot on goes on where the job runs there."""
-        result: list[tuple[int, int, float]] = []
-        going: dict[str, int] = {}
-        for hold in sorted(holds, key=lambda h: (h.slot.index, h.key)):
-            slot = hold.slot.index
-            on = (job, hold.key, True) in self.row_of and going.get(hold.key, -1) == slot - 1
-            if on:
-                going[hold.key] = slot
-            result.append((slot, self.row_of[job, hold.key, on], hold.share))
-        return result
+        """Return holdings by row."""
+        ordered = sorted(holds, key=lambda h: (h.slot.index, h.key))
+        return self.table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in ordered])
 
     def _problem(self, plan: WholePlan, choice: GroupChoice) -> PlacementProblem:
         """Return the problem of these jobs over their rows on priced limits, with what the others leave."""
         table, totals = self.table, self.totals
         group = set(choice.jobs)
         kept = [None if job in group else column for job, column in enumerate(plan.columns)]
+        homes = totals.homes(kept)
         load = totals.load(kept)
         held = {
             (table.limit_names[place // table.slots], int(place % table.slots)): float(load[place])
@@ -168,14 +182,54 @@ class GroupProgram:
         return replace(
             table.problem,
             jobs=tuple(table.jobs[job] for job in sorted(choice.jobs)),
-            candidates={table.jobs[job].name: self._candidates(job, choice.slack) for job in choice.jobs},
+            candidates={table.jobs[job].name: self._candidates(job, choice.slack, homes) for job in choice.jobs},
             limits=table.problem.limits.model_copy(update={"teams": teams}),
             held=held,
         )
 
-    def _candidates(self, job: int, slack: float) -> tuple[Candidate, ...]:
-        """Return the candidates on priced limits whose floor is within ``slack`` of the job's worth."""
+    def _candidates(self, job: int, slack: float, homes: Mapping[int, int]) -> tuple[Candidate, ...]:
+        """Return the candidates on priced limits whose floor is within ``slack`` of the job's worth.
+
+        A job of a group whose other jobs are held has those of their region.
+        """
         table = self.table
+        home = homes.get(int(table.job_group[job]))
         own = (table.job == job) & self.priced & (self.floors - self.solution.alpha[job] < slack)
+        if home is not None:
+            own &= table.place[table.group] == home
         found = {table.rows[row].candidate.key: table.rows[row].candidate for row in np.flatnonzero(own).tolist()}
         return tuple(found[key] for key in sorted(found))
+
+
+class _GroupRows:
+    """Adds whole columns to the rows that keep job groups in one region, and writes those that are missing."""
+
+    def __init__(self, builder: ProgramBuilder, layout: Layout, start: dict[int, float]) -> None:
+        self._builder, self._chosen, self._start = builder, dict(layout.g), start
+        self._numbers = {row.name: number for number, row in enumerate(builder.rows)}
+        self._terms: dict[tuple[str, RegionId, str], list[tuple[int, float]]] = {}
+
+    def add(self, job: Job, region: RegionId, column: int) -> None:
+        """Note a column of the job in the region."""
+        self._terms.setdefault((job.name, region, job.group or ""), []).append((column, 1.0))
+
+    def write(self) -> None:
+        """Write Σ y + columns <= g for each job and region, and Σ_r g <= 1 for each group."""
+        builder = self._builder
+        for (job, region, group), terms in sorted(self._terms.items()):
+            g = self._chosen.get((group, region))
+            if g is None:
+                g = self._chosen[group, region] = builder.binary(f"group {group} {region}")
+            self._start[g] = max(self._start.get(g, 0.0), *(self._start[i] for i, _ in terms))
+            number = self._numbers.get(together_row(job, region))
+            if number is None:
+                builder.row(together_row(job, region), [*terms, (g, -1.0)], "<=", 0.0)
+            else:
+                builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
+        for group in sorted({group for _, _, group in self._terms}):
+            own = tuple((g, 1.0) for (name, _), g in sorted(self._chosen.items()) if name == group)
+            number = self._numbers.get(one_region_row(group))
+            if number is None:
+                builder.row(one_region_row(group), own, "<=", 1.0)
+            else:
+                builder.rows[number] = replace(builder.rows[number], terms=own)

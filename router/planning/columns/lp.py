@@ -14,13 +14,17 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from router.planning.solver import SolverFailedError, solver_failures
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+_ANSWERS = (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible)
+_FEASIBLE = 2  # as HiGHS numbers it
 
 
 @dataclass(frozen=True, slots=True)
 class LpSolution:
-    """An optimal basic solution: values by column, duals by row (what one unit more of its right side costs)."""
+    """A basic solution: values by column, duals by row (what one unit more of its right side costs)."""
 
     objective: float
     values: Floats
@@ -55,15 +59,17 @@ class OpenLp:
 
     def add_rows(self, rows: Sequence[SparseVector], low: Floats, high: Floats) -> None:
         """Add rows over the columns that there are."""
-        starts, indices, values = _compressed(rows)
-        self._highs.addRows(len(rows), low, high, len(indices), starts, indices, values)
+        with solver_failures():
+            starts, indices, values = _compressed(rows)
+            _check(self._highs.addRows(len(rows), low, high, len(indices), starts, indices, values))
         self.rows += len(rows)
 
     def add_columns(self, columns: Sequence[SparseVector], costs: Floats, high: Floats) -> None:
         """Add columns over the rows that there are."""
-        starts, indices, values = _compressed(columns)
-        low = np.zeros(len(columns))
-        self._highs.addCols(len(columns), costs, low, high, len(indices), starts, indices, values)
+        with solver_failures():
+            starts, indices, values = _compressed(columns)
+            low = np.zeros(len(columns))
+            _check(self._highs.addCols(len(columns), costs, low, high, len(indices), starts, indices, values))
         self.columns += len(columns)
 
     def set_costs(self, columns: Ints, costs: Floats) -> None:
@@ -79,17 +85,36 @@ class OpenLp:
         self._highs.changeRowBounds(row, low, high)
 
     def solve(self) -> LpSolution | None:
-        """Return the optimum; None where there is none."""
-        self._highs.run()
-        if self._highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-            return None
-        solution, info = self._highs.getSolution(), self._highs.getInfo()
-        return LpSolution(
-            objective=float(info.objective_function_value),
-            values=np.array(solution.col_value),
-            duals=np.array(solution.row_dual),
-            iterations=max(0, int(info.simplex_iteration_count)),
-        )
+        """Return the optimum; None where there is none.
+
+        Where the solver knows that it is near the optimum only, the answer keeps all rows, and its duals are prices as
+        good as any. SolverFailedError where it has no answer.
+        """
+        with solver_failures():
+            self._highs.run()
+            if self._highs.getModelStatus() not in _ANSWERS:
+                # From the last basis the solver can get stuck at duals that are off by more than its tolerance.
+                self._highs.clearSolver()
+                self._highs.run()
+            status, info = self._highs.getModelStatus(), self._highs.getInfo()
+            if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+                return None
+            near = status == highspy.HighsModelStatus.kUnknown and info.primal_solution_status == _FEASIBLE
+            if status != highspy.HighsModelStatus.kOptimal and not near:
+                raise SolverFailedError(f"the open program ended with {status}")
+            solution = self._highs.getSolution()
+            return LpSolution(
+                objective=float(info.objective_function_value),
+                values=np.array(solution.col_value),
+                duals=np.array(solution.row_dual),
+                iterations=max(0, int(info.simplex_iteration_count)),
+            )
+
+
+def _check(status: Any) -> None:
+    """Raise SolverFailedError where HiGHS refused a change."""
+    if status == highspy.HighsStatus.kError:
+        raise SolverFailedError("the open program refused rows or columns")
 
 
 def _compressed(vectors: Sequence[SparseVector]) -> tuple[NDArray[np.int32], NDArray[np.int32], Floats]:

@@ -19,6 +19,7 @@ from router.planning.columns.runs import Prices
 from router.planning.columns.table import Bools, Floats, Ints, Table
 from router.planning.egress_rows import add_segments, allowance_left, already_moved
 from router.planning.program import Program, ProgramBuilder
+from router.planning.solver import SolverFailedError
 
 ROOM = 1e-6  # by which a limit or budget may be exceeded, for rounding
 _EXCESS = 1e-7
@@ -131,6 +132,32 @@ def least_egress_cost(table: Table, egress: EgressRows, prices: Prices) -> float
     return total
 
 
+def _add_job_groups(builder: ProgramBuilder, table: Table) -> dict[int, int]:
+    """Add Σ columns of a job in a region <= g, Σ_r g <= 1 for each job group; return the former by group of rows."""
+    chosen: dict[tuple[int, int], int] = {}
+    rows: dict[int, int] = {}
+    for group in table.bound_groups.tolist():
+        key = (int(table.job_group[table.group_job[group]]), int(table.place[group]))
+        if key not in chosen:
+            chosen[key] = builder.variable(f"job group {key}", high=1.0)
+        rows[group] = len(builder.rows)
+        builder.row(f"together {group}", [(chosen[key], -1.0)], "<=", 0.0)
+    for number in range(len(table.job_group_names)):
+        terms = [(g, 1.0) for (own, _), g in chosen.items() if own == number]
+        builder.row(f"one region {number}", terms, "<=", 1.0)
+    return rows
+
+
+def most_together(table: Table, prices: Prices) -> float:
+    """Return the most that the prices of one region bring each job group: Σ over groups of max_r Σ_j price."""
+    bound = table.bound_groups
+    if not len(bound):
+        return 0.0
+    brings = np.zeros((len(table.job_group_names), len(table.places)))
+    np.add.at(brings, (table.job_group[table.group_job[bound]], table.place[bound]), prices.together[bound])
+    return float(brings.max(axis=1).sum())
+
+
 @dataclass(frozen=True)
 class ColumnArrays:
     """All columns as arrays: by column job, dollars and dollars counted; by use place, amount and column."""
@@ -163,6 +190,7 @@ class Master:
         self.egress = egress_rows(table)
         self.columns: list[Column] = []
         self._known: set[tuple[object, ...]] = set()
+        self._free = False
         self._lp = OpenLp()
         builder = ProgramBuilder()
         jobs = range(len(table.jobs))
@@ -174,6 +202,7 @@ class Master:
         for tier in range(tiers):
             members = [(int(self._u[j]), 1.0) for j in jobs if table.tier[j] == tier]
             builder.row(f"tier {tier}", members, "<=", float(len(members)))
+        self._together = _add_job_groups(builder, table)
         layout = add_egress_rows(builder, table, self.egress)
         self._volume = {
             (item.meter, item.month): row for item, row in zip(self.egress.meters, layout.volume, strict=True)
@@ -224,7 +253,8 @@ class Master:
         if not fresh:
             return []
         vectors = [self._vector(column) for column in fresh]
-        self._lp.add_columns(vectors, np.array([c.usd for c in fresh]), np.full(len(fresh), np.inf))
+        usd = np.array([0.0 if self._free else c.usd for c in fresh])
+        self._lp.add_columns(vectors, usd, np.full(len(fresh), np.inf))
         begin = len(self.columns)
         self.columns += fresh
         before = self.arrays
@@ -243,6 +273,9 @@ class Master:
         team = int(self.table.team[column.job])
         if team >= 0 and column.counted:
             terms[int(self._team[team])] = column.counted
+        together = self._together.get(int(self.table.group[column.holds[0][1]]))
+        if together is not None:
+            terms[together] = 1.0
         for meter, month, gb in column.moves:
             terms[self._volume[meter, month]] = -gb
         for place, amount in zip(column.use, column.amount, strict=True):
@@ -269,7 +302,7 @@ class Master:
             x = solution.values[self._first_column :]
             if not self._add_exceeded(x):
                 return self._read(solution.objective, solution.values, solution.duals)
-        raise RuntimeError("rows of limits keep coming in: the open program does not keep them")
+        raise SolverFailedError("rows of limits keep coming in: the open program does not keep them")
 
     def _add_exceeded(self, x: Floats) -> bool:
         """Add the rows of limits that the answer exceeds, and return whether there were any."""
@@ -299,6 +332,9 @@ class Master:
         for (meter, month), row in self._volume.items():
             move[meter, month] = max(0.0, duals[row])
         allowance = np.array([max(0.0, -duals[row]) if row >= 0 else 0.0 for row in self._allowance])
+        together = np.zeros(len(table.group_job))
+        for group, row in self._together.items():
+            together[group] = max(0.0, -duals[row])
         tier = np.maximum(0.0, -duals[self._tier])
         left_out = self._left_out_usd + (tier[table.tier] if len(tier) else 0.0)
         return MasterSolution(
@@ -313,6 +349,7 @@ class Master:
                 allowance,
                 tier,
                 left_out,
+                together,
             ),
         )
 
@@ -324,7 +361,8 @@ class Master:
             self._lp.set_row(int(row), -np.inf, float(most[tier]))
 
     def set_column_costs(self, *, free: bool) -> None:
-        """Let columns and egress cost nothing, or what they cost."""
+        """Let columns, later ones too, and egress cost nothing, or what they cost."""
+        self._free = free
         numbers = self._first_column + np.arange(len(self.columns))
         costs = np.zeros(len(self.columns)) if free else np.array([c.usd for c in self.columns])
         self._lp.set_costs(

@@ -7,19 +7,22 @@ job of the group keeps its column or takes one whose reduced cost is at most wha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from router.planning.columns.column import Column, run_column, run_columns
 from router.planning.columns.master import ROOM, MasterSolution
-from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
-from router.planning.columns.table import Bools, Floats, Ints, Table
+from router.planning.columns.relaxation import common_places
+from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors, scarce_rows
+from router.planning.columns.table import Floats, Ints, Table
 from router.planning.columns.whole import Choice, PlanTotals, WholePlan, solve_choice
 from router.planning.effort import Effort
 
 _PHASE = "neighbourhoods"
 _OPTIONS = 40
 _FORCED = 6  # columns of a job left out that are tried in the way of others
+_PLACES_TRIED = 6  # regions into which a job group is moved as a whole
 _LEAST_GAIN = 1e-4  # dollars
 _SMALL_GAP = 1e-4
 
@@ -54,6 +57,7 @@ class Improver:
             return float(prices.left_out[job] - self.solution.alpha[job])
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
+        shared += float(prices.together[self.table.group[column.holds[0][1]]])
         team = self.charges.team[column.job]
         return float(column.usd + team * column.counted + shared + moves - self.solution.alpha[column.job])
 
@@ -73,8 +77,8 @@ class Improver:
         """
         table, charges, alpha = self.table, self.charges, self.solution.alpha
         floors = row_floors(table, charges)
-        priced: Bools = np.any(charges.slot > 0, axis=1)
-        rows = np.flatnonzero(priced[table.kind] & (floors - alpha[table.job] < slack))
+        priced = scarce_rows(table, self.solution.prices)
+        rows = np.flatnonzero(priced & (floors - alpha[table.job] < slack))
         rows = rows[table.counted[rows] <= table.budget[table.job[rows]]]
         if not len(rows):
             return []
@@ -93,8 +97,27 @@ class Improver:
             before = plan.rank
             for job in range(len(self.table.jobs)):
                 plan = self._replaced(plan, job)
+            for number in range(len(self.table.job_group_names)):
+                plan = self._moved_together(plan, number)
             if plan.rank >= before:
                 break
+        return plan
+
+    def _moved_together(self, plan: WholePlan, number: int) -> WholePlan:
+        """Return the plan with a whole job group in another region, each job at its cheapest run, if that is better.
+
+        Regions are tried in the order of what the jobs cost there alone.
+        """
+        table = self.table
+        members = np.flatnonzero(table.job_group == number).tolist()
+        ranked = sorted(members, key=lambda j: (int(table.tier[j]), -self.solution.alpha[j], j))
+        floors = row_floors(table, self.charges)
+        for place in common_places(table, number, floors, _PLACES_TRIED):
+            columns = [None if job in members else column for job, column in enumerate(plan.columns)]
+            found = self.totals.plan(columns)
+            for job in ranked:
+                found = self._replaced(found, job, place)
+            plan = found if found.rank < plan.rank else plan
         return plan
 
     def with_left_out_placed(self, plan: WholePlan) -> WholePlan:
@@ -119,6 +142,7 @@ class Improver:
             if other is None:
                 continue
             crowds = len(other.use) > 0 and bool((over[other.use] > ROOM).any())
+            crowds = crowds or not totals.is_beside_mates(other, totals.homes((column,)))
             if crowds or (team >= 0 and money[team] > ROOM):
                 over[other.use] -= other.amount
                 if team >= 0:
@@ -132,7 +156,8 @@ class Improver:
             found = self._replaced(found, job)
         return found
 
-    def _replaced(self, plan: WholePlan, job: int) -> WholePlan:
+    def _replaced(self, plan: WholePlan, job: int, place: int | None = None) -> WholePlan:
+        """Return the plan with the job on its cheapest run in what the others leave, in ``place`` if that is given."""
         table, totals = self.table, self.totals
         others = [column if number != job else None for number, column in enumerate(plan.columns)]
         room = totals.capacity - totals.load(others)
@@ -144,11 +169,14 @@ class Improver:
             else present.usd + sum(self.solution.prices.move[m, t] * gb for m, t, gb in present.moves)
         )
         rows = np.flatnonzero(table.job == job)
+        home = totals.homes(others).get(int(table.job_group[job]), place)
+        if home is not None:
+            rows = rows[table.place[table.group[rows]] == home]
         counted_left = min(float(table.budget[job]), float(money[table.team[job]]))
         rows = rows[table.counted[rows] <= counted_left + ROOM]
         if not len(rows):
             return plan
-        plain = self._plain()
+        plain = self._plain(room)
         floors = row_floors(table, plain)
         rows = rows[floors[rows] < ceiling - _LEAST_GAIN]
         if not len(rows):
@@ -162,9 +190,25 @@ class Improver:
         found = totals.plan(others)
         return found if found.rank < plan.rank else plan
 
-    def _plain(self) -> Surcharges:
-        """Return charges that count moves at the relaxation's prices and nothing else."""
-        charges = self.charges
+    def _plain(self, room: Floats) -> Surcharges:
+        """Return charges that count moves at the relaxation's prices and nothing else.
+
+        A month in which a cap on egress leaves no room for a group's moves is out of reach; where a job group is does
+        not count, since it is a rule here.
+        """
+        charges, table = self.charges, self.table
+        if table.cap_gb.size or table.job_group_names:
+            prices = self.solution.prices
+            free = replace(
+                prices,
+                limit=np.zeros_like(prices.limit),
+                team=np.zeros_like(prices.team),
+                together=np.zeros_like(prices.together),
+            )
+            plain = Surcharges.of(table, free)
+            left = room.reshape(len(table.capacity), table.slots)[table.cap_limits, 0]
+            full = (table.cap_gb[:, :, None] > left[None] + ROOM).any(axis=1)
+            return replace(plain, later=np.where(full, NEVER, plain.later))
         return Surcharges(
             np.zeros_like(charges.slot),
             np.zeros_like(charges.running),
@@ -203,6 +247,8 @@ class Improver:
         score = score / (1 + tried)
         score[leaders] = -1.0
         others = [int(job) for job in np.lexsort((np.arange(len(score)), -score)) if score[job] > 0]
+        mates = {int(mate) for job in leaders for mate in self.table.mates(job)} - set(leaders)
+        others = [*sorted(mates), *(job for job in others if job not in mates)]
         return sorted([*leaders, *others[: size - len(leaders)]])
 
     def options(self, plan: WholePlan, job: int, most: int) -> tuple[Column, ...]:

@@ -7,23 +7,30 @@ the best bound so far, which keeps them from jumping; a round that finds nothing
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from router.planning.columns.column import Column, mixed_column, path_column, run_columns
-from router.planning.columns.master import Master, MasterSolution, least_egress_cost
+from router.planning.columns.master import Master, MasterSolution, least_egress_cost, most_together
 from router.planning.columns.paths import Path, PathBounds, bound_paths, trace_paths
 from router.planning.columns.runs import NEVER, Prices, RunPricer, Surcharges, row_floors
 from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
+from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS, bound_whole_slots
 from router.planning.effort import Effort
+from router.planning.solver import SolverFailedError
 
 _PHASE = "columns"
 _RUNS_A_JOB = 4
 _OWN_SHARE_RUNS, _OWN_SHARE_PATHS = 0.5, 0.7  # of the master's own prices in the mixture
 _WORTH = 1e-6  # dollars by which a column must undercut the value of its job
 _PATHS_A_JOB = 3
+_SLOW_ROUNDS, _SLOW = 3, 0.97  # rounds that together leave more than this share of the distance to the bound end it
+_MOST_SINGLES = 30
+_SINGLE_WORTH = 2e-5  # of the bound: a job that promises less is not worth its program
+_COMMON_PLACES = 4  # regions in which the jobs of a job group start with a run each
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,21 @@ class Relaxer:
             charges, self._run_floors(charges), np.full(len(table.jobs), NEVER / 2), _RUNS_A_JOB
         )
         self._add_runs(rows, starts)
+        self._add_common_runs(charges)
+
+    def _add_common_runs(self, charges: Surcharges) -> None:
+        """Add the cheapest runs of the jobs of each job group in the regions that are cheapest for all of them."""
+        table, floors = self.table, self._run_floors(charges)
+        for number in range(len(table.job_group_names)):
+            for place in common_places(table, number, floors, _COMMON_PLACES):
+                bound = table.bound_groups
+                own = table.job_group[table.group_job[bound]] == number
+                for group in bound[own & (table.place[bound] == place)].tolist():
+                    rows = table.members(np.array([group]))
+                    cost, start = self.pricer.best_of_rows(rows, charges, floors)
+                    best = int(cost.argmin())
+                    if cost[best] < NEVER / 2:
+                        self._add_runs(rows[best : best + 1], start[best : best + 1])
 
     def _run_floors(self, charges: Surcharges) -> Floats:
         """Return floors with rows left out whose one run would be over the job's own budget."""
@@ -72,6 +94,7 @@ class Relaxer:
         """Return the relaxation over unbroken runs: solved to ``gap``, or as far as ``rounds`` go."""
         solution = self._solved()
         best = self._bound_over_runs(solution.prices)[0]
+        distances: list[float] = []
         for _ in range(rounds):
             if self.effort.late(_PHASE) or solution.objective - best.usd <= gap * abs(solution.objective):
                 break
@@ -89,6 +112,9 @@ class Relaxer:
             if not added:
                 break
             solution = self._solved()
+            distances.append(solution.objective - best.usd)
+            if _is_slow(distances):
+                break
         return solution, best
 
     def _own_costs(self, rows: Ints, starts: Ints, solution: MasterSolution) -> Floats:
@@ -117,96 +143,132 @@ class Relaxer:
         table = self.table
         capacity = np.where(np.isfinite(table.capacity), table.capacity, 0.0)
         shared = float(capacity @ prices.limit.sum(axis=1)) + float(prices.team @ table.team_left)
-        shared += float(prices.tier @ self.master.most_left_out)
+        shared += float(prices.tier @ self.master.most_left_out) + most_together(table, prices)
         egress = least_egress_cost(table, self.master.egress, prices)
         total = float(np.minimum(value, prices.left_out).sum()) - shared + egress
         return Bound(total, prices, value)
 
-    def over_paths(self, gap: float, rounds: int, first: Bound) -> tuple[MasterSolution, Bound]:
-        """Return the relaxation over all schedules, and its best bound."""
+    def over_paths(
+        self, gap: float, rounds: int, first: Bound, *, units: Sequence[int] = ()
+    ) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over all schedules, and its best bound.
+
+        With ``units``, as :mod:`whole_slots` counts work in, slots within the horizon are whole.
+        """
         solution = self._solved()
         best: Bound | None = None
         centre = first
+        distances: list[float] = []
         for _ in range(rounds):
             prices = solution.prices
-            bound, columns = self._price_paths(prices.mixed(centre.prices, _OWN_SHARE_PATHS), solution)
+            bound, columns = self._price_paths(prices.mixed(centre.prices, _OWN_SHARE_PATHS), solution, units=units)
             if best is None or bound.usd > best.usd:
                 best = centre = bound
             self.rounds += 1
             added = len(self.master.add(columns))
             if not added:
-                bound, columns = self._price_paths(prices, solution)
+                bound, columns = self._price_paths(prices, solution, units=units)
                 best = max(best, bound, key=lambda b: b.usd)
                 centre = best
                 added = len(self.master.add(columns))
             solution = self._solved()
-            if not added or self.effort.late(_PHASE) or solution.objective - best.usd <= gap * abs(solution.objective):
+            distances.append(solution.objective - best.usd)
+            if not added or self.effort.late(_PHASE) or distances[-1] <= gap * abs(solution.objective):
+                break
+            if _is_slow(distances):
                 break
         if best is None:
-            best = self._price_paths(solution.prices, solution)[0]
+            best = self._price_paths(solution.prices, solution, units=units)[0]
         return solution, best
 
-    def _price_paths(self, prices: Prices, solution: MasterSolution) -> tuple[Bound, list[Column]]:
+    def _price_paths(
+        self, prices: Prices, solution: MasterSolution, *, units: Sequence[int]
+    ) -> tuple[Bound, list[Column]]:
         """Return the bound over all schedules at these prices, and columns that would improve the master."""
         table = self.table
         charges = Surcharges.of(table, prices)
         value, rows, starts, _ = self.pricer.best(
             charges, self._run_floors(charges), prices.left_out.copy(), _RUNS_A_JOB
         )
-        floors = row_floors(table, charges)
-        group_floor = np.minimum.reduceat(floors, table.group_first)
-        open_groups = np.flatnonzero((group_floor < value[table.group_job]) & ~table.whole[table.group_job])
-        upper = np.maximum(value[table.group_job[open_groups]] - charges.group_moves[open_groups], 1e-6)
-        bounds = bound_paths(table, charges, open_groups, upper=upper)
-        total = bounds.value + charges.group_moves[open_groups]
-        lowest = value.copy()
-        np.minimum.at(lowest, table.group_job[open_groups], total)
-        several = table.several[table.group_job[open_groups]]
-        if several.any():
-            lowest = self._pooled(lowest, floors)
-        bound = self._bound(prices, lowest)
+        open_groups, total, bounds, columns = self._group_bounds(charges, value, units=units)
+        bound = self._bound(prices, self._lowest(value, open_groups, total, charges))
         good = np.flatnonzero(
             total < np.minimum(solution.alpha, prices.left_out)[table.group_job[open_groups]] - _WORTH
         )
         chosen = _best_of_each(table.group_job[open_groups], total, good, _PATHS_A_JOB)
         picked = PathBounds(open_groups[chosen], bounds.value[chosen], bounds.nu[chosen])
-        columns = self._path_columns(picked, charges)
+        columns += self._path_columns(picked, charges)
         worth = self._own_costs(rows, starts, solution) < solution.alpha[table.job[rows]] - _WORTH
         columns += run_columns(self._costed, self.pricer, rows[worth], starts[worth])
         own = Surcharges.of(table, solution.prices)
         return bound, [c for c in columns if self.reduced_cost(c, own, solution) < -_WORTH]
 
-    def sharpened(self, best: Bound, most: int) -> tuple[Bound, list[Column]]:
-        """Return the bound at the same prices with exact values where paths promise less than runs, and their columns.
+    def _group_bounds(
+        self, charges: Surcharges, value: Floats, *, units: Sequence[int]
+    ) -> tuple[Ints, Floats, PathBounds, list[Column]]:
+        """Return the groups that could undercut the best runs, their bounds with moves, their paths, and columns."""
+        table = self.table
+        group_floor = np.minimum.reduceat(row_floors(table, charges), table.group_first)
+        groups = np.flatnonzero((group_floor < value[table.group_job]) & ~table.whole[table.group_job])
+        upper = np.maximum(value[table.group_job[groups]] - charges.group_moves[groups], 1e-6)
+        bounds = bound_paths(table, charges, groups, upper=upper)
+        total = bounds.value + charges.group_moves[groups]
+        if not units:
+            return groups, total, bounds, []
+        sharper, columns = self._sharpened(groups, total, value, charges, units)
+        return groups, sharper, bounds, columns
 
-        At most ``most`` programs of single jobs are solved, where most is promised first.
+    def _lowest(self, value: Floats, groups: Ints, total: Floats, charges: Surcharges) -> Floats:
+        """Return a lower bound of every job from its best run and its groups."""
+        lowest = value.copy()
+        np.minimum.at(lowest, self.table.group_job[groups], total)
+        if self.table.several[self.table.group_job[groups]].any():
+            lowest = self._pooled(lowest, row_floors(self.table, charges))
+        return lowest
+
+    def _sharpened(
+        self, groups: Ints, total: Floats, value: Floats, charges: Surcharges, units: Sequence[int]
+    ) -> tuple[Floats, list[Column]]:
+        """Return the bounds of these groups with whole slots where paths promise less than a run, and their columns."""
+        several = self.table.several[self.table.group_job[groups]]
+        sharper, columns = total.copy(), []
+        for number in units:
+            promising = np.flatnonzero((sharper < value[self.table.group_job[groups]] - _WORTH) & ~several)
+            exact = bound_whole_slots(self.table, charges, groups[promising], number)
+            moves = charges.group_moves[groups[promising]]
+            sharper[promising] = np.maximum(sharper[promising], exact.value + moves)
+            columns += [path_column(self._costed, path, charges.slot) for path in exact.paths if path.slots]
+        budget = self.table.budget
+        return sharper, [c for c in columns if c is not None and c.counted <= budget[c.job]]
+
+    def over_single_jobs(self, best: Bound) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation and its bound after the exact programs of jobs whose bound is far below their worth.
+
+        At most ``_MOST_SINGLES`` programs of single jobs are solved, where the bound is farthest below.
         """
         table = self.table
-        charges = Surcharges.of(table, best.prices)
-        value, _, _, _ = self.pricer.best(charges, self._run_floors(charges), best.prices.left_out.copy(), 1)
-        floors = row_floors(table, charges)
-        group_floor = np.minimum.reduceat(floors, table.group_first)
-        alone = ~table.whole & ~table.several
-        open_groups = np.flatnonzero((group_floor < value[table.group_job]) & alone[table.group_job])
-        upper = np.maximum(value[table.group_job[open_groups]] - charges.group_moves[open_groups], 1e-6)
-        total = bound_paths(table, charges, open_groups, upper=upper).value + charges.group_moves[open_groups]
-        promised = value[table.group_job[open_groups]] - total
-        lowest = best.value.copy()
-        exact: dict[int, float] = {}
-        columns: list[Column] = []
-        sure = np.where(alone, value, lowest)
-        for at in np.lexsort((open_groups, -promised)).tolist():
-            group, job = int(open_groups[at]), int(table.group_job[open_groups[at]])
-            if promised[at] <= _WORTH:
+        prices = best.prices
+        charges = Surcharges.of(table, prices)
+        value, _, _, _ = self.pricer.best(charges, self._run_floors(charges), prices.left_out.copy(), 1)
+        groups, total, _, columns = self._group_bounds(charges, value, units=WHOLE_SLOT_UNITS)
+        exact = np.zeros(len(groups), dtype=np.bool_)
+        alone = ~table.several[table.group_job[groups]]
+        for _ in range(_MOST_SINGLES):
+            open_places = np.flatnonzero(alone & ~exact & (total < value[table.group_job[groups]] - _WORTH))
+            if not len(open_places) or self.effort.late(_PHASE):
                 break
-            if len(exact) < most and total[at] < sure[job] - _WORTH and not self.effort.late(_PHASE):
-                single = solve_single(table, charges, group, self.effort)
-                exact[group] = max(float(total[at]), single.bound + float(charges.group_moves[group]))
-                if single.column is not None:
-                    columns.append(single.column)
-            sure[job] = min(sure[job], exact.get(group, float(total[at])))
-        sharp = self._bound(best.prices, np.maximum(lowest, np.where(alone, sure, lowest)))
-        return max(best, sharp, key=lambda bound: bound.usd), columns
+            promised = value[table.group_job[groups[open_places]]] - total[open_places]
+            at = int(open_places[np.lexsort((groups[open_places], -promised))[0]])
+            if promised.max() < _SINGLE_WORTH * best.usd:
+                break
+            single = solve_single(table, charges, int(groups[at]), self.effort)
+            total[at] = max(float(total[at]), single.bound + float(charges.group_moves[groups[at]]))
+            exact[at] = True
+            if single.column is not None:
+                columns.append(single.column)
+        self.master.add(columns)
+        bound = self._bound(prices, self._lowest(value, groups, total, charges))
+        return self._solved(), max(best, bound, key=lambda b: b.usd)
 
     def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
         """Return the bounds with the plain floor for jobs that may use several regions."""
@@ -230,6 +292,7 @@ class Relaxer:
             found.append(path_column(table, high, charges.slot))
         if low.slots and low != high:
             found.append(path_column(table, low, charges.slot))
+        if low != high:
             found.append(mixed_column(table, low, high))
         budget = table.budget
         return [c for c in found if c is not None and c.counted <= budget[c.job]]
@@ -241,13 +304,31 @@ class Relaxer:
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         team = charges.team[column.job]
         usd = column.usd if self.table is self._costed else 0.0
+        shared += float(prices.together[self.table.group[column.holds[0][1]]])
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
 
     def _solved(self) -> MasterSolution:
         solution = self.master.solve()
         if solution is None:
-            raise RuntimeError("the program over columns has no answer, though every job may be left out")
+            raise SolverFailedError("the program over columns has no answer, though every job may be left out")
         return solution
+
+
+def _is_slow(distances: Sequence[float]) -> bool:
+    """Return whether the last rounds brought the bound hardly nearer."""
+    return len(distances) > _SLOW_ROUNDS and distances[-1] > _SLOW * distances[-1 - _SLOW_ROUNDS]
+
+
+def common_places(table: Table, number: int, floors: Floats, most: int) -> list[int]:
+    """Return the regions that are cheapest for all jobs of a job group; a job that has none there costs ``NEVER``."""
+    total = np.zeros(len(table.places))
+    for job in np.flatnonzero(table.job_group == number).tolist():
+        least = np.full(len(table.places), NEVER)
+        rows = np.flatnonzero(table.job == job)
+        np.minimum.at(least, table.place[table.group[rows]], floors[rows])
+        total += least
+    ranked = np.lexsort((np.arange(len(total)), total))[:most]
+    return [int(place) for place in ranked]
 
 
 def free_prices(table: Table) -> Prices:
@@ -259,6 +340,7 @@ def free_prices(table: Table) -> Prices:
         allowance=np.zeros(0),
         tier=np.zeros(0),
         left_out=np.full(len(table.jobs), NEVER),
+        together=np.zeros(len(table.group_job)),
     )
 
 

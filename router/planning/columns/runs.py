@@ -7,7 +7,8 @@ any schedule of the row's group, since prices are never below zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from router.planning.columns.table import Bools, Floats, Ints, Table
 NEVER = 1e15  # dollars of a run that cannot be
 _SLACK = 1e-9  # hours
 _CHUNK = 4_000_000  # runs evaluated at once
+_MOST_KEPT = 20_000_000  # runs whose times are kept
 _LOWEST = 8  # rows of each job that are evaluated before the others are pruned
 
 
@@ -24,7 +26,8 @@ class Prices:
     """Dollars for what jobs share: ``limit`` [limits, T] a unit and slot, ``team`` [teams] a dollar counted.
 
     ``move`` [meters, months] is for a gigabyte, ``allowance`` for a free one, ``tier`` [tiers] for leaving out a job of
-    the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs. None is below zero.
+    the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs, ``together`` [G]
+    for keeping its job group in the region of the group of rows. None is below zero.
     """
 
     limit: Floats
@@ -33,6 +36,7 @@ class Prices:
     allowance: Floats
     tier: Floats
     left_out: Floats
+    together: Floats
 
     def mixed(self, other: Prices, share: float) -> Prices:
         """Return ``share`` of these prices and the rest of the other ones."""
@@ -44,6 +48,7 @@ class Prices:
             share * self.allowance + rest * other.allowance,
             share * self.tier + rest * other.tier,
             share * self.left_out + rest * other.left_out,
+            share * self.together + rest * other.together,
         )
 
 
@@ -63,15 +68,27 @@ class Surcharges:
 
     @classmethod
     def of(cls, table: Table, prices: Prices) -> Surcharges:
-        """Return the surcharges of these prices."""
+        """Return the surcharges of these prices; caps on egress and regions of job groups are paid with the moves."""
         slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
         running = np.concatenate([np.zeros((len(slot), 1)), np.cumsum(slot, axis=1)], axis=1)
         team = np.append(prices.team, 0.0)[table.team]
         by_month = table.move_gb @ prices.move if prices.move.size else np.zeros((len(table.moves), len(table.months)))
+        if table.cap_gb.size:
+            by_month = by_month + table.cap_gb @ prices.limit[table.cap_limits, 0]
         least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
         least = np.where(np.isfinite(least), least, 0.0)
-        moves = least + team[table.group_job] * table.dearest_moves
+        moves = least + team[table.group_job] * table.dearest_moves + prices.together
         return cls(slot, running, team, moves, by_month - least[:, None])
+
+
+def scarce_rows(table: Table, prices: Prices) -> Bools:
+    """Return which rows take of a limit that has a price, caps on egress included."""
+    slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
+    scarce: Bools = np.any(slot > 0, axis=1)[table.kind]
+    if table.cap_gb.size:
+        capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)
+        scarce = scarce | capped[table.group]
+    return scarce
 
 
 def row_floors(table: Table, prices: Surcharges) -> Floats:
@@ -94,10 +111,27 @@ class RunPricer:
     """Evaluates runs against one table and keeps their times, which do not depend on prices."""
 
     table: Table
-    _times: dict[int, tuple[Ints, RunTimes]] = field(default_factory=dict)
 
     def times(self, rows: Ints) -> RunTimes:
         """Return the times of the runs of these rows from every slot, [n, T]."""
+        if self._kept is None:
+            return self._worked_out(rows)
+        return RunTimes(self._kept.end[rows], self._kept.share[rows], self._kept.possible[rows])
+
+    @cached_property
+    def _kept(self) -> RunTimes | None:
+        """Return the times of all rows; None where they would take too much memory."""
+        count = len(self.table.rows)
+        if count * self.table.slots > _MOST_KEPT:
+            return None
+        step = max(1, _CHUNK // max(1, self.table.slots))
+        parts = [self._worked_out(np.arange(at, min(at + step, count))) for at in range(0, count, step)]
+        if not parts:
+            return None
+        ends, shares, possible = zip(*((p.end, p.share, p.possible) for p in parts), strict=True)
+        return RunTimes(np.concatenate(ends), np.concatenate(shares), np.concatenate(possible))
+
+    def _worked_out(self, rows: Ints) -> RunTimes:
         table, slots = self.table, self.table.slots
         flat, offset = table.flat_elapsed
         job = table.job[rows]

@@ -23,15 +23,18 @@ from router.planning.columns.relaxation import Bound, Relaxer, free_prices
 from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floors
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
+from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
+from router.planning.greedy import greedy_holdings
+from router.planning.local_search import improve_places
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.solve import PlacementSolution, threshold_of
-from router.planning.solver import usd_below
+from router.planning.solver import SolverFailedError, usd_below
 
 PHASE = "columns"
-_RUN_ROUNDS, _PATH_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 25, 40
+_RUN_ROUNDS, _PATH_ROUNDS, _WHOLE_ROUNDS, _AGAIN_ROUNDS, _PROOF_ROUNDS = 60, 40, 20, 25, 40
 _DIVES = (0.02, 0.05, 0.1, 0.2)
 _DIVES_A_SHARE = 4
 _MANY = 400  # jobs above which one dive is enough
@@ -44,7 +47,7 @@ _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
 _TIER_RANGE = 4096.0  # between the lowest tier and the highest: a program of larger numbers is not solved exactly
 _NEAR_RUNS = 60
-_MOST_SINGLES, _SINGLE_NODES = 60, 200
+_LAST_ROUNDS, _SINGLE_NODES = 3, 200
 _JOB = 1e-6  # of a job: rounding of the relaxation
 
 Progress = Callable[[str], None]
@@ -54,8 +57,7 @@ Progress = Callable[[str], None]
 class _State:
     """The best plan so far, the bound on its cost, and whether fewer jobs left out are proven impossible.
 
-    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds. ``relaxed`` is that
-    bound with its prices, None once exact single jobs have sharpened it.
+    ``counted``: how many jobs of each tier are left out in the plans for which the bound holds.
     """
 
     plan: WholePlan
@@ -63,7 +65,6 @@ class _State:
     proven: bool
     solution: MasterSolution
     counted: tuple[int, ...]
-    relaxed: Bound | None = None
 
     @property
     def gap(self) -> float:
@@ -74,16 +75,62 @@ class _State:
 def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, progress: Progress) -> PlacementSolution:
     """Return the plan of many jobs, with a bound over all schedules.
 
-    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase.
+    The same problem gives the same plan, unless the clock of ``effort`` cuts in; then a cut names the phase. A cut
+    names it too where the solver fails; the plan is then the best one before.
     """
     placeable = _placeable(problem, effort)
     table = build_table(replace(problem, jobs=placeable))
     if not placeable:
         return _solution(problem, table, None, {}, late=effort.late(PHASE))
-    search = _Search(table, effort, gap, progress)
-    state = search.run()
+    search: _Search | None = None
+    try:
+        search = _Search(table, effort, gap, progress)
+        state = search.run()
+    except SolverFailedError as error:
+        progress(f"the solver failed: {error}")
+        effort.failed(PHASE)
+        return _without_solver(table, problem, search, effort)
     estimates = search.estimates(state.solution)
     return _solution(problem, table, state, estimates, late=effort.late(PHASE))
+
+
+def _without_solver(
+    table: Table, problem: PlacementProblem, search: _Search | None, effort: Effort
+) -> PlacementSolution:
+    """Return the best plan that the search had, else the greedy one; its bound needs no solver."""
+    if search is not None and search.best is not None:
+        holdings = _holdings(table, search.best)
+    else:
+        holdings = greedy_holdings(table.problem)
+    out = np.array([job.name not in holdings for job in table.jobs])
+    left_out = np.bincount(table.tier, weights=out, minlength=int(table.tier.max()) + 1)
+    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+    answer = PlacementSolution(
+        problem=problem,
+        stage_two=None,
+        runs=runs,
+        holdings=holdings,
+        bound_usd=usd_below(floor_bound(table, left_out.astype(int).tolist())),
+        threshold=threshold_of(problem, runs),
+        stage_one_proven=not out.any(),
+        hit_time_limit=effort.late(PHASE),
+    )
+    return improve_places(answer, effort)
+
+
+def floor_bound(table: Table, left_out: Sequence[int]) -> float:
+    """Return a bound on the cost under as many jobs of each tier left out, without a solver.
+
+    Each job costs at least its cheapest run where nothing is scarce; the dearest of each tier may be those left out.
+    """
+    floors = row_floors(table, Surcharges.of(table, free_prices(table)))
+    least = np.full(len(table.jobs), NEVER)
+    np.minimum.at(least, table.job, floors)
+    total = 0.0
+    for tier, out in enumerate(left_out):
+        own = np.sort(least[table.tier == tier])
+        total += float(own[: len(own) - out].sum())
+    return total if total < NEVER / 2 else 0.0
 
 
 def _placeable(problem: PlacementProblem, effort: Effort) -> tuple[Job, ...]:
@@ -123,25 +170,45 @@ class _Search:
         self.relaxer = Relaxer(table, self.master, self.pricer, effort)
         self.tried = np.zeros(len(table.jobs), dtype=np.int64)
         self.tried_by_slots = np.zeros(len(table.jobs))
+        self.best: WholePlan | None = None
 
     def run(self) -> _State:
         table, relaxer = self.table, self.relaxer
         relaxer.start()
         _, bound = relaxer.over_runs(self.gap * _PART_OF_GAP, _RUN_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
-        solution, bound = relaxer.over_paths(self.gap * _PART_OF_GAP, _PATH_ROUNDS, bound)
+        solution, bound = self._relaxed(bound, _PATH_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
-        state = _State(plan, bound.usd, True, solution, (0,) * len(plan.left_out), bound)
+        self.best = plan
+        none = (0,) * len(plan.left_out)
+        state = _State(plan, max(bound.usd, floor_bound(table, none)), True, solution, none)
         state = self._place_more(state)
+        self.best = state.plan
         if any(state.plan.left_out):
             state = self._with_jobs_left_out(state)
         state = self._improve(state)
+        self.best = state.plan
         if any(state.plan.left_out) and state.plan.left_out != state.counted:
             # The last improvement placed one more job: the bound holds for as many left out as before alone.
             state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(self._stayed(state)))
+
+    def _relaxed(self, bound: Bound, rounds: int) -> tuple[MasterSolution, Bound]:
+        """Return the relaxation over all schedules: paths, then whole slots, then exact programs of single jobs.
+
+        The last are dear, and solved only where the distance to the bound asks for them.
+        """
+        near = self.gap * _PART_OF_GAP
+        solution, bound = self.relaxer.over_paths(near, rounds, bound)
+        solution, found = self.relaxer.over_paths(near, _WHOLE_ROUNDS, bound, units=WHOLE_SLOT_UNITS[:1])
+        bound = max(bound, found, key=lambda b: b.usd)
+        if solution.objective - bound.usd > near * solution.objective:
+            _, bound = self.relaxer.over_single_jobs(bound)
+            solution, found = self.relaxer.over_paths(near, _LAST_ROUNDS, bound, units=WHOLE_SLOT_UNITS)
+            bound = max(bound, found, key=lambda b: b.usd)
+        return solution, bound
 
     def _first_plan(self, solution: MasterSolution) -> WholePlan:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
@@ -175,7 +242,7 @@ class _Search:
         """Improve the cost until the gap is small enough or nothing more is found."""
         improver = self._improver(state)
         plan = improver.one_by_one(state.plan)
-        state = self._sharpened(replace(state, plan=plan))
+        state = replace(state, plan=plan)
         slack = max(0.0, plan.usd - state.bound)
         improver.add(self._new(improver.near_runs(slack, _NEAR_RUNS)))
         program = GroupProgram(self.totals, state.solution)
@@ -192,15 +259,6 @@ class _Search:
             plan = better
             self.progress(f"a plan of ${plan.usd:,.2f}, bound ${state.bound:,.2f}, gap {state.gap:.2%}")
         return replace(state, plan=improver.one_by_one(plan))
-
-    def _sharpened(self, state: _State) -> _State:
-        """Return the state with the bound of exact single jobs, where the gap asks for it."""
-        if state.gap <= self.gap or state.relaxed is None:
-            return state
-        bound, columns = self.relaxer.sharpened(state.relaxed, _MOST_SINGLES)
-        self.master.add(columns)
-        self.progress(f"{len(columns)} single jobs solved, bound ${bound.usd:,.2f}")
-        return replace(state, bound=max(state.bound, bound.usd), relaxed=None)
 
     def _improver(self, state: _State) -> Improver:
         return Improver(self.totals, self.pricer, state.solution, self.master.columns, self.penalty)
@@ -233,13 +291,14 @@ class _Search:
         self.master.set_column_costs(free=False)
         self.master.set_left_out(np.zeros(len(self.table.jobs)), most)
         _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
-        solution, bound = self.relaxer.over_paths(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS, bound)
+        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.tried[:] = 0
         dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
-        return _State(plan, bound.usd, sure, solution, state.plan.left_out, bound)
+        least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
+        return _State(plan, least, sure, solution, state.plan.left_out)
 
     def _prove(self, plan: WholePlan) -> bool:
         """Return whether no plan leaves out fewer, tier by tier: each tier's relaxation rounded up says as many."""
@@ -288,7 +347,8 @@ class _Search:
             room = totals.capacity - totals.load(columns)
             money = np.append(table.team_left, np.inf) - totals.spent(columns)
             columns[job] = here = run_column(table, self.pricer, row, 0)
-            if totals.fits(here, room, money) and here.counted <= table.budget[job]:
+            beside = totals.is_beside_mates(here, totals.homes(c for c in columns if c is not here))
+            if beside and totals.fits(here, room, money) and here.counted <= table.budget[job]:
                 stayed = totals.plan(columns)
                 plan = stayed if stayed.usd <= max(most, plan.usd) else plan
         return plan
@@ -359,18 +419,24 @@ def _penalties(table: Table) -> Floats:
     return penalties
 
 
+def _holdings(table: Table, plan: WholePlan) -> dict[str, tuple[SlotHold, ...]]:
+    """Return what each placed job holds."""
+    holdings: dict[str, tuple[SlotHold, ...]] = {}
+    for column in plan.columns:
+        if column is not None:
+            job = table.jobs[column.job]
+            slots = {slot.index: slot for slot in table.problem.window(job)}
+            holdings[job.name] = tuple(
+                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
+            )
+    return holdings
+
+
 def _solution(
     problem: PlacementProblem, table: Table, state: _State | None, estimates: Mapping[str, float], *, late: bool
 ) -> PlacementSolution:
     """Return the plan as the other phases of planning read it."""
-    holdings: dict[str, tuple[SlotHold, ...]] = {}
-    for column in () if state is None else state.plan.columns:
-        if column is not None:
-            job = table.jobs[column.job]
-            slots = {slot.index: slot for slot in problem.window(job)}
-            holdings[job.name] = tuple(
-                SlotHold(slots[t], table.rows[r].candidate.key, share) for t, r, share in column.holds
-            )
+    holdings = {} if state is None else _holdings(table, state.plan)
     runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
     return PlacementSolution(
         problem=problem,

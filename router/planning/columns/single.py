@@ -14,7 +14,7 @@ from router.planning.columns.column import Column, Hold, priced_column
 from router.planning.columns.runs import Surcharges
 from router.planning.columns.table import Table
 from router.planning.effort import Effort
-from router.planning.formulation import Formulation, formulate
+from router.planning.formulation import Formulation, formulate, paid_terms
 from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 from router.planning.schedule import holdings_of
@@ -46,7 +46,7 @@ def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) 
         binding=frozenset(),
     )
     formulation = formulate(problem)
-    program = _priced(table, charges, group, formulation)
+    program = _priced(table, problem, charges, group, formulation)
     program = program.fixed(dict.fromkeys(formulation.layout.u.values(), 0.0))
     solution = effort.solve(_PHASE, program, _GAP, None, _NODES)
     if not solution.values:
@@ -54,17 +54,20 @@ def solve_single(table: Table, charges: Surcharges, group: int, effort: Effort) 
     return SingleValue(solution.bound, _column(table, problem, formulation, solution.values, rows.tolist()))
 
 
-def _priced(table: Table, charges: Surcharges, group: int, formulation: Formulation) -> Program:
+def _priced(
+    table: Table, problem: PlacementProblem, charges: Surcharges, group: int, formulation: Formulation
+) -> Program:
     """Return the program with the prices of limits on what is held, and of the team's budget on what is paid."""
     number = int(table.group_job[group])
-    name, dearer = table.jobs[number].name, 1.0 + float(charges.team[number])
+    dearer = 1.0 + float(charges.team[number])
     kind = {table.rows[row].candidate.key: table.kind[row] for row in table.members(np.array([group])).tolist()}
     program, layout = formulation.program, formulation.layout
     costs = {i: v.cost for i, v in enumerate(program.variables)}
     for (_, key, slot), x in layout.x.items():
         costs[x] += float(charges.slot[kind[key], slot])
-    for paid in (*layout.w.values(), *(z for _, z in layout.starts.get(name, ()))):
-        costs[paid] *= dearer
+    for i, paid in paid_terms(problem, layout, table.jobs[number]):
+        # What the budget does not count of a variable's cost is its carbon.
+        costs[i] = costs[i] * dearer - (costs[i] - paid) * (dearer - 1.0)
     return program.minimising(costs)
 
 
@@ -72,17 +75,10 @@ def _column(
     table: Table, problem: PlacementProblem, formulation: Formulation, values: tuple[float, ...], rows: list[int]
 ) -> Column | None:
     """Return the program's answer as a column."""
-    fresh = {table.rows[row].candidate.key: row for row in rows if not table.rows[row].goes_on}
-    going = {table.rows[row].candidate.key: row for row in rows if table.rows[row].goes_on}
+    job = int(table.job[rows[0]])
     holds: list[Hold] = []
     for held in holdings_of(problem, formulation.layout, values).values():
-        last: dict[str, int] = dict.fromkeys(going, -1)
-        for hold in held:
-            slot = hold.slot.index
-            goes_on = last.get(hold.key) == slot - 1
-            if goes_on:
-                last[hold.key] = slot
-            holds.append((slot, going[hold.key] if goes_on else fresh[hold.key], hold.share))
+        holds += table.rows_held(job, [(hold.slot.index, hold.key, hold.share) for hold in held])
     column = priced_column(table, holds) if holds else None
-    budget = table.budget[int(table.job[rows[0]])]
+    budget = table.budget[job]
     return column if column is not None and column.counted <= budget else None

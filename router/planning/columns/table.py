@@ -10,18 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pricing.egress import Tariff
+from pricing.money import UsdPerGb
+from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
-from router.planning.formulation import free_starts
 from router.planning.precedence import tiers_of
-from router.planning.problem import PlacementProblem
+from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 from router.planning.transfers import Transfer
 
 Floats = NDArray[np.float64]
@@ -31,11 +34,15 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A candidate of a job; ``goes_on`` where it is held from before ``now``."""
+    """A candidate of a job; ``goes_on`` where it is held from before ``now``.
+
+    Maintenance cuts the slots of a candidate into blocks, of which each is a row of its own.
+    """
 
     job: int
     candidate: Candidate
     goes_on: bool
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +60,18 @@ class Table:
     ``hours`` [J, T] is zero outside the job's window and ``elapsed`` [J, T+1] its running sum. ``need`` [N] is the
     productive hours of the whole job and ``startup`` [N] the hours of a start.
 
-    Dollars without moves: ``usd`` [N] of the whole job in one run with thresholds, ``paid`` [N] the same without,
+    Dollars without moves: ``usd`` [N] of the whole job in one run with thresholds and carbon, ``paid`` [N] without,
     ``start_usd`` and ``start_paid`` [N] of a start in them, ``saving`` [J] the threshold of a further start,
     ``counted`` [N] what budgets count, moves included. The objective is in ``usd``, ``start_usd`` and ``saving``;
     budgets count ``paid``.
 
     ``first``, ``end``, ``start_end`` [N] are slots: the first that may be held, the first that may not, the first in
     which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
-    binds.
+    binds. Caps on egress are limits too, one for each cloud (C) and month, all of it in slot 0: ``cap_limits``
+    [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them.
+
+    ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each group
+    of rows among ``places``.
     """
 
     problem: PlacementProblem
@@ -99,6 +110,12 @@ class Table:
     team_left: Floats
     tier: Ints
     budget: Floats
+    cap_limits: Ints
+    cap_gb: Floats
+    job_group: Ints
+    job_group_names: tuple[str, ...]
+    place: Ints
+    places: tuple[RegionId, ...]
 
     @property
     def slots(self) -> int:
@@ -138,6 +155,18 @@ class Table:
         return may
 
     @cached_property
+    def bound_groups(self) -> Ints:
+        """Return the groups of rows whose job is in a job group."""
+        return np.flatnonzero(self.job_group[self.group_job] >= 0)
+
+    def mates(self, job: int) -> Ints:
+        """Return the other jobs of the job's group."""
+        own = int(self.job_group[job])
+        others = np.arange(len(self.jobs)) != job
+        mates: Ints = np.flatnonzero((self.job_group == own) & others & (own >= 0))
+        return mates
+
+    @cached_property
     def move_gb(self) -> Floats:
         """Return [G, meters]: gigabytes that each group moves on each meter."""
         moved = np.zeros((len(self.moves), len(self.tariffs)))
@@ -153,9 +182,52 @@ class Table:
         return (self.elapsed + offset * np.arange(len(self.jobs))[:, None]).ravel(), offset
 
     def without_costs(self) -> Table:
-        """Return the same table with an objective in which schedules cost nothing; budgets count as before."""
+        """Return the table with an objective in which schedules and moves cost nothing; budgets count as before."""
         nothing = np.zeros(len(self.rows))
-        return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)))
+        tariffs = tuple(
+            replace(tariff, tiers=tuple(replace(tier, price=UsdPerGb(0)) for tier in tariff.tiers))
+            for tariff in self.tariffs
+        )
+        return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)), tariffs=tariffs)
+
+    @cached_property
+    def _rows_of(self) -> Mapping[tuple[int, str], tuple[int, ...]]:
+        """Return the rows that start anew by job and candidate key, in order of time."""
+        found: dict[tuple[int, str], tuple[int, ...]] = {}
+        for number, row in enumerate(self.rows):
+            if not row.goes_on:
+                place = (row.job, row.candidate.key)
+                found[place] = (*found.get(place, ()), number)
+        return found
+
+    @cached_property
+    def _going_rows(self) -> Mapping[tuple[int, str], int]:
+        return {(row.job, row.candidate.key): number for number, row in enumerate(self.rows) if row.goes_on}
+
+    def going_row(self, job: int, key: str) -> int | None:
+        """Return the row of the candidate that goes on from before ``now``; None where the job does not run there."""
+        return self._going_rows.get((job, key))
+
+    def fresh_row(self, job: int, key: str, slot: int) -> int:
+        """Return the row of the candidate that starts anew and has the slot; KeyError for none at all."""
+        found = self._rows_of[job, key]
+        return next((row for row in found if self.first[row] <= slot < self.end[row]), found[0])
+
+    def rows_held(self, job: int, holds: Sequence[tuple[int, str, float]]) -> list[tuple[int, int, float]]:
+        """Return slot, key and share as slot, row and share.
+
+        What is held from the first slot on goes on where the job runs there.
+        """
+        result: list[tuple[int, int, float]] = []
+        last: dict[str, int] = {}
+        for slot, key, share in holds:
+            going = self.going_row(job, key)
+            if going is not None and last.get(key, -1) == slot - 1:
+                last[key] = slot
+                result.append((slot, going, share))
+            else:
+                result.append((slot, self.fresh_row(job, key, slot), share))
+        return result
 
     def members(self, groups: Ints) -> Ints:
         """Return the rows of these groups, in order."""
@@ -174,6 +246,8 @@ def build_table(problem: PlacementProblem) -> Table:
     group_first: list[int] = []
     moves: list[tuple[Move, ...]] = []
     dearest: list[float] = []
+    leaving: list[Mapping[str, float]] = []
+    regions: list[RegionId] = []
     for number, job in enumerate(jobs):
         several = job.gang.regions > 1
         found = sorted(problem.candidates[job.name], key=lambda c: (c.region, c.key))
@@ -184,21 +258,24 @@ def build_table(problem: PlacementProblem) -> Table:
                 group_first.append(len(rows))
                 moves.append(meters.moves(candidate.transfers, several=several))
                 dearest.append(sum(t.dearest.dollars() for t in candidate.transfers))
+                leaving.append(leaving_gb(problem.limits, candidate.transfers, candidate.region))
+                regions.append(candidate.region)
                 region = candidate.region
             if candidate.running:
                 rows.append(TableRow(number, candidate, goes_on=True))
-                group.append(len(group_job) - 1)
-            rows.append(TableRow(number, candidate, goes_on=False))
-            group.append(len(group_job) - 1)
+            rows += [TableRow(number, candidate, False, block) for block in range(_blocks(problem, job, candidate))]
+            group += [len(group_job) - 1] * (len(rows) - len(group))
     kinds = _Kinds(problem)
     kind = np.array([kinds.kind(jobs[row.job].name, row.candidate.key) for row in rows], dtype=np.int64)
     limits, amounts = kinds.arrays()
     hours, order = _hours(problem)
-    physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 5)
+    physics = np.array([_physics(jobs[row.job], row) for row in rows]).reshape(len(rows), 6)
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
     tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
+    job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
+    capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
     dearest_moves = np.array(dearest)
     return Table(
@@ -218,7 +295,7 @@ def build_table(problem: PlacementProblem) -> Table:
         usd=physics[:, 2],
         paid=physics[:, 3],
         start_usd=physics[:, 4],
-        start_paid=physics[:, 4],
+        start_paid=physics[:, 5],
         saving=np.array([job.gang.min_saving.dollars() for job in jobs]),
         counted=physics[:, 3] + (dearest_moves[groups] if len(rows) else 0.0),
         first=spans[:, 0],
@@ -229,8 +306,10 @@ def build_table(problem: PlacementProblem) -> Table:
         moves=tuple(moves),
         dearest_moves=dearest_moves,
         tariffs=tuple(meters.tariffs),
-        limit_names=kinds.names,
-        capacity=kinds.capacity,
+        limit_names=(*kinds.names, *(cap_name(cloud, month) for cloud in capped for month in months)),
+        capacity=np.append(
+            kinds.capacity, [cap_room_gb(problem, cloud, month) for cloud in capped for month in months]
+        ),
         limits=limits,
         amounts=amounts,
         team=np.array([names.index(job.team) if job.team in names else -1 for job in jobs], dtype=np.int64),
@@ -238,6 +317,16 @@ def build_table(problem: PlacementProblem) -> Table:
         team_left=np.array([teams[name] for name in names]),
         tier=np.array([tiers[job.name] for job in jobs], dtype=np.int64),
         budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
+        cap_limits=len(kinds.names) + np.arange(len(capped) * len(months)).reshape(len(capped), len(months)),
+        cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
+            len(leaving), len(capped)
+        ),
+        job_group=np.array(
+            [-1 if job.group not in job_groups else job_groups.index(job.group) for job in jobs], dtype=np.int64
+        ),
+        job_group_names=job_groups,
+        place=np.array([places.index(region) for region in regions], dtype=np.int64),
+        places=places,
     )
 
 
@@ -250,31 +339,43 @@ def _hours(problem: PlacementProblem) -> tuple[Floats, Bools]:
     return hours, np.array([slot.order for slot in problem.slots], dtype=np.bool_)
 
 
-def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float]:
-    """Return productive hours, hours of a start, dollars of one run, the same as paid, dollars of a start.
+def _physics(job: Job, row: TableRow) -> tuple[float, float, float, float, float, float]:
+    """Return productive hours, hours of a start, dollars of one run, the same as paid, dollars of a start, as paid.
 
-    The threshold of a first start that is a move counts for the plan's choice alone.
+    The threshold of a first start that is a move counts for the plan's choice alone, and so does carbon.
     """
     c = row.candidate
     need = steps_to_do(job, running=row.goes_on) / c.on_time_steps_per_hour
     startup = 0.0 if row.goes_on else c.startup_hours
-    start_usd = c.usd_per_hour.dollars() * startup
-    paid = c.usd_per_reserved_hour * need + start_usd
+    start_paid, start_usd = c.usd_per_hour.dollars() * startup, c.objective_per_hour * startup
+    paid = c.usd_per_reserved_hour * need + start_paid
+    counted = c.objective_per_reserved_hour * need + start_usd
     threshold = job.gang.min_saving.dollars() if not row.goes_on and free_starts(job) == 0 else 0.0
-    return need, startup, paid + threshold, paid, start_usd
+    return need, startup, counted + threshold, paid, start_usd, start_paid
 
 
 def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int, int]:
     """Return the row's first slot, the end of its slots, and the end of those in which a run may begin."""
-    slots = problem.slots_for(job, row.candidate)
+    slots = _unbroken(problem.slots_for(job, row.candidate))[row.block]
     if not slots or (row.goes_on and slots[0].index != 0):
         return 0, 0, 0
     if row.goes_on:
         return 0, slots[-1].index + 1, 1
-    if job.name in problem.stays:
+    if job.name in problem.stays or most_starts(job) == 0:
         return 0, 0, 0
-    starts = [slot.index for slot in slots if problem.may_start(job, slot)]
-    return slots[0].index, slots[-1].index + 1, (starts[-1] + 1 if starts else 0)
+    last_start = next((slot.index for slot in reversed(slots) if problem.may_start(job, slot)), -1)
+    return slots[0].index, slots[-1].index + 1, last_start + 1
+
+
+def _unbroken(slots: Sequence[Slot]) -> list[Sequence[Slot]]:
+    """Return the slots in blocks that follow each other without a gap; one empty block for no slots."""
+    breaks = [i for i in range(1, len(slots)) if slots[i].index != slots[i - 1].index + 1]
+    return [slots[a:b] for a, b in pairwise([0, *breaks, len(slots)])]
+
+
+def _blocks(problem: PlacementProblem, job: Job, candidate: Candidate) -> int:
+    """Return into how many blocks maintenance cuts the candidate's slots."""
+    return len(_unbroken(problem.slots_for(job, candidate))) if candidate.closed else 1
 
 
 class _Meters:

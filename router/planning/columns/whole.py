@@ -100,6 +100,23 @@ class PlanTotals:
         paid = sum(column.usd for column in columns if column is not None)
         return WholePlan(tuple(columns), tuple(out), paid + self.moves_usd(self.moved(columns)))
 
+    def home(self, column: Column) -> int:
+        """Return the region of a column, as the table numbers it."""
+        return int(self.table.place[self.table.group[column.holds[0][1]]])
+
+    def homes(self, columns: Iterable[Column | None]) -> dict[int, int]:
+        """Return the region of each job group of which some job is placed."""
+        found: dict[int, int] = {}
+        for column in columns:
+            if column is not None and self.table.job_group[column.job] >= 0:
+                found.setdefault(int(self.table.job_group[column.job]), self.home(column))
+        return found
+
+    def is_beside_mates(self, column: Column, homes: Mapping[int, int]) -> bool:
+        """Return whether the column is where its job's group is, or may be anywhere."""
+        own = int(self.table.job_group[column.job])
+        return own < 0 or homes.get(own, self.home(column)) == self.home(column)
+
     def fits(self, column: Column, room: Floats, money: Floats) -> bool:
         """Return whether the column fits into what is left of limits and of its team's budget."""
         if len(column.use) and bool((column.amount > room[column.use] + ROOM).any()):
@@ -141,6 +158,8 @@ class _ChoiceProgram:
         self.columns: dict[int, Column] = {}
         self.start: dict[int, float] = {}
         self._builder = ProgramBuilder()
+        self._homes = totals.homes(self.kept)
+        self._together: dict[int, dict[tuple[int, int], list[tuple[int, float]]]] = {}
         self._room = totals.capacity - totals.load(self.kept)
         self._money = np.append(totals.table.team_left, np.inf) - totals.spent(self.kept)
         self._limits: dict[int, list[tuple[int, float]]] = {}
@@ -158,8 +177,22 @@ class _ChoiceProgram:
                 builder.row(f"limit {place}", found, "<=", float(self._room[place]))
         for team, found in sorted(self._teams.items()):
             builder.row(f"team {team}", found, "<=", float(self._money[team]))
+        for number, together in sorted(self._together.items()):
+            self._add_together(number, together)
         _add_moves(builder, self.totals, self.totals.moved(self.kept), self._volumes)
         return builder.build()
+
+    def _add_together(self, number: int, found: Mapping[tuple[int, int], list[tuple[int, float]]]) -> None:
+        """Add the rows that keep a job group of which no job is held in one region."""
+        builder = self._builder
+        chosen = {}
+        for place in sorted({place for place, _ in found}):
+            chosen[place] = builder.binary(f"job group {number} {place}")
+            here = [i for (at, _), terms in found.items() if at == place for i, _ in terms]
+            self.start[chosen[place]] = float(any(self.start[i] for i in here))
+        for (place, job), terms in sorted(found.items()):
+            builder.row(f"together {job} {place}", [*terms, (chosen[place], -1.0)], "<=", 0.0)
+        builder.row(f"one region {number}", [(g, 1.0) for g in chosen.values()], "<=", 1.0)
 
     def _add_job(self, choice: Choice, job: int, left_out_usd: float) -> None:
         builder, present = self._builder, choice.plan.columns[job]
@@ -167,7 +200,8 @@ class _ChoiceProgram:
         self.start[u] = float(present is None)
         terms = [(u, 1.0)]
         for number, column in enumerate(choice.options[job]):
-            if self.totals.fits(column, self._room, self._money):
+            beside = self.totals.is_beside_mates(column, self._homes)
+            if beside and self.totals.fits(column, self._room, self._money):
                 i = builder.binary(f"x {job} {number}", cost=column.usd)
                 self.start[i] = float(column is present)
                 self.columns[i] = column
@@ -184,6 +218,10 @@ class _ChoiceProgram:
         team = int(self.totals.table.team[column.job])
         if team >= 0:
             self._teams.setdefault(team, []).append((i, column.counted))
+        own = int(self.totals.table.job_group[column.job])
+        if own >= 0 and own not in self._homes:
+            place = (self.totals.home(column), column.job)
+            self._together.setdefault(own, {}).setdefault(place, []).append((i, 1.0))
         for meter, month, gb in column.moves:
             self._volumes.setdefault((meter, month), []).append((i, gb))
 

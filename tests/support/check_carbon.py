@@ -1,0 +1,41 @@
+"""Checks of a plan's carbon: tonnes of every line from the tables, their worth, sums, and what is marked unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from tests.support.carbon_oracle import grams_per_hour, weight_per_gram
+from tests.support.plan_view import View
+
+
+def check_carbon(view: View) -> Iterator[str]:
+    """Without a weight nothing is said of carbon; with one every line has its grams and their worth."""
+    plan, weight = view.plan, view.limits.carbon
+    if weight is None:
+        if plan.carbon is not None or any(line.grams_co2e is not None for line in plan.lines):
+            yield "carbon is counted, and no weight is stated"
+        return
+    if plan.carbon is None:
+        yield "a weight of carbon is stated, and the plan has no total"
+        return
+    if plan.carbon.usd_per_tonne != weight.usd_per_tonne:
+        yield f"weight {plan.carbon.usd_per_tonne}, stated {weight.usd_per_tonne}"
+    for line in plan.lines:
+        machine = view.book.machine(line.cloud, line.instance_type)
+        if machine is None or line.grams_co2e is None or line.carbon_usd is None:
+            yield f"{line.job} {line.start}: no carbon"
+            continue
+        each, unknown = grams_per_hour(view.book, machine, line.cloud, line.region)
+        grams = each * line.machines * line.hours
+        if abs(line.grams_co2e - grams) > Fraction(1, 2):
+            yield f"{line.job} {line.start}: {line.grams_co2e} g, the tables say {float(grams)}"
+        worth = grams * weight_per_gram(view.limits) * 10**9
+        if abs(line.carbon_usd.nanos - worth) > 1 + line.hours:  # the price of an hour is rounded once
+            yield f"{line.job} {line.start}: carbon worth {line.carbon_usd}, the tables say {float(worth) / 1e9}"
+        if bool(line.carbon_doubt) != unknown:
+            yield f"{line.job} {line.start}: doubt {line.carbon_doubt!r}, unknown {unknown}"
+    if plan.carbon.grams_co2e != sum(line.grams_co2e or 0 for line in plan.lines):
+        yield f"{plan.carbon.grams_co2e} g in all, lines do not add up to it"
+    if plan.carbon.carbon_usd.nanos != sum(line.carbon_usd.nanos for line in plan.lines if line.carbon_usd):
+        yield f"carbon worth {plan.carbon.carbon_usd} in all, lines do not add up to it"

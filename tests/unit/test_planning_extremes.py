@@ -1,0 +1,151 @@
+"""Extremes of planning: no time, no room, figures of any size, solvers that fail. A plan and a bound, no traceback."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import highspy
+import pytest
+
+from router.planning.plan import Plan
+from router.planning.planner import PlanRequest, make_plan
+from router.prices.books import load_book
+from router.render.plan_text import table
+from tests.bench.nights import mid_size_request, realistic_night
+from tests.support.checker import check_plan
+from tests.support.extreme_nights import extreme_request
+from tests.support.plan_agreement import compare_planners, value_of
+from tests.support.scenes import NORTH, SOUTH, a_job, a_request
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+COLUMNS, COMPACT = 0, 1000  # jobs up to which the compact program plans
+PLANNERS = pytest.mark.parametrize("compact_jobs", [COLUMNS, COMPACT])
+NIGHT = 19
+
+
+def sound(request: PlanRequest) -> Plan:
+    """The plan, which the checker accepts and whose bound is below its cost."""
+    plan = make_plan(request)
+    assert check_plan(plan, request.jobs, request.book, request.limits, slot=request.slot) == []
+    assert plan.bound_usd.dollars() <= value_of(plan)
+    return plan
+
+
+@PLANNERS
+def test_a_millisecond_is_enough_for_a_plan_and_a_bound(compact_jobs: int) -> None:
+    night = replace(mid_size_request(NIGHT), time_limit=timedelta(milliseconds=1), compact_jobs=compact_jobs)
+    plan = sound(night)
+    assert plan.status == "feasible"
+    assert plan.time_limit_hit
+    assert plan.lines
+    assert plan.bound_usd.nanos > 0
+
+
+@PLANNERS
+@pytest.mark.slow
+def test_two_seconds_are_enough_for_sixty_jobs(compact_jobs: int) -> None:
+    night = realistic_night(60, 1, NOW)
+    limit = timedelta(seconds=2)
+    request = PlanRequest(night.jobs, load_book("embedded"), night.limits, NOW, time_limit=limit)
+    plan = sound(replace(request, compact_jobs=compact_jobs))
+    assert plan.time_limit_hit
+    assert len(plan.unplaced) <= 6
+    assert plan.bound_usd.nanos > 0
+
+
+@PLANNERS
+@pytest.mark.parametrize(
+    ("fields", "limits"),
+    [
+        ({"steps": 10**6, "deadline": "+5h"}, {}),
+        ({"spot": "only"}, {}),
+        ({}, {"teams": [{"team": "red", "budget": "1"}]}),
+        ({"budget": "0.01"}, {}),
+    ],
+)
+def test_a_night_on_which_no_job_fits_is_infeasible_and_says_why(
+    compact_jobs: int, fields: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    plan = sound(
+        a_request([a_job(name, **fields) for name in "abcdef"], [NORTH, SOUTH], limits, compact_jobs=compact_jobs)
+    )
+    assert (plan.status, plan.stage_one_proven, plan.cost_usd.nanos, plan.lines) == ("infeasible", True, 0, ())
+    assert [item.job for item in plan.unplaced] == list("abcdef")
+    assert all(item.reason for item in plan.unplaced)
+
+
+def contradictions_of_extremes(seeds: range) -> dict[int, tuple[str, ...]]:
+    """Describe what is wrong with either plan of nights of extreme prices and steps, by seed."""
+    return {seed: wrong for seed in seeds if (wrong := compare_planners(extreme_request(seed)).wrong)}
+
+
+def test_prices_and_steps_of_any_size_give_sound_plans() -> None:
+    assert contradictions_of_extremes(range(5, 7)) == {}
+
+
+@pytest.mark.slow
+def test_prices_and_steps_of_any_size_give_sound_plans_on_14_nights() -> None:
+    assert contradictions_of_extremes(range(14)) == {}
+
+
+def out_of_memory(_: Any) -> Any:
+    raise MemoryError
+
+
+def an_error(_: Any) -> Any:
+    return highspy.HighsStatus.kError
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[Any], Any]], None]:
+    """Let HiGHS fail from its n-th run on."""
+    run = highspy.Highs.run
+
+    def fail(first: int, how: Callable[[Any], Any]) -> None:
+        runs = 0
+
+        def instead(highs: Any) -> Any:
+            nonlocal runs
+            runs += 1
+            return how(highs) if runs >= first else run(highs)
+
+        monkeypatch.setattr(highspy.Highs, "run", instead)
+
+    return fail
+
+
+@PLANNERS
+@pytest.mark.parametrize("how", [out_of_memory, an_error])
+@pytest.mark.parametrize("first", [1, 2, 14])
+def test_where_highs_fails_there_are_a_plan_a_bound_and_the_name_of_the_phase(
+    failing: Callable[[int, Callable[[Any], Any]], None], compact_jobs: int, how: Callable[[Any], Any], first: int
+) -> None:
+    failing(first, how)
+    plan = sound(replace(mid_size_request(NIGHT), compact_jobs=compact_jobs, resolve_limits=2))
+    assert plan.status in ("feasible", "optimal")
+    assert not plan.time_limit_hit
+    assert plan.lines
+    assert plan.bound_usd.nanos > 0
+    assert {cut.by for cut in plan.cuts} == {"failure"}
+    assert "the solver failed in: " in " ".join(table(plan).split())
+
+
+@PLANNERS
+def test_a_cbc_that_is_killed_leaves_a_plan_and_a_bound(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compact_jobs: int
+) -> None:
+    killed = tmp_path / "cbc"
+    killed.write_text("#!/bin/sh\nkill -KILL $$\n", encoding="utf-8")
+    killed.chmod(killed.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    plan = sound(replace(mid_size_request(NIGHT), solver="coin_cmd", compact_jobs=compact_jobs))
+    assert plan.status in ("feasible", "optimal")
+    assert plan.lines
+    assert "failure" in {cut.by for cut in plan.cuts}
+    assert plan.bound_usd.dollars() > 0.5 * value_of(plan)
