@@ -194,7 +194,9 @@ teams:
 egress_month_to_date_gb: {aws: 9900}
 ```
 
-- `stepfare quotas -o limits --out limits.yaml` writes the quotas and reservations that your accounts have.
+- `stepfare quotas` reads and stores the quotas and reservations that your accounts have; `quotas: latest`, or
+  `plan --quotas latest`, counts them beside this file ([044](design/044-quotas-in-the-plan.md)).
+  `stepfare quotas -o limits --out limits.yaml` writes them as such a file, to edit.
 - `stepfare validate jobs/` checks the limits file beside the jobs too.
 - Monthly budgets that are shared by all users of a state are set with `stepfare budget set` ([budgets.md](budgets.md)).
 - [examples/nightly/limits.yaml](../examples/nightly/limits.yaml) is a longer example.

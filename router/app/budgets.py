@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pricing.money import Usd
 from router.app.bill_views import BooksView, budgets_in, view_of
 from router.app.month_books import has_bills, open_month_books
-from router.controller.plan_limits import apply_hard_budgets, fill_spending
+from router.controller.plan_limits import apply_hard_budgets, fill_recent_use, fill_spending
 from router.jobs.limits import Limits
 from router.ledger.budget import Budget, BudgetStatus, budgets_in_force, spent_of
 from router.ledger.month import Month
@@ -163,6 +163,22 @@ def budget_constraints(store: StateStore, now: datetime, places: BooksFolders | 
     """Return the budgets as the state knows them, with the bills of the month where ``places`` are given."""
     month = Month.of(now)
     return BudgetConstraints(budgets_in_force(store.budgets.all(), month), spent_now(store, month, now, places))
+
+
+_HALF_LIVES = 10  # what is older counts for less than a thousandth
+
+
+def recent_use(store: StateStore, limits: Limits, now: datetime) -> Limits:
+    """Return the limits with the recent use of teams from the ledger, and from machines that still run.
+
+    As they are where no shares are stated.
+    """
+    if limits.fair_share is None:
+        return limits
+    used = store.budgets.used_since(now - _HALF_LIVES * limits.fair_share.half_life)
+    running = running_now(store, Month.of(now), now)
+    present = [(team, now, usd) for (team, _), usd in running.items()]
+    return fill_recent_use(limits, (*used, *present), now)
 
 
 def _standing(

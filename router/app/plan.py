@@ -10,6 +10,7 @@ from pathlib import Path
 from pricing.book import PriceBook
 from pricing.offers import Offer
 from pricing.problems import InvalidInputError, Problem
+from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
@@ -63,7 +64,10 @@ def recent_offers(book: PriceBook, max_age: timedelta | None, now: datetime) -> 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """The options of a plan, as on the command line; ``max_age`` None takes prices of any age."""
+    """The options of a plan, as on the command line.
+
+    ``max_age`` None takes prices of any age; ``quotas`` None takes the reading that the limits file names, if any.
+    """
 
     horizon: timedelta = timedelta(hours=24)
     slot: timedelta = timedelta(hours=1)
@@ -72,6 +76,7 @@ class PlanOptions:
     solver: str = "highs"
     advisory: bool = False
     max_age: timedelta | None = None
+    quotas: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,8 @@ class PreparedPlan:
     """A request, and what was left out of it: offers older than ``max_age``, jobs without steps left.
 
     ``budgets``: those of teams that are not the limits file's alone; ``idle``: budgets of the limits file whose teams
-    have no job.
+    have no job. ``file_limits`` are the limits of file and readings, without what the state adds; ``doubts`` are
+    warnings about the readings.
     """
 
     request: PlanRequest
@@ -87,6 +93,8 @@ class PreparedPlan:
     finished: tuple[str, ...]
     budgets: tuple[BudgetSource, ...] = ()
     idle: tuple[Problem, ...] = ()
+    file_limits: Limits | None = None
+    doubts: tuple[str, ...] = ()
 
 
 def plan_request(
@@ -106,12 +114,14 @@ def plan_request(
     """
     book = load_book(book_name)
     loaded, in_file = load_inputs(paths, limits_file, now, book)
-    limits = held(in_file)
+    running = running_placements(loaded, book)
+    read = with_read_quotas(in_file, QuotaChoice(options.quotas, limits_file), book, now, running)
+    limits = held(read.limits)
     offers = recent_offers(book, options.max_age, now)
     request = PlanRequest(
         jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
         book=book if len(offers) == len(book.offers) else book.with_offers(offers),
-        limits=without_short_pools(limits, shortages, _running(loaded, book)),
+        limits=without_short_pools(limits, shortages, running),
         now=now,
         horizon=options.horizon,
         slot=options.slot,
@@ -119,23 +129,22 @@ def plan_request(
         time_limit=options.time_limit,
         solver=options.solver,
         advisory=options.advisory,
+        limit_sources=read.sources,
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
     idle: tuple[Problem, ...] = ()
     if limits_file is not None:
         idle = teams_without_jobs(load_limits(limits_file), {job.team for job in loaded.jobs})
-    return PreparedPlan(request, len(book.offers) - len(offers), finished, budget_sources(in_file, limits), idle)
-
-
-def _running(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
-    """Return where jobs run at this moment, and on how many machines."""
-    placements = []
-    for job in loaded.jobs:
-        place = job.status.running if job.status is not None else None
-        machine = book.machine(place.cloud, place.instance_type) if place is not None else None
-        if place is not None and machine is not None:
-            placements.append((place, -(-place.accelerators // machine.accelerator_count)))
-    return tuple(placements)
+    given = limits_file is not None or bool(read.sources)
+    return PreparedPlan(
+        request,
+        offers_too_old=len(book.offers) - len(offers),
+        finished=finished,
+        budgets=budget_sources(read.limits, limits),
+        idle=idle,
+        file_limits=read.limits if given else None,
+        doubts=read.warnings,
+    )
 
 
 def without_short_pools(

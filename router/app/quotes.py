@@ -13,6 +13,7 @@ from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
 from router.app.plan import load_inputs, recent_offers
+from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
 from router.config.plan_files import read_fit
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
@@ -25,6 +26,7 @@ from router.prices.books import load_book
 from router.prices.data_folders import hazard_fit_file, history_folder
 from router.prices.history_sql import list_parts
 from router.prices.pool_availability import LONGEST_GAP
+from router.prices.read_limits import MergedLimits
 from router.quotes.quote import BudgetQuote, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteRequest
 from router.spot.availability.observed import PoolObservation, summarise_observations
@@ -47,7 +49,8 @@ QuoteAnswer = Quote | BudgetQuote | Refused
 class QuoteOptions:
     """The options of quotes, as on the command line.
 
-    ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead.
+    ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead; ``quotas`` None: the reading that the
+    limits file names, if any.
     """
 
     by: Moment | None = None
@@ -55,16 +58,18 @@ class QuoteOptions:
     advisory: bool = False
     max_age: timedelta | None = None
     processes: int | None = None
+    quotas: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteBatch:
-    """The quotes to make, and their inputs."""
+    """The quotes to make, and their inputs; ``read`` has the limits that were read from clouds."""
 
     asks: tuple[QuoteRequest | Refused, ...]
     trade: MarketInputs
     budget: Usd | None
     processes: int
+    read: MergedLimits
 
 
 def prepare_quotes(
@@ -80,7 +85,10 @@ def prepare_quotes(
     InvalidInputError with every problem. A job without any deadline is refused.
     """
     book = load(book_name)
-    loaded, limits = load_inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
+    loaded, in_file = load_inputs(paths, limits_file, now, book, own_deadlines=options.by is None)
+    choice = QuotaChoice(options.quotas, limits_file)
+    read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
+    limits = read.limits
     offers = recent_offers(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
     finder = CandidateFinder(book, limits, now, advisory=options.advisory)
@@ -103,7 +111,7 @@ def prepare_quotes(
             asks.append(Refused(job.name, "has no deadline to quote for", "give it one, or --by +36h"))
             continue
         asks.append(QuoteRequest(job, moment.at(now), (str(Path(document.file).absolute()),)))
-    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors())
+    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read)
 
 
 def make_quotes(asked: QuoteBatch) -> Iterator[QuoteAnswer]:
@@ -209,14 +217,17 @@ def plan_request_of(
     limits_file: Path | None,
     now: datetime,
     held: Callable[[Limits], Limits] = lambda limits: limits,
+    quotas: str | None = None,
 ) -> PlanRequest:
-    """Return a plan request for the quoted job, on today's prices.
+    """Return a plan request for the quoted job, on today's prices; ``quotas`` is as in :class:`QuoteOptions`.
 
     The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows.
     InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
     """
     book = load_book(book_name)
-    loaded, limits = load_inputs(quote.files, limits_file, now, book, own_deadlines=False)
+    loaded, in_file = load_inputs(quote.files, limits_file, now, book, own_deadlines=False)
+    choice = QuotaChoice(quotas, limits_file)
+    read = with_read_quotas(in_file, choice, book, now, running_placements(loaded, book))
     job = next((j for j in loaded.jobs if j.name == quote.job), None)
     where = ", ".join(quote.files)
     if job is None:
@@ -225,7 +236,13 @@ def plan_request_of(
         raise InvalidInputError.single(
             f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
         )
-    return PlanRequest(jobs=(cap_job(job, quote.deadline, ceiling),), book=book, limits=held(limits), now=now)
+    return PlanRequest(
+        jobs=(cap_job(job, quote.deadline, ceiling),),
+        book=book,
+        limits=held(read.limits),
+        now=now,
+        limit_sources=read.sources,
+    )
 
 
 def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:

@@ -17,6 +17,7 @@ from router.cli.completion import complete_books, complete_plan_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
 
 if TYPE_CHECKING:
+    from router.jobs.limits import Limits
     from router.planning.plan import Plan
     from router.planning.planner import PlanRequest, Timings
 
@@ -49,6 +50,9 @@ def plan(
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
+    ] = None,
+    quotas: Annotated[
+        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
     ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
@@ -88,6 +92,7 @@ def plan(
     stepfare plan examples/nightly --limits examples/nightly/limits.yaml
     stepfare plan jobs/ --out plan.json && stepfare explain plan.json
     stepfare plan job.yaml --now 2026-11-21T18:00Z --book embedded -o json
+    stepfare quotas && stepfare plan jobs/ --quotas latest
     stepfare plan jobs/ --limits limits.yaml --out plan.json --html tonight.html
     stepfare plan show plan.json -o gantt
     stepfare plan diff yesterday.json plan.json
@@ -100,8 +105,13 @@ def plan(
     began = time.monotonic()
     from router.app.budgets import BudgetConstraints
     from router.app.plan import PlanOptions, plan_request
-    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources, store_planned_jobs
-    from router.config.limits_file import read_limits
+    from router.cli.site_options import (
+        fill_recent_use,
+        load_shortages_and_budgets,
+        report_budget_sources,
+        report_read_quotas,
+        store_planned_jobs,
+    )
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import Timings, make_plan
 
@@ -115,6 +125,7 @@ def plan(
         solver=solver,
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
+        quotas=quotas,
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -125,8 +136,15 @@ def plan(
             f"left out until {max(s.until for s in shortages):%H:%MZ}: "
             f"{format_count(len(shortages), 'pool')} that ran short lately"
         )
-    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+
+    def add_state(limits: Limits) -> Limits:
+        """Add budgets, spending and recent use; those of now do not apply to another moment."""
+        known = budgets.limits(limits)
+        return fill_recent_use(known, moment) if now is None else known
+
+    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
     report_budget_sources(prepared.budgets if now is None else (), moment)
+    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
     for each in prepared.idle:
         console.warn(each)
     request = _with_previous(prepared.request, since, least_saving)
@@ -142,8 +160,7 @@ def plan(
         document = plan_to_json(placement_plan)
         console.write(document, out)
         digest: str = plan_content(placement_plan)["digest"]
-        stored_limits = None if limits is None else read_limits(limits)
-        store_planned_jobs(request.jobs, digest, stored_limits, moment, document)
+        store_planned_jobs(request.jobs, digest, prepared.file_limits, moment, document)
     _write_page(placement_plan, html)
     console.out(_text_of(placement_plan, output))
     _write_metrics(placement_plan, timings, began, metrics, prometheus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -35,34 +36,42 @@ def quotas(
     cloud: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this cloud; repeatable.")] = None,
     clouds: Annotated[Path | None, typer.Option(metavar="FILE", help="The clouds file.")] = None,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit.")] = "2m",
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Date of the reading (ISO, with zone).")] = None,
     output: Annotated[QuotasFormat, typer.Option("--output", "-o", help="Format.")] = QuotasFormat.TABLE,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to this file.")] = None,
 ) -> ExitCode:
     """List the quotas of your accounts and the capacity they have reserved.
 
-    `-o limits` writes them as a limits file for `stepfare plan --limits`.
+    What is read is stored with its time: `stepfare plan --quotas latest` takes it beside the limits file. `-o limits`
+    writes it as a limits file to edit.
 
     \b
     stepfare quotas --cloud aws
+    stepfare quotas && stepfare plan jobs/ --quotas latest
     stepfare quotas -o limits --out limits.yaml
     """
     from router.cli.cloud_options import select_clouds
+    from router.prices.allowance_store import AllowanceStore
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import query_allowances
-    from router.prices.data_folders import books_folder
+    from router.prices.data_folders import allowances_folder, books_folder
     from router.prices.refresh import load_all_tables, load_base_book
 
+    moment = parse_now(now).replace(microsecond=0)
     loaded, asked = select_clouds(cloud or [], clouds)
     limit = parse_duration_option("--time-limit", time_limit)
     assert limit is not None
     store = BookStore(books_folder())
     words = load_all_tables(store)
     with console.progress(f"asking {format_count(len(asked), 'cloud')}"):
-        answers = query_allowances(tuple(asked), loaded, words, parse_now(None), limit.total_seconds())
+        answers = query_allowances(tuple(asked), loaded, words, moment, limit.total_seconds())
     allowances_by_cloud = {name: one for name, one in answers.items() if isinstance(one, AccountAllowances)}
     errors = [(name, "", one) for name, one in answers.items() if isinstance(one, ProviderError)]
     errors += [(name, gap.subject, gap.error) for name, one in allowances_by_cloud.items() for gap in one.gaps]
-    console.write(_render(allowances_by_cloud, output, load_base_book(store)[0], console.screen(file=out)), out)
+    if allowances_by_cloud:
+        AllowanceStore(allowances_folder()).add(moment, allowances_by_cloud)
+    book = load_base_book(store)[0]
+    console.write(_render(allowances_by_cloud, output, book, console.screen(file=out), moment), out)
     for name, subject, error in errors:
         if asked[name] or not (isinstance(error, CredentialsError) and error.none_found):
             console.note(wrap_text(f"{name}: {subject + ': ' if subject else ''}{error}"), "warning")
@@ -72,10 +81,16 @@ def quotas(
     return ExitCode.PARTIAL if missing else ExitCode.OK
 
 
-def _render(found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen) -> str:
+def _render(
+    found: dict[str, AccountAllowances], output: QuotasFormat, book: PriceBook, screen: Screen, moment: datetime
+) -> str:
     if output is QuotasFormat.JSON:
         clouds = {
-            name: {"quotas": [asdict(q) for q in one.quotas], "held": [asdict(h) for h in one.held]}
+            name: {
+                "read_at": moment.isoformat(),
+                "quotas": [asdict(q) for q in one.quotas],
+                "held": [asdict(h) for h in one.held],
+            }
             for name, one in found.items()
         }
         document = {"schema_version": SCHEMA_VERSION, "clouds": clouds}

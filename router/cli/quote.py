@@ -20,12 +20,22 @@ from router.cli.options import option_error, parse_duration_option, parse_now, p
 if TYPE_CHECKING:
     from pricing.money import Usd
     from router.app.quotes import QuoteAnswer
+    from router.jobs.limits import Limits
     from router.jobs.quantities import Moment
+    from router.planning.planner import PlanRequest
     from router.quotes.quote import Quote
 
 
 def accept_stored_quote(
-    name: str, ceiling: Usd | None, out: Path | None, book: str, limits: Path | None, now: datetime, *, tonight: bool
+    name: str,
+    ceiling: Usd | None,
+    out: Path | None,
+    book: str,
+    limits: Path | None,
+    now: datetime,
+    quotas: str | None,
+    *,
+    tonight: bool,
 ) -> int:
     """Write the plan of a quote and record the acceptance.
 
@@ -34,7 +44,6 @@ def accept_stored_quote(
     from router.app.budgets import BudgetConstraints
     from router.app.quotes import plan_request_of, with_quoted_policy
     from router.cli.site_options import acting_user, load_shortages_and_budgets, store_planned_jobs
-    from router.config.limits_file import read_limits
     from router.config.plan_files import QuoteAcceptance, find_quote, store_acceptance
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
@@ -53,7 +62,7 @@ def accept_stored_quote(
         what = "the quote names no upper cost: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
     budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
-    request = plan_request_of(quote, limit, book, limits, now, budgets.limits)
+    request = plan_request_of(quote, limit, book, limits, now, budgets.limits, quotas)
     with console.progress(f"planning {quote.job}") as show_phase:
         plan = make_plan(request, progress=show_phase)
     if plan.unplaced:
@@ -67,7 +76,7 @@ def accept_stored_quote(
     plan = with_quoted_policy(plan, quote.run_policy)
     console.write(plan_to_json(plan), out)
     digest: str = plan_content(plan)["digest"]
-    store_planned_jobs(request.jobs, digest, None if limits is None else read_limits(limits), now)
+    store_planned_jobs(request.jobs, digest, _limits_to_store(request, limits), now)
     store_acceptance(
         folder,
         QuoteAcceptance(
@@ -111,6 +120,9 @@ def quote(
         ),
     ] = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
+    quotas: Annotated[
+        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -142,7 +154,7 @@ def quote(
     if accept is not None:
         _only_with_accept(paths, by, budget, html)
         return accept_stored_quote(
-            accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, tonight=now is None
+            accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, quotas, tonight=now is None
         )
     for name, value in (("--ceiling", ceiling), ("--out", out)):
         if value is not None:
@@ -151,6 +163,7 @@ def quote(
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
     from router.cli.console import check_output_folders
+    from router.cli.site_options import report_read_quotas
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
@@ -160,6 +173,7 @@ def quote(
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
         processes=processes,
+        quotas=quotas,
     )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
@@ -167,6 +181,7 @@ def quote(
         raise InvalidInputError.single(TOO_FAR.format(by), field="--by", remedy="give an earlier one, e.g. +36h")
     check_output_folders(html)
     prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
+    report_read_quotas(prepared.read.sources, prepared.read.warnings, moment)
     results: list[QuoteAnswer] = []
     with console.progress(f"quoting {format_count(len(prepared.asks), 'job')}") as show_phase:
         for answer in make_quotes(prepared):
@@ -177,6 +192,17 @@ def quote(
         _write_page(results, html, names)
     _show(results, names, output)
     return int(ExitCode.OK if all(_is_answer(a) for a in results) else ExitCode.UNPLACED)
+
+
+def _limits_to_store(request: PlanRequest, limits_file: Path | None) -> Limits | None:
+    """Return the limits of file and readings, without the budgets that the state adds; None where there are none."""
+    from router.config.limits_file import read_limits
+    from router.jobs.limits import Limits as LimitsFile
+
+    if limits_file is None and not request.limit_sources:
+        return None
+    written = LimitsFile.none() if limits_file is None else read_limits(limits_file)
+    return request.limits.model_copy(update={"teams": written.teams})
 
 
 def _only_with_accept(paths: Sequence[str] | None, by: str | None, budget: str | None, html: Path | None) -> None:

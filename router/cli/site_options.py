@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from router.controller.plan_limits import BudgetSource
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
+    from router.planning.inputs import LimitSource
     from router.planning.plan import Plan
     from router.state.records import Shortage
     from router.state.store import StateStore
@@ -129,6 +130,23 @@ def load_shortages_and_budgets(moment: datetime) -> tuple[tuple[Shortage, ...], 
         return (), BudgetConstraints()
 
 
+def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
+    """Return the limits with the recent use of teams from the state, where the file states shares.
+
+    If the state cannot be read, nothing is known; this is reported.
+    """
+    from router.app.budgets import recent_use
+
+    if limits.fair_share is None:
+        return limits
+    try:
+        with open_state_store(None, None, makes=False) as (_, store):
+            return recent_use(store, limits, moment)
+    except (CommandError, InvalidInputError) as error:
+        console.note(f"what teams used lately is not known: {error}", "warning")
+        return limits
+
+
 def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> None:
     """Print the sources of a plan's budgets, where that is not the limits file alone."""
     for each in budgets:
@@ -139,6 +157,16 @@ def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> 
             "is "
             f"spent, {spent}"
         )
+
+
+def report_read_quotas(sources: Sequence[LimitSource], doubts: Sequence[str], moment: datetime) -> None:
+    """Print where limits were read, how old they are and what binds; then warnings about the readings."""
+    from router.app.read_quotas import describe_sources
+
+    for words in describe_sources(sources, moment):
+        console.note(words)
+    for doubt in doubts:
+        console.note(doubt, "warning")
 
 
 @contextmanager

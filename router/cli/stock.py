@@ -41,8 +41,8 @@ def stock(
     """Ask the clouds where a gang is likely to be available.
 
     Sources are the placement scores of AWS, the Spot advice of Google, and the counts of the static pool and the
-    sandbox. Azure and the neoclouds give no hints. The hints are stored in the price history. AWS limits the number of
-    different requests per account and day.
+    sandbox. Azure and the neoclouds give no hints. The hints are stored in the price history; counts of machines limit
+    `plan --quotas latest` for six hours. AWS limits the number of different requests per account and day.
 
     \b
     stepfare stock p5.48xlarge --machines 4
@@ -50,9 +50,10 @@ def stock(
     """
     from router.cli.cloud_options import select_clouds
     from router.prices import history
+    from router.prices.allowance_store import AllowanceStore
     from router.prices.bookstore import BookStore
     from router.prices.cloud_queries import query_stock
-    from router.prices.data_folders import books_folder, history_folder
+    from router.prices.data_folders import allowances_folder, books_folder, history_folder
     from router.prices.refresh import load_all_tables
     from router.prices.stock_hints import build_stock_points, find_sellers, sort_stock_hints
 
@@ -70,6 +71,7 @@ def stock(
     )
     errors = [one for one in answers.values() if isinstance(one, ProviderError)]
     history.append(history_folder(), build_stock_points(hints, wanted, moment))
+    AllowanceStore(allowances_folder()).add(moment, {}, hints)
     console.out(_json(hints) if output is StockFormat.JSON else _text(hints, wanted))
     for error in errors:
         console.note(wrap_text(f"{error.cloud}: {error}"), "warning")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from router.app.parallel import Engine
     from router.app.plan import PlanOptions
+    from router.jobs.limits import Limits
     from router.planning.planner import PlanRequest
     from router.planning.what_if import Change, Variant
     from router.planning.what_if_comparison import WhatIf
@@ -83,6 +84,9 @@ def what_if(
     ] = "latest",
     limits: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
+    ] = None,
+    quotas: Annotated[
+        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
     ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
@@ -156,6 +160,7 @@ def what_if(
         solver=solver,
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
+        quotas=quotas,
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -207,14 +212,26 @@ def _read_request(
     """Return the request that ``stepfare plan`` would plan, and say on stderr what is left out of it."""
     from router.app.budgets import BudgetConstraints
     from router.app.plan import plan_request
-    from router.cli.site_options import load_shortages_and_budgets, report_budget_sources
+    from router.cli.site_options import (
+        fill_recent_use,
+        load_shortages_and_budgets,
+        report_budget_sources,
+        report_read_quotas,
+    )
 
     # With --now the plan is for another moment: present shortages and this month's spending do not apply to it.
     shortages, budgets = ((), BudgetConstraints()) if given_moment else load_shortages_and_budgets(moment)
-    prepared = plan_request(paths, book, limits, moment, options, shortages, budgets.limits)
+
+    def add_state(limits: Limits) -> Limits:
+        """Add budgets, spending and recent use; those of now do not apply to another moment."""
+        known = budgets.limits(limits)
+        return fill_recent_use(known, moment) if not given_moment else known
+
+    prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
     if shortages:
         console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
     report_budget_sources(() if given_moment else prepared.budgets, moment)
+    report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
     for each in prepared.idle:
         console.warn(each)
     if prepared.offers_too_old:

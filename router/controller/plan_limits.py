@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from pricing.money import ZERO, Usd
 from router.jobs.limits import Limits, TeamBudget
 from router.ledger.budget import Budget, Scope, SpentByOwner
 from router.state.store import StateStore
+
+_CENT = 10_000_000  # nano-dollars
 
 
 def store_limits(store: StateStore, plan: str, limits: Limits) -> None:
@@ -68,6 +71,24 @@ def fill_spending(limits: Limits, spent: SpentByOwner) -> Limits:
     """Return the limits with the spending of teams filled in where the file does not state it."""
     teams = tuple(_with_counted_spending(team, spent) for team in limits.teams)
     return limits.model_copy(update={"teams": teams})
+
+
+def fill_recent_use(limits: Limits, used: Iterable[tuple[str, datetime, Usd]], now: datetime) -> Limits:
+    """Return the limits with the recent use of teams filled in where the file does not state it.
+
+    ``used``: team, moment and dollars; each counts half after a half-life. Sums are rounded to cents.
+    """
+    fair = limits.fair_share
+    if fair is None:
+        return limits
+    totals: dict[str, float] = {}
+    for team, at, usd in used:
+        if team and team not in fair.recent_usd:
+            age = max(0.0, (now - at) / fair.half_life)
+            totals[team] = totals.get(team, 0.0) + usd.nanos * 2.0**-age
+    counted = {team: Usd(round(nanos / _CENT) * _CENT) for team, nanos in sorted(totals.items())}
+    recent = {**{team: usd for team, usd in counted.items() if usd > ZERO}, **fair.recent_usd}
+    return limits.model_copy(update={"fair_share": fair.model_copy(update={"recent_usd": recent})})
 
 
 def budget_sources(before: Limits, after: Limits) -> tuple[BudgetSource, ...]:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 
 from pricing.money import ZERO
 from pricing.places import Market
-from router.jobs.fields import Count, Flag, RefusedError, Spec, Tally, Text, as_many
-from router.jobs.quantities import Dollars, DollarsPerHour, Gigabytes, Percent, UtcTime
+from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally, Text, as_many
+from router.jobs.quantities import Dollars, DollarsPerHour, Duration, Gigabytes, Percent, UtcTime
 
 _LATER_SECTIONS = ("maintenance", "egress_caps_gb")  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
@@ -149,6 +156,33 @@ class TeamBudget(Spec):
     spent: Dollars = ZERO
 
 
+class FairShare(Spec):
+    """Shares of teams: among waiting jobs of one priority, those of teams that used less than theirs are left out last.
+
+    A team without a share has 1. Use counts half after each half-life.
+    """
+
+    half_life: Duration = Field(default=timedelta(days=7), description="After so long, use counts half.")
+    shares: dict[str, Positive] = Field(
+        default_factory=dict,
+        description="By team; a team that is not named has 1.",
+        examples=[{"research": 2, "vision": 1}],
+    )
+    recent_usd: Annotated[
+        dict[str, Dollars],
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["number", "string"]}}),
+    ] = Field(
+        default_factory=dict,
+        description="Dollars used lately by team, older ones counted less; left out: from the ledger.",
+    )
+
+    @model_validator(mode="after")
+    def _positive_half_life(self) -> FairShare:
+        if self.half_life <= timedelta(0):
+            raise RefusedError("is no length of time", "write for example 7d", at=("half_life",))
+        return self
+
+
 class Carbon(Spec):
     """The weight of emissions in the choice of places: money is paid, carbon only counted.
 
@@ -163,6 +197,10 @@ class Carbon(Spec):
 def _drop_empty(value: object) -> object:
     """Drop keys without a value: ``limits:`` with nothing after it is the same as not writing it."""
     return {key: item for key, item in value.items() if item is not None} if isinstance(value, dict) else value
+
+
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Limits(Spec):
@@ -191,8 +229,20 @@ class Limits(Spec):
         description="The most GB (10**9 bytes) that may leave a cloud in a calendar month (UTC), by cloud; "
         "what `egress_month_to_date_gb` says is included.",
     )
-    # Digests are over limits as JSON: those without the field keep the bytes that they had.
-    carbon: Carbon | None = Field(default=None, exclude_if=lambda value: value is None)
+    # Digests are over limits as JSON: those without the fields below keep the bytes that they had.
+    carbon: Carbon | None = Field(default=None, exclude_if=_is_none)
+    quotas: Text | None = Field(
+        default=None,
+        description="Quotas, reservations and stock as `stepfare quotas` and `stepfare stock` read them: `latest`, or "
+        "a file beside this one. Where a limit here counts the same machines, the smaller amount binds.",
+        examples=["latest"],
+        exclude_if=_is_none,
+    )
+    fair_share: FairShare | None = Field(
+        default=None,
+        description="Whose waiting jobs are left out last, by shares and recent use of teams.",
+        exclude_if=_is_none,
+    )
 
     @classmethod
     def none(cls) -> Limits:

@@ -47,7 +47,8 @@ def own_causes(name: str, before: PlanFacts, after: PlanFacts, fields: Sequence[
     causes += _budget_causes(name, before, after)
     if here is not None and old.start is not None and old.start < after.plan.as_of and old.start != new.start:
         causes.append(Cause("time", "its earlier start has passed"))
-    if not causes and here is not None and here == there:
+    # A restart is billed too: it follows from the job that goes first, and is no change of speed.
+    if not causes and here is not None and here == there and new.preemption is None:
         causes += _same_place_causes(name, before, after)
     return tuple(causes)
 
@@ -66,6 +67,9 @@ def followed_causes(
         Cause("freed", f"{job} no longer takes {limit}", job)
         for limit, job in _room_changes(name, after, before, leaving)
     ]
+    preempted = after.jobs[name].preemption
+    if preempted is not None:
+        found += [Cause("displaced", f"{job} goes first", job) for job in preempted.by]
     team = before.jobs[name].team
     if _lacks_money(name, before, after):
         more = taking.of_budget(team, name)

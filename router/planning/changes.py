@@ -195,6 +195,9 @@ def _more(change: PlacementChange) -> int:
 def _why(change: PlacementChange, causes: Sequence[Cause], after: PlanFacts) -> str:
     """Return the causes as one sentence, with the reason for a dropped job, or the cost of a move's old place."""
     words = [cause.text for cause in causes if cause.kind not in ("new", "gone")]
+    summary = after.jobs.get(change.job)
+    if summary is not None and summary.preemption is not None:
+        words.append(str(summary.preemption))
     if change.kind == "same":
         words.append("place, time and cost stay")
     if change.kind == "dropped":

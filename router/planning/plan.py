@@ -202,9 +202,32 @@ class DroppedOffers:
     example: str
 
 
+PreemptionKind = Literal["paused", "moved", "left out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """A running job that does not go on where it runs, and the jobs that go first and hold what it would need.
+
+    ``restart_usd`` is what its start-ups and moves cost; None where it is left out.
+    """
+
+    what: PreemptionKind
+    by: tuple[str, ...]
+    restart_usd: Usd | None
+
+    def __str__(self) -> str:
+        jobs = f" for {', '.join(self.by)}" if self.by else ""
+        cost = "" if self.restart_usd is None else f"; its restart costs ${self.restart_usd.dollars():,.2f}"
+        return f"runs now, and is {self.what}{jobs}{cost}"
+
+
 @dataclass(frozen=True, slots=True)
 class JobSummary:
-    """One job's result. ``runner_up`` is the best alternative, None where there is none."""
+    """One job's result. ``runner_up`` is the best alternative, None where there is none.
+
+    ``preemption`` is None unless the job runs now and makes way for others.
+    """
 
     job: str
     job_digest: str
@@ -223,6 +246,7 @@ class JobSummary:
     constraint_costs: tuple[ConstraintCost, ...]
     dropped: tuple[DroppedOffers, ...]
     notes: tuple[str, ...]
+    preemption: Preemption | None = None
     grams_co2e: int | None = None
     carbon_usd: Usd | None = None
 
@@ -258,11 +282,26 @@ class PlanCarbon:
 
 
 @dataclass(frozen=True, slots=True)
+class TeamStanding:
+    """A team's share, its recent use, and the band (1 to 4) that follows: jobs of band 1 are left out last.
+
+    ``factor`` is 1 for a team that used nothing lately and 1/2 for one that used just its share.
+    """
+
+    team: str
+    share: float
+    recent_usd: Usd
+    factor: float
+    band: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The placement of each job, its cost, and its probability of being on time.
 
     Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
-    not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it.
+    not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it;
+    ``fair_share`` is empty unless the limits file states shares.
     """
 
     as_of: datetime
@@ -289,6 +328,7 @@ class Plan:
     cuts: tuple[Cut, ...] = ()
     inputs: PlanInputs | None = None
     usage: PlanUsage | None = None
+    fair_share: tuple[TeamStanding, ...] = ()
     carbon: PlanCarbon | None = None
 
     @property

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from pricing.money import Usd, UsdPerHour
 from pricing.problems import InvalidInputError
 from router.jobs.run_policy import RunPolicy
-from router.planning.inputs import GangUse, LimitAmount, PlanInputs
+from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
     Alternative,
     ConstraintCost,
@@ -30,8 +30,10 @@ from router.planning.plan import (
     Plan,
     PlanCarbon,
     PlannedMove,
+    Preemption,
     Relaxation,
     ShadowPrice,
+    TeamStanding,
     Unplaced,
 )
 from router.planning.plan_usage import (
@@ -58,8 +60,9 @@ FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
         Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
         Alternative: ("grams_co2e", "carbon_usd"),
-        JobSummary: ("grams_co2e", "carbon_usd"),
+        JobSummary: ("preemption", "grams_co2e", "carbon_usd"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
+        PlanInputs: ("sources",),
         PlanUsage: ("egress", "cost_terms", "placement_types"),
     }
 )
@@ -101,6 +104,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
     }
     if plan.cuts:  # left out when empty, so that plans of earlier versions keep their digests
         content["cuts"] = [_plain(cut) for cut in plan.cuts]
+    if plan.fair_share:
+        content["fair_share"] = [_plain(team) for team in plan.fair_share]
     if plan.carbon is not None:
         content["carbon"] = _plain(plan.carbon)
     if plan.inputs is not None:
@@ -240,6 +245,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         cuts=_many(Cut, c.get("cuts", ())),
         inputs=_read_inputs(c["inputs"]) if "inputs" in c else None,
         usage=_read_usage(c["usage"]) if "usage" in c else None,
+        fair_share=_many(TeamStanding, c.get("fair_share", [])),
         carbon=_read(PlanCarbon, c["carbon"]) if "carbon" in c else None,
     )
 
@@ -249,6 +255,7 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
         limits_digest=content["limits_digest"],
         limits=_many(LimitAmount, content["limits"]),
         use=_many(GangUse, content["use"]),
+        sources=_many(LimitSource, content.get("sources", [])),
     )
 
 
@@ -272,11 +279,12 @@ def _read_line(content: dict[str, Any]) -> Line:
 
 
 def _read_job(content: dict[str, Any]) -> JobSummary:
-    second = content["runner_up"]
+    second, preempted = content["runner_up"], content.get("preemption")
     return _read(
         JobSummary,
         {
             **content,
+            "preemption": None if preempted is None else _read(Preemption, {**preempted, "by": tuple(preempted["by"])}),
             "runner_up": _read(Alternative, second) if second is not None else None,
             "alternatives": _many(Alternative, content["alternatives"]),
             "constraint_costs": _many(ConstraintCost, content["constraint_costs"]),
@@ -286,7 +294,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
     )
 
 
-_TIMES = frozenset({"start", "end", "finish", "deadline"})
+_TIMES = frozenset({"start", "end", "finish", "deadline", "read_at"})
 
 
 def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
@@ -296,7 +304,7 @@ def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
 def _read(kind: type[T], content: dict[str, Any]) -> T:
     """Return the value of this class, its fields read by their names.
 
-    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, four names of times.
+    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, five names of times.
     """
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]

@@ -78,6 +78,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "shadow_prices": "Limits that cost jobs or money: those that place jobs first, then resolved ones, dearest first.",
     "jobs": "Every job, by name.",
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
+    "fair_share": "Shares and recent use of teams, by name; left out where the limits file states no shares.",
     "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
@@ -233,12 +234,22 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "limits_digest": "SHA-256 of all limits, with hard budgets, spending and shortages.",
         "limits": "Limits of the file and capacities of the offers used, by name.",
         "use": "What each gang takes of each limit, by gang and limit.",
+        "sources": "Limits and reservations that were read from clouds, by name; absent where none were.",
         "digest": "SHA-256 of the inputs without this field, with the plan's digest as `plan`, written like digest.",
     },
     inputs.LimitAmount: {
         "": "A limit on the use by all gangs at every instant.",
         "name": "Name of the limit, or of an offer's capacity.",
         "amount": "How much it allows.",
+        "unit": "accelerators, vcpus or machines.",
+    },
+    inputs.LimitSource: {
+        "": "A limit or reservation that was read from a cloud. The smaller of the two amounts binds.",
+        "limit": "Name of the limit or reservation.",
+        "source": "What was read: a quota or reservation of a cloud, or what its stock hint is.",
+        "read_at": "When it was read.",
+        "read": "How much the cloud allows or has.",
+        "in_file": "How much the limits file says of the same machines; null where it has no such limit.",
         "unit": "accelerators, vcpus or machines.",
     },
     inputs.GangUse: {
@@ -278,8 +289,23 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "constraint_costs": "What rules of the job cost it.",
         "dropped": "Offers that cannot serve it, by reason, most first.",
         "notes": "What to doubt in these figures.",
+        "preemption": "What happens to a running job that makes way for others; absent for all other jobs.",
         "grams_co2e": _GRAMS,
         "carbon_usd": _CARBON_USD,
+    },
+    plan.TeamStanding: {
+        "": "A team's share and recent use, and what follows for its waiting jobs.",
+        "team": "Name of the team.",
+        "share": "Its share; 1 where none is stated.",
+        "recent_usd": "Dollars that it used lately, older ones counted less.",
+        "factor": "2 to the power of -(its part of all use / its part of all shares).",
+        "band": "1 to 4: within a priority, jobs of band 1 are left out last.",
+    },
+    plan.Preemption: {
+        "": "A running job that does not go on where it runs.",
+        "what": "paused: it goes on later in its place; moved: elsewhere; left out.",
+        "by": "Jobs that go first and hold what it would need, by name.",
+        "restart_usd": "What its start-ups and moves cost, dollars; null where it is left out.",
     },
     plan.Alternative: {
         "": "Another way to run the whole rest of a job, the others held in place.",
@@ -350,6 +376,8 @@ _PARTS: dict[type, str] = {
     plan.Relaxation: "relaxation",
     plan.ShadowPrice: "shadow_price",
     plan.JobSummary: "job_summary",
+    plan.Preemption: "preemption",
+    plan.TeamStanding: "team_standing",
     plan.Alternative: "alternative",
     plan.ConstraintCost: "constraint_cost",
     plan.DroppedOffers: "dropped_offers",
@@ -357,6 +385,7 @@ _PARTS: dict[type, str] = {
     inputs.PlanInputs: "inputs",
     inputs.LimitAmount: "limit_amount",
     inputs.GangUse: "gang_use",
+    inputs.LimitSource: "limit_source",
     plan_usage.PlanUsage: "usage",
     plan_usage.LimitUsage: "limit_usage",
     plan_usage.UseStep: "use_step",
@@ -375,7 +404,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "carbon"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon"})
 
 
 # Outside the plan's digest; each has a digest of its own.

@@ -26,14 +26,15 @@ from router.planning.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
-from router.planning.columns.search import solve_by_columns
+from router.planning.columns.running_jobs import solve_with_running_jobs
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
+from router.planning.fair_share import team_standings
 from router.planning.formulation import Formulation, formulate
-from router.planning.inputs import plan_inputs
+from router.planning.inputs import LimitSource, plan_inputs
 from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
 from router.planning.placement_type import placement_type_of
@@ -47,6 +48,7 @@ from router.planning.solve import PlacementSolution, better_answer, solve_in_sta
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
+from router.planning.stays import keep_running
 from router.planning.summary import CandidateFindings, on_time_probability_of, summarise
 from router.planning.usage_totals import egress_used, limits_used, month_of, orders_cost, teams_used
 
@@ -63,7 +65,8 @@ class PlanRequest:
     counts of nodes; ``resolve_limits`` is the number of shadow prices to re-solve; ``confidence_rounds`` is how often
     to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
     one program, more by columns. With ``previous``, a job that has not started keeps its place and start of that plan
-    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost).
+    unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which
+    limits were read from clouds; it decides nothing.
     """
 
     jobs: tuple[Job, ...]
@@ -81,6 +84,7 @@ class PlanRequest:
     compact_jobs: int = 30
     previous: Plan | None = None
     least_saving: Usd | None = None
+    limit_sources: tuple[LimitSource, ...] = ()
 
 
 @dataclass(slots=True)
@@ -189,7 +193,7 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = _placement_problem(request, jobs, placeable, usable, advisory)
+    problem = keep_running(_placement_problem(request, jobs, placeable, usable, advisory), run.search)
     run.timings.feasibility += time.perf_counter() - began
     return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
@@ -287,6 +291,7 @@ def _placement_problem(
         use=use,
         shared=shared,
         binding=tight,
+        bands={standing.team: standing.band for standing in team_standings(request.limits, (j.team for j in jobs))},
     )
 
 
@@ -300,7 +305,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         # Columns are improved and started early in their own search.
-        answer = solve_by_columns(problem, effort, request.gap, run.progress)
+        answer = solve_with_running_jobs(problem, effort, request.gap, run.progress)
         if request.limits.maintenance:
             # Pieces between two windows are no single runs, which alone are started early there.
             answer = with_holdings(answer, compact_holdings(problem, answer.holdings))
@@ -350,7 +355,7 @@ def _search_wider(
     """Return the answer over the shortlist, or a better one over everything that could close the gap that it leaves."""
     effort, gap = run.search, run.request.gap
     slack = (answer.spent - answer.bound_usd).dollars()
-    all_placed = len(answer.runs) == len(answer.problem.jobs)
+    all_placed = not any(answer.rank)
     if all_placed and slack <= gap * answer.spent.dollars():
         return answer, formulation
     if not effort.affords(_WIDER, formulation.program):
@@ -419,7 +424,8 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         jobs=summaries,
         cuts=budget.cuts,
         carbon=carbon,
-        inputs=plan_inputs(request.limits, problem, answer.runs),
+        fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
+        inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(
             month=month_of(request.now),
             at_risk_usd=Usd.total(line.at_risk_usd for line in lines if line.orderable),

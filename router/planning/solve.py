@@ -17,6 +17,7 @@ from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
 from router.planning.left_shift import compact_holdings
+from router.planning.precedence import displaced_jobs, left_out_by_tier, levels_of, rank_of
 from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
@@ -45,6 +46,11 @@ class PlacementSolution:
     estimates: Mapping[str, float] = field(default_factory=dict)
 
     @property
+    def rank(self) -> tuple[int, ...]:
+        """Return how many jobs of each level are left out or displaced; the least is the best."""
+        return rank_of(self.problem, self.runs)
+
+    @property
     def carbon(self) -> Usd:
         """Return what the carbon of all runs counts; nothing where the limits state no weight of it."""
         return Usd.total(carbon_usd(found) for found in self.runs.values())
@@ -59,18 +65,19 @@ class PlacementSolution:
 def solve_in_stages(
     problem: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
 ) -> PlacementSolution:
-    """Place all jobs at the least cost.
+    """Place all jobs at the least cost, with every protected job in its place.
 
-    Only where placing all is impossible, tier by tier from the highest priority down the most jobs are placed first;
-    then the cost is minimised. Half of the effort may go into the first attempt.
+    Only where that is impossible, level by level from the highest priority down the fewest jobs are left out or
+    displaced first; then the cost is minimised. Half of the effort may go into the first attempt.
     """
-    program, u = formulation.program, formulation.layout.u
+    program, u, d = formulation.program, formulation.layout.u, formulation.layout.d
     if not problem.jobs:
         return _empty_answer(problem, program, proven=True)
-    all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
+    all_placed = program.fixed(dict.fromkeys([*u.values(), *d.values()], 0.0))
     quick = greedy_holdings(problem)
     start = start_values(problem, formulation.layout, quick)
-    greedy_places_all = len(quick) == len(problem.jobs)
+    quick_runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in quick.items()} if d else {}
+    greedy_places_all = len(quick) == len(problem.jobs) and not (d and displaced_jobs(problem, quick_runs))
     first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
     solution = first.solve(phase, all_placed, _solver_gap(gap), start if greedy_places_all else None)
     if solution.values:
@@ -80,11 +87,12 @@ def solve_in_stages(
         return replace(_greedy_answer(problem, all_placed, quick, solution), stage_one_proven=True)
     proven, hit_time_limit = True, solution.hit_time_limit
     narrowed = program
-    tiers = sorted({job.priority for job in problem.jobs}, reverse=True)
+    levels = levels_of(problem)
     best: Solution | None = None
-    for number, tier in enumerate(tiers):
-        out = {u[job.name]: 1.0 for job in problem.jobs if job.priority == tier}
-        share = 1 / (len(tiers) - number + 1)
+    for number, level in enumerate(levels):
+        counted = d if level.kind == "displaced" else u
+        out = {counted[name]: 1.0 for name in level.jobs if name in counted}
+        share = 1 / (len(levels) - number + 1)
         part = effort.within(share, share)
         stage = part.solve(phase, narrowed.minimising(out), 0.0, start)
         hit_time_limit = hit_time_limit or stage.hit_time_limit
@@ -94,7 +102,7 @@ def solve_in_stages(
         proven = proven and stage.outcome == "optimal"
         best = stage
         most = float(round(stage.objective))
-        narrowed = narrowed.with_rows([ConstraintRow(f"tier {tier} left out", tuple(out.items()), "<=", most)])
+        narrowed = narrowed.with_rows([ConstraintRow(level.name, tuple(out.items()), "<=", most)])
     solution = effort.solve(phase, narrowed, _solver_gap(gap))
     hit_time_limit = hit_time_limit or solution.hit_time_limit
     if not solution.values and best is None:
@@ -137,7 +145,7 @@ def with_full_bound(answer: PlacementSolution, shortlist: Shortlist) -> Placemen
     """
     left_out = len(answer.problem.jobs) - len(answer.runs)
     bound = usd_below(shortlist.bound(left_out))
-    return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and left_out == 0)
+    return replace(answer, bound_usd=bound, stage_one_proven=answer.stage_one_proven and not any(answer.rank))
 
 
 def better_answer(before: PlacementSolution, found: PlacementSolution, *, complete: bool) -> PlacementSolution:
@@ -146,22 +154,21 @@ def better_answer(before: PlacementSolution, found: PlacementSolution, *, comple
     Over a ``complete`` choice of candidates the second one's own bound holds for all: a candidate that was left out of
     it cannot be part of a plan cheaper than the first. Otherwise only the first one's bound does.
     """
-    if not found.runs or count_left_out(found) > count_left_out(before):
+    if not found.runs or found.rank > before.rank:
         return before
-    same = count_left_out(found) == count_left_out(before)
+    same = found.rank == before.rank
     if same and found.spent > before.spent and not complete:
         return before
     better = found if not same or found.spent <= before.spent else before
-    proven = found.stage_one_proven and (complete or len(found.runs) == len(found.problem.jobs))
+    proven = found.stage_one_proven and (complete or not any(found.rank))
     floor = min(found.bound_usd, better.spent) if complete else Usd(0)
     least = before.bound_usd if same else Usd(0)
     return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
 
 
 def count_left_out(answer: PlacementSolution) -> tuple[int, ...]:
-    """Return the number of jobs of each priority that are left out, highest first."""
-    tiers = sorted({job.priority for job in answer.problem.jobs}, reverse=True)
-    return tuple(sum(j.priority == tier and j.name not in answer.runs for j in answer.problem.jobs) for tier in tiers)
+    """Return the number of jobs of each tier that are left out, first those that are left out last."""
+    return left_out_by_tier(answer.problem, answer.runs)
 
 
 def _solver_gap(gap: float) -> float:

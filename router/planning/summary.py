@@ -17,6 +17,7 @@ from router.planning.effort import Effort
 from router.planning.job_groups import mates_region
 from router.planning.left_shift import load_of
 from router.planning.plan import DroppedOffers, JobSummary, Line, PlannedMove, Unplaced
+from router.planning.preemption import preemptions
 from router.planning.problem import PlacementProblem
 from router.planning.relaxations import EGRESS_CAP, LEAVE_GROUP, MOVE_MAINTENANCE, constraint_costs, relaxations_of
 from router.planning.schedule import ScheduledRun
@@ -73,12 +74,14 @@ def summarise(
         own_lines.setdefault(line.job, []).append(line)
     counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
     total = load_of(problem, answer.holdings)
+    preempted = preemptions(answer, moves)
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
         here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
         here = replace(here, mates_region=mates_region(problem, job, answer.holdings))
         late = effort.late(_PHASE)
-        summaries.append(_summary(here, answer, lines, moves, findings, late=late))
+        summary = _summary(here, answer, lines, moves, findings, late=late)
+        summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
         if job.name not in answer.runs:
             unplaced.append(_unplaced(here, findings, late=late))
     return tuple(summaries), tuple(unplaced)

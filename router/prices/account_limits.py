@@ -22,9 +22,11 @@ def build_limits_file(found: Mapping[str, AccountAllowances], book: PriceBook) -
     quotas = [q for allowances in found.values() for q in allowances.quotas]
     reservations = [h for allowances in found.values() for h in allowances.held]
     return {
-        "limits": [_limit(quota, names) for quota in sorted(quotas, key=_quota_key)],
+        "limits": [_named(limit_fields(quota), names) for quota in sorted(quotas, key=_quota_key)],
         "reservations": [
-            _reservation(one, names, book) for one in sorted(reservations, key=_reservation_key) if one.free
+            _named(reservation_fields(one, book), names)
+            for one in sorted(reservations, key=_reservation_key)
+            if one.free
         ],
     }
 
@@ -37,9 +39,10 @@ def _reservation_key(reservation: CapacityReservation) -> tuple[str, ...]:
     return (reservation.cloud, reservation.region, reservation.zone or "", reservation.name)
 
 
-def _limit(quota: Quota, names: set[str]) -> dict[str, Any]:
+def limit_fields(quota: Quota) -> dict[str, Any]:
+    """Return a quota as an entry of a limits file; its name may be taken by another."""
     fields = {
-        "name": _unique(f"{quota.cloud} {quota.region or 'everywhere'} {quota.name}", names),
+        "name": f"{quota.cloud} {quota.region or 'everywhere'} {quota.name}",
         "cloud": quota.cloud,
         "region": quota.region,
         "family": list(quota.families),
@@ -51,10 +54,11 @@ def _limit(quota: Quota, names: set[str]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, [])}
 
 
-def _reservation(one: CapacityReservation, names: set[str], book: PriceBook) -> dict[str, Any]:
+def reservation_fields(one: CapacityReservation, book: PriceBook) -> dict[str, Any]:
+    """Return what is free of a reservation as an entry of a limits file; its name may be taken by another."""
     price = None if one.prepaid else book.on_demand(RegionId(one.cloud, one.region), one.zone, one.instance_type)
     fields = {
-        "name": _unique(one.name, names),
+        "name": one.name,
         "cloud": one.cloud,
         "region": one.region,
         "zone": one.zone,
@@ -69,6 +73,10 @@ def _reservation(one: CapacityReservation, names: set[str], book: PriceBook) -> 
 
 def _format_moment(moment: datetime) -> str:
     return str(Moment(absolute=moment.astimezone(UTC)))
+
+
+def _named(fields: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    return {**fields, "name": _unique(fields["name"], names)}
 
 
 def _unique(name: str, names: set[str]) -> str:

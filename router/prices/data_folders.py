@@ -1,4 +1,4 @@
-"""Folders of stepfare's data: price books, price history, quotes, imported bills, the ledger's extract."""
+"""Folders of stepfare's data: price books, price history, quotas, quotes, imported bills, the ledger's extract."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def books_folder() -> Path:
 def history_folder() -> Path:
     """Return the folder of the price history, which has a folder per month."""
     return data_folder() / "history"
+
+
+def allowances_folder() -> Path:
+    """Return the folder of quotas, reservations and stock as they were read from the clouds."""
+    return data_folder() / "allowances"
 
 
 def clouds_file() -> Path:

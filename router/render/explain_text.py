@@ -8,7 +8,7 @@ from pricing.units import format_count
 from router.planning.plan import Alternative, JobSummary, Line, Plan
 from router.planning.plan_facts import main_placement
 from router.render.cost_terms_text import job_terms_text
-from router.render.plan_text import describe_shadow_price
+from router.render.plan_text import describe_shadow_price, describe_standing
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -54,8 +54,11 @@ def _summary(plan: Plan, job: JobSummary) -> str:
     place = main_placement(plan.lines, job.job)
     if place is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
-        return wrap_text(f"{job.job}: left out: {unplaced.reason}")
+        preempted = f"; {job.preemption}" if job.preemption is not None else ""
+        return wrap_text(f"{job.job}: left out: {unplaced.reason}{preempted}")
     text = f"{job.job}: {place}, {format_usd(job.cost_usd)}"
+    if job.preemption is not None:
+        text += f"; {job.preemption}"
     if job.runner_up is not None:
         text += f"; {_compare(job, job.runner_up)}"
     costly_rules = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
@@ -108,6 +111,9 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
 
 def _result(plan: Plan, job: JobSummary) -> str:
     head = [f"{job.job} (team {job.team})"]
+    if job.preemption is not None:
+        head.append(wrap_text(str(job.preemption), "  "))
+    head += [f"  fair share of {describe_standing(team)}" for team in plan.fair_share if team.team == job.team]
     if job.finish is None:
         unplaced = next(u for u in plan.unplaced if u.job == job.job)
         head.append(wrap_text(f"left out: {unplaced.reason}", "  "))

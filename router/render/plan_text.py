@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
-from router.planning.plan import JobSummary, Line, Plan, ShadowPrice
+from router.planning.plan import JobSummary, Line, Plan, ShadowPrice, TeamStanding
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
 from router.render.cost_terms_text import team_terms_table
@@ -40,6 +40,7 @@ def table(plan: Plan, screen: Screen = PLAIN) -> str:
     parts.append(_totals(plan))
     parts += _footnotes(plan)
     parts += _left_out(plan)
+    parts += fair_share_lines(plan)
     parts += _limits(plan)
     return "\n\n".join(p for p in parts if p) + "\n"
 
@@ -76,6 +77,7 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
         *mixed,
         *_unbounded(plan, "? "),
         *_left_out(plan),
+        *fair_share_lines(plan),
         *_limits(plan),
     ]
     return "\n\n".join(p for p in parts if p) + "\n"
@@ -245,6 +247,24 @@ def _left_out(plan: Plan) -> list[str]:
         if not job.relaxations:
             parts.append("    no change of a single rule is enough")
     return ["\n".join(parts)]
+
+
+def fair_share_lines(plan: Plan) -> list[str]:
+    """Return the standings of teams in one part, nearest to being left out last; nothing without shares."""
+    if not plan.fair_share:
+        return []
+    ordered = sorted(plan.fair_share, key=lambda team: (team.band, -team.factor, team.team))
+    lines = ["FAIR SHARE (within a priority, waiting jobs of band 1 are left out last)"]
+    lines += [f"  {describe_standing(team)}" for team in ordered]
+    return ["\n".join(lines)]
+
+
+def describe_standing(team: TeamStanding) -> str:
+    """Return a team's band and factor with what they follow from, in words."""
+    return (
+        f"{team.team}: band {team.band}, factor {team.factor:.2f}; used {format_usd(team.recent_usd)} lately, "
+        f"share {team.share:g}"
+    )
 
 
 def _limits(plan: Plan) -> list[str]:

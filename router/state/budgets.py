@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from sqlalchemy import and_, delete, func, insert, select
 
 from pricing.money import Usd
@@ -78,3 +80,14 @@ class Budgets:
         query = select(team, project, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, project)
         with self._database.read() as connection:
             return {(row[0], row[1]): Usd(int(row[2])) for row in connection.execute(query)}
+
+    def used_since(self, since: datetime) -> tuple[tuple[str, datetime, Usd], ...]:
+        """Return team, end and dollars of what was metered and ended after ``since``.
+
+        Archived entries are not counted.
+        """
+        team, end = LEDGER.c.team, LEDGER.c.end_at
+        which = and_(LEDGER.c.kind == LedgerEntryKind.METERED, end > since)
+        query = select(team, end, func.sum(LEDGER.c.usd_nanos)).where(which).group_by(team, end).order_by(team, end)
+        with self._database.read() as connection:
+            return tuple((row[0], row[1], Usd(int(row[2]))) for row in connection.execute(query))

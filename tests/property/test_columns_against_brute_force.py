@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from router.planning.plan import Plan
 from router.planning.planner import make_plan
 from tests.bench.nights import mid_size_request
-from tests.support.brute_force import Solution
 from tests.support.checker import check_plan
-from tests.support.instances import Instance
-from tests.support.plan_agreement import SOLVER, compare_planners, left_out, value_of
-from tests.support.solved_instances import request_of, solve
+from tests.support.instances import Instance, make_instance
+from tests.support.plan_agreement import SOLVER, compare_planners, value_of
+from tests.support.running_instances import make_running_instance, make_sharing_instance
+from tests.support.solved_instances import Solved, request_of, solve
 
 FEW = range(1, 200, 14)
 
 
-def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
+def wrong(solved: Solved, plan: Plan) -> list[str]:
     """Describe what is wrong with the plan: to be dearer than the optimum is not, to claim less is."""
+    instance, best = solved.instance, solved.best
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
-    out = left_out(plan, sorted({job.priority for job in instance.jobs}, reverse=True))
-    bound, value = plan.bound_usd.dollars(), value_of(plan)
+    out, bound, value = solved.levels_of(plan), plan.bound_usd.dollars(), value_of(plan)
     if out < best.unplaced:
         found.append(f"leaves out {out}, the least is {best.unplaced}")
     if plan.stage_one_proven and out != best.unplaced:
@@ -32,13 +34,13 @@ def wrong(instance: Instance, best: Solution, plan: Plan) -> list[str]:
     return found
 
 
-def wrong_plans(seeds: range) -> dict[int, list[str]]:
+def wrong_plans(seeds: range, make: Callable[[int], Instance] = make_instance) -> dict[int, list[str]]:
     """Describe what is wrong with plans by columns, by seed."""
     found = {}
     for seed in seeds:
-        solved = solve(seed)
+        solved = solve(seed, make)
         plan = make_plan(request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0))
-        found[seed] = wrong(solved.instance, solved.best, plan)
+        found[seed] = wrong(solved, plan)
     return {seed: words for seed, words in found.items() if words}
 
 
@@ -49,6 +51,24 @@ def test_columns_never_claim_more_than_is_true() -> None:
 @pytest.mark.slow
 def test_columns_never_claim_more_than_is_true_of_100_instances() -> None:
     assert wrong_plans(range(0, 200, 2)) == {}
+
+
+def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
+    assert wrong_plans(range(1, 40, 4), make_running_instance) == {}
+
+
+@pytest.mark.slow
+def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances() -> None:
+    assert wrong_plans(range(100), make_running_instance) == {}
+
+
+def test_columns_never_claim_more_than_is_true_of_shares() -> None:
+    assert wrong_plans(range(2, 40, 4), make_sharing_instance) == {}
+
+
+@pytest.mark.slow
+def test_columns_never_claim_more_than_is_true_of_shares_in_100_instances() -> None:
+    assert wrong_plans(range(100), make_sharing_instance) == {}
 
 
 def contradictions_of(seed: int) -> tuple[str, ...]:

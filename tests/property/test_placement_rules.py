@@ -40,7 +40,7 @@ def wrong_plans(seeds: range) -> dict[int, list[str]]:
         request = request_of(instance, gap=0.0, confidence_rounds=0, resolve_limits=0)
         words = [f"lost {name}" for name in missing_candidates(instance)]
         words += differences(solved, make_plan(request), 0.0)
-        words += wrong(instance, solved.best, make_plan(replace(request, compact_jobs=0)))
+        words += wrong(solved, make_plan(replace(request, compact_jobs=0)))
         if words:
             found[seed] = words
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -15,6 +14,7 @@ from tests.support.brute_force import greedy_in_turn, optimum
 from tests.support.checker import check_plan
 from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
+from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, problem_of, request_of, solve
 
 INSTANCES = 200
@@ -31,9 +31,7 @@ def plan_of(instance: Instance, gap: float) -> Plan:
 def differences(solved: Solved, plan: Plan, gap: float) -> list[str]:
     """What is wrong with the plan, in words."""
     instance, best = solved.instance, solved.best
-    tiers = sorted({job.priority for job in instance.jobs}, reverse=True)
-    count = Counter(item.priority for item in plan.unplaced)
-    unplaced = tuple(count[tier] for tier in tiers)
+    unplaced = solved.levels_of(plan)
     value = plan.objective_usd.dollars()
     bound = plan.bound_usd.dollars()
     found = check_plan(plan, instance.jobs, instance.book, instance.limits, slot=instance.slot)
@@ -54,6 +52,30 @@ def wrong_plans(solved: list[Solved], gap: float) -> dict[int, list[str]]:
     """What is wrong, by seed."""
     found = {item.instance.seed: differences(item, plan_of(item.instance, gap), gap) for item in solved}
     return {seed: words for seed, words in found.items() if words}
+
+
+RUNNING = range(0, 60, 3)
+
+
+def test_running_jobs_are_displaced_only_for_jobs_of_higher_priority() -> None:
+    assert wrong_plans([solve(seed, make_running_instance) for seed in RUNNING], gap=0.0) == {}
+
+
+def test_jobs_of_teams_below_their_share_are_left_out_last() -> None:
+    assert wrong_plans([solve(seed, make_sharing_instance) for seed in RUNNING], gap=0.0) == {}
+
+
+@pytest.mark.slow
+def test_jobs_of_teams_below_their_share_are_left_out_last_in_150_instances() -> None:
+    assert wrong_plans([solve(seed, make_sharing_instance) for seed in range(150)], gap=0.0) == {}
+
+
+@pytest.mark.slow
+def test_running_jobs_are_displaced_only_for_jobs_of_higher_priority_in_150_instances() -> None:
+    solved = [solve(seed, make_running_instance) for seed in range(150)]
+    # Each kind of level is used: some protected job is displaced, some running job and some other job is left out.
+    assert all(any(any(item.best.unplaced[kind::3]) for item in solved) for kind in range(3))
+    assert wrong_plans(solved, gap=0.0) == {}
 
 
 def dated(seed: int) -> bool:
@@ -118,5 +140,5 @@ def test_jobs_that_must_start_at_once_do_where_any_plan_could(seed: int) -> None
     jobs = tuple(job.model_copy(update=changes) if n % 2 == 0 else job for n, job in enumerate(instance.jobs))
     instance = replace(instance, jobs=jobs)
     problem = problem_of(instance)
-    solved = Solved(instance, optimum(problem), greedy_in_turn(problem), limit_binds=False)
+    solved = Solved(instance, optimum(problem), greedy_in_turn(problem), limit_binds=False, levels=problem.levels)
     assert differences(solved, plan_of(instance, 0.0), 0.0) == []

@@ -31,7 +31,7 @@ def wrong_plans(rule: str, seeds: Iterable[int]) -> tuple[dict[str, list[str]], 
         counts += binds
         found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
         request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0)
-        found[f"columns {seed}"] = wrong(solved.instance, solved.best, make_plan(request))
+        found[f"columns {seed}"] = wrong(solved, make_plan(request))
     return {name: words for name, words in found.items() if words}, counts
 
 

@@ -1,7 +1,8 @@
 """The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
 
-First the numbers of unplaced jobs by priority, highest first; then cost plus thresholds, carbon among them. Each job's
-schedules are reduced to those that no other beats in cost and in use of everything shared, then combined depth first.
+First the numbers of jobs left out or displaced, as precedence_rules.py orders them; then cost plus thresholds, carbon
+among them. Each job's schedules are reduced to those that no other beats in cost and in use of everything shared, then
+combined depth first.
 """
 
 from __future__ import annotations
@@ -16,8 +17,19 @@ from pricing.book import PriceBook
 from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from tests.support.carbon_oracle import grams_per_hour, weight_per_gram
-from tests.support.schedules import CandidateLike, Floats, Ints, Ways, dates_of, enumerate_ways, slot_edges
+from tests.support.carbon_oracle import counted_per_hour
+from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, prefers_its_place, stays_in_place
+from tests.support.schedules import (
+    CandidateLike,
+    Floats,
+    Ints,
+    Ways,
+    dates_of,
+    enumerate_ways,
+    own_slots,
+    slot_edges,
+    standing,
+)
 from tests.support.shared_limits import Holding, OfferName, shared_things
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill
@@ -27,7 +39,10 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Options:
-    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]; ``regions`` the first of each."""
+    """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]; ``regions`` the first of each.
+
+    ``stays`` marks those that go on in place; ``must``: the job has no other choice and is never left out.
+    """
 
     job: Job
     slots: Ints
@@ -37,7 +52,9 @@ class Options:
     use: Ints
     arrivals: Ints
     shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
+    stays: Bools
     regions: tuple[str, ...] = ()
+    must: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,7 @@ class Problem:
     book: PriceBook
     now: datetime
     edges: tuple[datetime, ...]
-    tiers: tuple[int, ...]
+    levels: Levels
 
     def without_limits(self) -> Problem:
         """The same with more than enough of everything shared (each job still fits alone)."""
@@ -59,7 +76,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Solution:
-    """``unplaced`` numbers by priority, highest first; ``cost`` compute and moves; ``threshold`` on top."""
+    """``unplaced`` numbers of the levels, highest first; ``cost`` compute and moves; ``threshold`` on top."""
 
     unplaced: tuple[int, ...]
     cost: float
@@ -97,6 +114,8 @@ def enumerate_problem(
     shared = shared_things(limits, caps)
     amounts = np.repeat([item.amount for item in shared], len(edges) - 1).astype(np.int64)
     options = []
+    protected: list[str] = []
+    cannot_resume: list[Options] = []
     for job in sorted(jobs, key=lambda job: (-job.priority, job.name)):
         kept = list(candidates[job.name])
         table = np.array(
@@ -104,13 +123,105 @@ def enumerate_problem(
             dtype=np.int64,
         ).reshape(len(kept) + 1, len(shared))
         budgeted = any(budget.team == job.team for budget in limits.teams)
-        carbon = [_carbon_per_hour(candidate, book, limits) for candidate in kept]
+        carbon = [counted_per_hour(candidate, book, limits) for candidate in kept]
         ways = enumerate_ways(job, kept, edges, now, book, limits, carbon, budgeted=budgeted) if kept else None
-        own = _undominated(job, ways, table, amounts, len(edges) - 1, budgeted=budgeted)
-        first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in own.slots)
-        options.append(replace(own, regions=first))
-    tiers = tuple(sorted({job.priority for job in jobs}, reverse=True))
-    return Problem(tuple(options), amounts, limits, book, now, edges, tiers)
+        stays = (
+            np.zeros(0, dtype=bool) if ways is None else stays_in_place(ways.slots, _standing(job, kept, edges, now))
+        )
+        found = _undominated(job, ways, table, amounts, len(edges) - 1, stays, budgeted=budgeted)
+        first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in found.slots)
+        found = replace(found, regions=first)
+        if ways is not None and found.stays.any():
+            if job.checkpoint is None:
+                cannot_resume.append(found)
+            elif _prefers_its_place(ways, stays, table, amounts, job, limits, book, now):
+                protected.append(job.name)
+        options.append(found)
+    left = _Room(amounts, limits, now)
+    staying = {found.job.name: found for found in cannot_resume}
+    must = admitted([found.job for found in cannot_resume], lambda job: left.take(staying[job.name]))
+    options = [_only_staying(found) if found.job.name in must else found for found in options]
+    return Problem(
+        tuple(options),
+        amounts,
+        limits,
+        book,
+        now,
+        edges,
+        Levels(tuple(jobs), frozenset(protected), fair_bands(limits, jobs)),
+    )
+
+
+def _standing(job: Job, kept: Sequence[CandidateLike], edges: Sequence[datetime], now: datetime) -> set[int]:
+    first = own_slots(job, edges, now)[0]
+    placement = job.status.running if job.status is not None else None
+    return standing(placement, kept) if first is not None and first[0] == now else set()
+
+
+def _prefers_its_place(
+    ways: Ways,
+    stays: Bools,
+    table: Ints,
+    amounts: Ints,
+    job: Job,
+    limits: Limits,
+    book: PriceBook,
+    now: datetime,
+) -> bool:
+    use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
+    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
+    left = [b.budget.dollars() - b.spent.dollars() for b in limits.teams if b.team == job.team]
+    within = np.array([_within_caps(limits, now, {}, needs) for needs in ways.shipments], dtype=bool)[ways.arrivals]
+    affordable = np.array(ways.cost + top <= min(left, default=np.inf) + SLACK)
+    fits: Bools = (use <= amounts).all(axis=1) & affordable & within
+    moves = np.array([_bill(needs, limits, book, now) for needs in ways.shipments])[ways.arrivals]
+    return bool(fits.any()) and prefers_its_place(ways.cost + ways.threshold + moves, stays, fits)
+
+
+class _Room:
+    """What limits, budgets of teams, caps on egress and regions of groups leave for jobs that must stay."""
+
+    def __init__(self, amounts: Ints, limits: Limits, now: datetime) -> None:
+        self.left = amounts.copy()
+        self.money = {b.team: b.budget.dollars() - b.spent.dollars() for b in limits.teams}
+        self.limits = limits
+        self.now = now
+        self.needs: tuple[tuple[str, Need, RegionId], ...] = ()
+        self.homes: dict[str | None, str] = {}
+
+    def take(self, options: Options) -> bool:
+        """Whether the job's cheapest stay fits; what it takes is gone then."""
+        row = int(np.flatnonzero(options.stays)[0])
+        dollars = options.cost[row] + options.top[row]
+        team, group, home = options.job.team, options.job.group, options.regions[row]
+        if (options.use[row] > self.left).any() or dollars > self.money.get(team, np.inf) + SLACK:
+            return False
+        needs = options.shipments[options.arrivals[row]]
+        if not _within_caps(self.limits, self.now, _leaving(self.needs), needs):
+            return False
+        if group is not None and self.homes.setdefault(group, home) != home:
+            return False
+        self.needs += needs
+        self.left = self.left - options.use[row]
+        if team in self.money:
+            self.money[team] -= dollars
+        return True
+
+
+def _only_staying(options: Options) -> Options:
+    row = np.flatnonzero(options.stays)[:1]
+    return replace(
+        options,
+        slots=options.slots[row],
+        cost=options.cost[row],
+        threshold=options.threshold[row],
+        top=options.top[row],
+        use=options.use[row],
+        arrivals=options.arrivals[row],
+        stays=options.stays[row],
+        regions=tuple(options.regions[i] for i in row),
+        must=True,
+    )
 
 
 def _offer_name(offer: object) -> OfferName:
@@ -123,21 +234,13 @@ def _holdings(candidate: CandidateLike) -> list[Holding]:
     return [Holding(_offer_name(part.offer), part.machine, part.machines) for part in candidate.parts]
 
 
-def _carbon_per_hour(candidate: CandidateLike, book: PriceBook, limits: Limits) -> float:
-    """Dollars that an hour's emissions count; nothing where no weight is stated."""
-    weight = weight_per_gram(limits)
-    if not weight:
-        return 0.0
-    place = (candidate.region.cloud, candidate.region.region)
-    return float(
-        weight * sum(grams_per_hour(book, part.machine, *place)[0] * part.machines for part in candidate.parts)
-    )
-
-
-def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots: int, *, budgeted: bool) -> Options:
+def _undominated(
+    job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots: int, stays: Bools, *, budgeted: bool
+) -> Options:
     if ways is None or not len(ways.cost):
         none, empty = np.zeros(0), np.zeros(0, dtype=np.int64)
-        return Options(job, np.zeros((0, slots), int), none, none, none, np.zeros((0, len(amounts)), int), empty, ())
+        no_use = np.zeros((0, len(amounts)), int)
+        return Options(job, np.zeros((0, slots), int), none, none, none, no_use, empty, (), np.zeros(0, dtype=bool))
     use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
     fits = np.flatnonzero((use <= amounts).all(axis=1))
     top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
@@ -145,7 +248,7 @@ def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots:
     order = fits[np.lexsort((ways.cost[fits], value[fits]))]
     # The same use and the same moves: only the cheapest is worth keeping (in a budget also what costs less
     # before thresholds, which no budget counts).
-    key = np.concatenate([use, ways.arrivals[:, None]], axis=1)[order]
+    key = np.concatenate([use, ways.arrivals[:, None], stays[:, None]], axis=1)[order]
     _, first = np.unique(key, axis=0, return_index=True)
     cheaper = _lower_cost_rows(key, ways.cost[order]) if budgeted else np.zeros(0, int)
     kept: list[int] = []
@@ -156,6 +259,7 @@ def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots:
             and (
                 (use[rivals] <= use[i]).all(axis=1)
                 & (ways.arrivals[rivals] == ways.arrivals[i])
+                & (stays[rivals] >= stays[i])
                 & (not budgeted or ways.cost[rivals] <= ways.cost[i] + SLACK)
             ).any()
         ):
@@ -171,6 +275,7 @@ def _undominated(job: Job, ways: Ways | None, table: Ints, amounts: Ints, slots:
         use[rows],
         ways.arrivals[rows],
         ways.shipments,
+        stays[rows],
     )
 
 
@@ -201,27 +306,33 @@ def _leaving(needs: Sequence[tuple[str, Need, RegionId]]) -> dict[tuple[str, str
 
 
 def _within_caps(
-    problem: Problem, before: Mapping[tuple[str, str], float], needs: Sequence[tuple[str, Need, RegionId]]
+    limits: Limits,
+    now: datetime,
+    before: Mapping[tuple[str, str], float],
+    needs: Sequence[tuple[str, Need, RegionId]],
 ) -> bool:
     """Whether these moves, on top of the others', keep every cap."""
-    moved = problem.limits.egress_month_to_date_gb
     for (cloud, month), gb in _leaving(needs).items():
-        cap = problem.limits.egress_caps_gb.get(cloud)
-        earlier = float(moved.get(cloud, 0)) if month == problem.now.strftime("%Y-%m") else 0.0
+        cap = limits.egress_caps_gb.get(cloud)
+        earlier = float(limits.egress_month_to_date_gb.get(cloud, 0)) if month == now.strftime("%Y-%m") else 0.0
         if cap is not None and gb + earlier + before.get((cloud, month), 0.0) > float(cap) + SLACK:
             return False
     return True
 
 
 def _egress(problem: Problem, needs: Sequence[tuple[str, Need, RegionId]]) -> float:
+    return _bill(needs, problem.limits, problem.book, problem.now)
+
+
+def _bill(needs: Sequence[tuple[str, Need, RegionId]], limits: Limits, book: PriceBook, now: datetime) -> float:
     shipments = [Shipment(need.tariff, month, need.volume) for month, need, _ in needs if need.tariff is not None]
     if not shipments:
         return 0.0
     bills = bill(
         shipments,
-        tariffs=problem.book.tariffs,
-        this_month=problem.now.strftime("%Y-%m"),
-        moved_bytes=moved_bytes(problem.limits),
+        tariffs=book.tariffs,
+        this_month=now.strftime("%Y-%m"),
+        moved_bytes=moved_bytes(limits),
     )
     return float(sum(bills.values())) / 1e9
 
@@ -234,7 +345,8 @@ class _State:
     used: Ints
     spent: Mapping[str, float]
     needs: tuple[tuple[str, Need, RegionId], ...]
-    unplaced: tuple[int, ...]
+    left_out: frozenset[str]
+    displaced: frozenset[str]
     cost: float
     threshold: float
     chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -252,8 +364,8 @@ class _Search:
         self.bills: dict[tuple[tuple[str, Need, RegionId], ...], float] = {}
 
     def start(self) -> _State:
-        none = tuple(0 for _ in self.problem.tiers)
-        return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, 0.0, 0.0, ())
+        none: frozenset[str] = frozenset()
+        return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, none, 0.0, 0.0, ())
 
     def egress(self, needs: tuple[tuple[str, Need, RegionId], ...]) -> float:
         if needs not in self.bills:
@@ -272,7 +384,8 @@ class _Search:
             free &= np.array([region == home for region in options.regions], dtype=bool)
         if self.problem.limits.egress_caps_gb:
             before = _leaving(state.needs)
-            within = [_within_caps(self.problem, before, needs) for needs in options.shipments]
+            limits, now = self.problem.limits, self.problem.now
+            within = [_within_caps(limits, now, before, needs) for needs in options.shipments]
             free &= np.array(within or [True])[options.arrivals]
         return np.flatnonzero(free)
 
@@ -284,7 +397,8 @@ class _Search:
             state.used + options.use[row],
             {**state.spent, team: state.spent.get(team, 0.0) + options.cost[row] + options.top[row]},
             state.needs + options.shipments[options.arrivals[row]],
-            state.unplaced,
+            state.left_out,
+            state.displaced if options.stays[row] else state.displaced | {options.job.name},
             state.cost + options.cost[row],
             state.threshold + options.threshold[row],
             (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
@@ -292,28 +406,32 @@ class _Search:
         )
 
     def left_out(self, state: _State) -> _State:
-        job = self.order[state.level].job
-        tier = self.problem.tiers.index(job.priority)
-        unplaced = tuple(n + (k == tier) for k, n in enumerate(state.unplaced))
-        return replace(state, level=state.level + 1, unplaced=unplaced, chosen=(*state.chosen, (job.name, None)))
+        name = self.order[state.level].job.name
+        out = state.left_out | {name}
+        return replace(state, level=state.level + 1, left_out=out, chosen=(*state.chosen, (name, None)))
 
     def solution(self, state: _State) -> Solution:
-        return Solution(state.unplaced, state.cost + self.egress(state.needs), state.threshold, state.chosen)
+        unplaced = self.problem.levels.count(state.left_out, state.displaced)
+        return Solution(unplaced, state.cost + self.egress(state.needs), state.threshold, state.chosen)
 
     def cannot_beat(self, state: _State) -> bool:
         """Whether no completion of ``state`` is better than the best so far."""
         if self.best is None:
             return False
-        unplaced = list(state.unplaced)
+        out, displaced = set(state.left_out), set(state.displaced)
         value = state.cost + state.threshold + self.egress(state.needs)
         for level in range(state.level, len(self.order)):
             options = self.order[level]
             rows = self.rows(state, level)
+            if not options.stays[rows].any():
+                displaced.add(options.job.name)
             if len(rows):
                 value += options.cost[rows[0]] + options.threshold[rows[0]]
+            elif options.must:
+                return True
             else:
-                unplaced[self.problem.tiers.index(options.job.priority)] += 1
-        missing = tuple(unplaced)
+                out.add(options.job.name)
+        missing = self.problem.levels.count(out, displaced)
         if missing != self.best.unplaced:
             return missing > self.best.unplaced
         return bool(value >= self.best.value - SLACK)
@@ -326,14 +444,16 @@ class _Search:
             return
         for row in self.rows(state, state.level):
             self.descend(self.placed(state, int(row)))
-        self.descend(self.left_out(state))
+        if not self.order[state.level].must:
+            self.descend(self.left_out(state))
 
 
 def greedy_in_turn(problem: Problem) -> Solution:
-    """Each job in turn (priority, then name) takes what is cheapest for it of what is left."""
-    search = _Search(problem, problem.options, None)
+    """Each job in turn (those that must stay, priority, then name) takes what is cheapest for it of what is left."""
+    order = sorted(problem.options, key=lambda options: not options.must)
+    search = _Search(problem, order, None)
     state = search.start()
-    for level, options in enumerate(problem.options):
+    for level, options in enumerate(order):
         rows = search.rows(state, level)
         if not len(rows):
             state = search.left_out(state)

@@ -8,6 +8,7 @@ from pricing.book import PriceBook
 from pricing.carbon import power_figures
 from pricing.machines import Machine
 from router.jobs.limits import Limits
+from tests.support.schedules import CandidateLike
 
 
 def grams_per_hour(book: PriceBook, machine: Machine, cloud: str, region: str) -> tuple[Fraction, bool]:
@@ -23,6 +24,17 @@ def grams_per_hour(book: PriceBook, machine: Machine, cloud: str, region: str) -
     kilowatts = Fraction(power * machine.accelerator_count, 1000) * (1 + overhead) * pue.get(cloud, pue["*"])
     unknown = here.grid_carbon_gco2_per_kwh is None or watts[machine.accelerator] is None
     return kilowatts * grid, unknown
+
+
+def counted_per_hour(candidate: CandidateLike, book: PriceBook, limits: Limits) -> float:
+    """Dollars that an hour's emissions of a candidate count; nothing where no weight is stated."""
+    weight = weight_per_gram(limits)
+    if not weight:
+        return 0.0
+    place = (candidate.region.cloud, candidate.region.region)
+    return float(
+        weight * sum(grams_per_hour(book, part.machine, *place)[0] * part.machines for part in candidate.parts)
+    )
 
 
 def weight_per_gram(limits: Limits) -> Fraction:

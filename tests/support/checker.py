@@ -12,7 +12,7 @@ from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
-from tests.support import check_carbon, check_cost_terms, check_money, check_place, check_time
+from tests.support import check_carbon, check_cost_terms, check_money, check_place, check_precedence, check_time
 from tests.support.plan_view import View
 
 CHECKS = (
@@ -35,6 +35,9 @@ CHECKS = (
     check_money.check_budgets,
     check_money.check_totals,
     check_money.check_status,
+    check_precedence.check_precedence,
+    check_precedence.check_preempted,
+    check_precedence.check_fair_share,
     check_cost_terms.check_cost_terms,
     check_carbon.check_carbon,
 )

@@ -105,4 +105,5 @@ def solve_ruled(rule: str, seed: int) -> tuple[Solved, bool]:
     best = optimum(problem)
     unruled = replace(instance, limits=make_instance(seed).limits) if rule in LIMITS_RULES else make_instance(seed)
     free = optimum(problem_of(unruled))
-    return Solved(instance, best, greedy_in_turn(problem), limit_binds=False), free.better_than(best)
+    solved = Solved(instance, best, greedy_in_turn(problem), limit_binds=False, levels=problem.levels)
+    return solved, free.better_than(best)

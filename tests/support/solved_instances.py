@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from router.planning.candidates import candidates_for
+from router.planning.plan import Plan
 from router.planning.planner import PlanRequest
 from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
+from tests.support.precedence_rules import Levels
+from tests.support.running_instances import displaced_jobs
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,11 @@ class Solved:
     best: Solution
     greedy: Solution
     limit_binds: bool
+    levels: Levels
+
+    def levels_of(self, plan: Plan) -> tuple[int, ...]:
+        """How many jobs a plan leaves out or displaces, level by level."""
+        return self.levels.count((item.job for item in plan.unplaced), displaced_jobs(plan, self.instance))
 
 
 def problem_of(instance: Instance) -> Problem:
@@ -31,16 +40,17 @@ def problem_of(instance: Instance) -> Problem:
     )
 
 
-def solve(seed: int) -> Solved:
+def solve(seed: int, make: Callable[[int], Instance] = make_instance) -> Solved:
     """The instance of that seed, solved."""
-    return solve_instance(make_instance(seed))
+    return solve_instance(make(seed))
 
 
 def solve_instance(instance: Instance) -> Solved:
     """The instance, solved."""
     problem = problem_of(instance)
     best = optimum(problem)
-    return Solved(instance, best, greedy_in_turn(problem), optimum(problem.without_limits()).better_than(best))
+    binds = optimum(problem.without_limits()).better_than(best)
+    return Solved(instance, best, greedy_in_turn(problem), binds, problem.levels)
 
 
 def request_of(instance: Instance, **knobs: Any) -> PlanRequest:

@@ -35,7 +35,7 @@ def test_an_empty_file_limits_nothing(folder: Path) -> None:
 
 LIMIT = "{name: a, cloud: aws, amount: 8, unit: machines}"
 BAD = {
-    "unknown field": ("quotas: []", "1:1", "quotas", "no field of a limits file", ""),
+    "unknown field": ("projects: []", "1:1", "projects", "no field of a limits file", ""),
     "near field": ("limit: []", "1:1", "limit", "no field of a limits file", "did you mean limits?"),
     "unknown unit": (
         "limits: [{name: a, amount: 8, unit: gpus}]", "1:37", "limits[0].unit", "'gpus' is not one of", "",

@@ -45,6 +45,7 @@ _FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kin
 _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
+_TIER_RANGE = 4096.0  # between the lowest tier and the highest: a program of larger numbers is not solved exactly
 _NEAR_RUNS = 60
 _LAST_ROUNDS, _SINGLE_NODES = 3, 200
 _JOB = 1e-6  # of a job: rounding of the relaxation
@@ -213,7 +214,8 @@ class _Search:
         """Return the best of some dives; jobs that one leaves out come first in the next."""
         shares = _DIVES if len(self.table.jobs) <= _MANY else _DIVES[1:3]
         plans: list[WholePlan] = []
-        first: dict[int, None] = {}
+        stays = self.table.problem.stays
+        first: dict[int, None] = {n: None for n, job in enumerate(self.table.jobs) if job.name in stays}
         for share in shares:
             for _ in range(_DIVES_A_SHARE):
                 plan = dive(self.master, self.totals, solution, self.effort, share, tuple(first))
@@ -412,7 +414,9 @@ def _penalties(table: Table) -> Floats:
     floors = row_floors(table, free)
     dearest = float(floors[floors < NEVER / 2].max(initial=0.0))
     lowest = int(table.tier.max(initial=0))
-    return (4 * dearest + 100.0) * _TIER_FACTOR ** (lowest - table.tier).astype(np.float64)
+    factor = min(_TIER_FACTOR, _TIER_RANGE ** (1 / max(1, lowest)))
+    penalties: Floats = (4 * dearest + 100.0) * factor ** (lowest - table.tier).astype(np.float64)
+    return penalties
 
 
 def _holdings(table: Table, plan: WholePlan) -> dict[str, tuple[SlotHold, ...]]:

@@ -23,6 +23,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
+from router.planning.precedence import tiers_of
 from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
 from router.planning.transfers import Transfer
 
@@ -272,7 +273,7 @@ def build_table(problem: PlacementProblem) -> Table:
     spans = np.array([_span(problem, jobs[row.job], row) for row in rows], dtype=np.int64).reshape(len(rows), 3)
     teams = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     names = tuple(sorted({job.team for job in jobs} & teams.keys()))
-    tiers = sorted({job.priority for job in jobs}, reverse=True)
+    tiers = {job.name: number for number, tier in enumerate(tiers_of(problem)) for job in tier}
     job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
     capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
@@ -314,7 +315,7 @@ def build_table(problem: PlacementProblem) -> Table:
         team=np.array([names.index(job.team) if job.team in names else -1 for job in jobs], dtype=np.int64),
         team_names=names,
         team_left=np.array([teams[name] for name in names]),
-        tier=np.array([tiers.index(job.priority) for job in jobs], dtype=np.int64),
+        tier=np.array([tiers[job.name] for job in jobs], dtype=np.int64),
         budget=np.array([np.inf if job.budget is None else job.budget.dollars() for job in jobs]),
         cap_limits=len(kinds.names) + np.arange(len(capped) * len(months)).reshape(len(capped), len(months)),
         cap_gb=np.array([[gb.get(cloud, 0.0) for cloud in capped] for gb in leaving]).reshape(
@@ -360,7 +361,7 @@ def _span(problem: PlacementProblem, job: Job, row: TableRow) -> tuple[int, int,
         return 0, 0, 0
     if row.goes_on:
         return 0, slots[-1].index + 1, 1
-    if most_starts(job) == 0:
+    if job.name in problem.stays or most_starts(job) == 0:
         return 0, 0, 0
     last_start = next((slot.index for slot in reversed(slots) if problem.may_start(job, slot)), -1)
     return slots[0].index, slots[-1].index + 1, last_start + 1

@@ -1,0 +1,81 @@
+"""Take quotas, reservations and stock as they were read from the clouds into the limits of a plan or quote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pricing.book import PriceBook
+from pricing.units import format_count
+from router.config.job_files import LoadedJobs
+from router.jobs.limits import Limits
+from router.jobs.spec import Placement
+from router.planning.inputs import LimitSource
+from router.prices.allowance_store import LATEST, AllowanceStore, load_allowances
+from router.prices.data_folders import allowances_folder
+from router.prices.read_limits import MergedLimits, merge_read_limits
+
+NO_QUOTAS = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChoice:
+    """The reading to take: ``latest``, a file, ``none``, or None for what the limits file says."""
+
+    option: str | None
+    limits_file: Path | None
+
+
+def with_read_quotas(
+    limits: Limits, choice: QuotaChoice, book: PriceBook, now: datetime, running: Sequence[tuple[Placement, int]] = ()
+) -> MergedLimits:
+    """Return the limits with those that were read; as they are where no reading is asked for.
+
+    InvalidInputError where the reading is missing or damaged.
+    """
+    name = choice.option
+    if name is None and limits.quotas is not None:
+        folder = choice.limits_file.parent if choice.limits_file is not None else Path()
+        name = limits.quotas if limits.quotas in (LATEST, NO_QUOTAS) else str(folder / limits.quotas)
+    if name is None or name == NO_QUOTAS:
+        return MergedLimits(limits.model_copy(update={"quotas": None}), (), ())
+    reading = load_allowances(name, AllowanceStore(allowances_folder()))
+    return merge_read_limits(limits, reading, book, now, running)
+
+
+def running_placements(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
+    """Return where jobs run at this moment, and on how many machines."""
+    placements = []
+    for job in loaded.jobs:
+        place = job.status.running if job.status is not None else None
+        machine = book.machine(place.cloud, place.instance_type) if place is not None else None
+        if place is not None and machine is not None:
+            placements.append((place, -(-place.accelerators // machine.accelerator_count)))
+    return tuple(placements)
+
+
+def describe_sources(sources: Sequence[LimitSource], now: datetime) -> tuple[str, ...]:
+    """Return a sentence a reading: how many limits came from it, how old it is, and which the file makes smaller."""
+    groups: dict[tuple[str, datetime], list[LimitSource]] = {}
+    for source in sources:
+        groups.setdefault((source.source, source.read_at), []).append(source)
+    lines = []
+    for (name, read_at), found in sorted(groups.items()):
+        words = (
+            f"{format_count(len(found), 'limit')} from the {name}, read {read_at:%Y-%m-%d %H:%MZ}, {_age(now, read_at)}"
+        )
+        shared = [one for one in found if one.in_file is not None]
+        for one in shared:
+            binds = "limits file" if one.binds_by_file else "reading"
+            words += f"; {one.limit}: {one.read:,} read, {one.in_file:,} in the limits file, the {binds} binds"
+        lines.append(words)
+    return tuple(lines)
+
+
+def _age(now: datetime, read_at: datetime) -> str:
+    hours = (now - read_at).total_seconds() / 3600
+    if hours < 0:
+        return "after the moment of the plan"
+    return f"{hours:.0f} hours before" if hours >= 1 else "less than an hour before"

@@ -1,0 +1,97 @@
+"""Order the jobs by who is left out last: those that must stay, then by priority, and there those that run first.
+
+A plan is first judged by its levels: jobs that must stay; then, in this order for each priority from the highest,
+running jobs left out, protected jobs displaced, other jobs left out by band of their teams. Design notes 045, 046.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from router.jobs.spec import Job
+from router.planning.problem import PlacementProblem
+from router.planning.schedule import ScheduledRun, starts_of
+
+LevelKind = Literal["left out", "displaced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Jobs of which the plan leaves out, or displaces, as few as it can before it looks at what comes after."""
+
+    name: str
+    kind: LevelKind
+    jobs: tuple[str, ...]
+
+
+def tier_key(problem: PlacementProblem, job: Job) -> tuple[int, int, int]:
+    """Return the sort key of the job's tier: the first is left out last."""
+    if job.name in problem.stays:
+        return (0, 0, 0)
+    running = job.status is not None and job.status.running is not None
+    return (1, -job.priority, 0 if running else problem.bands.get(job.team, 1))
+
+
+def tiers_of(problem: PlacementProblem) -> tuple[tuple[Job, ...], ...]:
+    """Return the jobs by tier, first those that are left out last; no tier is empty."""
+    tiers: dict[tuple[int, int, int], list[Job]] = {}
+    for job in problem.jobs:
+        tiers.setdefault(tier_key(problem, job), []).append(job)
+    return tuple(tuple(tiers[key]) for key in sorted(tiers))
+
+
+def levels_of(problem: PlacementProblem) -> tuple[Level, ...]:
+    """Return the levels by which plans are judged before their cost, in order; none is empty.
+
+    Protected jobs of a priority come after its running jobs and before its others.
+    """
+    levels: list[Level] = []
+    for tier in tiers_of(problem):
+        name = _name(problem, tier[0])
+        levels.append(Level(f"tier {name} left out", "left out", tuple(job.name for job in tier)))
+        protected = tuple(job.name for job in tier if job.name in problem.protected)
+        if protected:
+            levels.append(Level(f"tier {name} displaced", "displaced", protected))
+    return tuple(levels)
+
+
+def _name(problem: PlacementProblem, job: Job) -> str:
+    """Return the name of the job's tier, as rows of the program have it."""
+    stays, _, place = tier_key(problem, job)
+    if not stays:
+        return "that must stay"
+    if not place:
+        return f"{job.priority} running"
+    return f"{job.priority}, band {place}" if problem.bands else f"{job.priority}"
+
+
+def rank_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[int, ...]:
+    """Return how many jobs of each level a plan leaves out or displaces: the least is the best plan."""
+    displaced = displaced_jobs(problem, runs)
+    return tuple(
+        sum(name in displaced if level.kind == "displaced" else name not in runs for name in level.jobs)
+        for level in levels_of(problem)
+    )
+
+
+def displaced_jobs(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> frozenset[str]:
+    """Return the protected jobs that are left out, paused or moved."""
+    return frozenset(name for name in problem.protected if not goes_on(runs.get(name, ())))
+
+
+def goes_on(runs: Sequence[ScheduledRun]) -> bool:
+    """Return whether the runs are one that goes on from now, without a pause and without another start."""
+    keys = {run.candidate.key for run in runs}
+    return len(keys) == 1 and runs[0].candidate.running and starts_of(runs) == 0
+
+
+def left_out_by_tier(problem: PlacementProblem, placed: Collection[str]) -> tuple[int, ...]:
+    """Return the number of jobs of each tier that are not placed."""
+    return tuple(sum(job.name not in placed for job in tier) for tier in tiers_of(problem))
+
+
+def least_priority(jobs: Iterable[Job]) -> int | None:
+    """Return the lowest priority of some jobs; None without jobs."""
+    return min((job.priority for job in jobs), default=None)

@@ -1,0 +1,164 @@
+"""Merge what the clouds said of accounts with the limits file: both apply, and the smaller amount binds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pricing.book import PriceBook
+from pricing.places import RegionId
+from providers.protocol import CapacityReservation
+from router.jobs.limits import Limit, Limits, Reservation
+from router.jobs.spec import Placement
+from router.planning.inputs import LimitSource
+from router.prices.account_limits import limit_fields, reservation_fields
+from router.prices.allowance_store import AllowanceReading, StockCount
+
+# Quotas change by request, and free machines of a reservation by the day: a reading of two nights ago is doubtful.
+STALE_AFTER = timedelta(hours=48)
+# Stock changes by the hour: what was counted earlier than this says nothing of tonight.
+STOCK_VALID_FOR = timedelta(hours=6)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedLimits:
+    """Limits with those that were read; ``sources`` says of each limit that was read what binds.
+
+    ``warnings`` name readings that are stale, and what of them could not be used.
+    """
+
+    limits: Limits
+    sources: tuple[LimitSource, ...]
+    warnings: tuple[str, ...]
+
+
+def merge_read_limits(
+    limits: Limits,
+    reading: AllowanceReading,
+    book: PriceBook,
+    now: datetime,
+    running: Sequence[tuple[Placement, int]] = (),
+) -> MergedLimits:
+    """Return the limits of the file and of the reading together.
+
+    Where both limit the same machines in the same unit, one limit stays: the file's name, the smaller amount. Counts
+    of stock are of free machines: those on which jobs run (``running``) are added; counts older than
+    :data:`STOCK_VALID_FOR` are left out.
+    """
+    merge = _Merge(limits, book)
+    warnings = []
+    for cloud, one in sorted(reading.clouds.items()):
+        if now - one.read_at > STALE_AFTER:
+            hours = (now - one.read_at) // timedelta(hours=1)
+            warnings.append(f"quotas of {cloud} were read {hours:,} hours ago: stepfare quotas reads them again")
+        for quota in sorted(one.quotas, key=lambda q: (q.region or "", q.name, q.market or "")):
+            merge.add_limit(Limit.model_validate(limit_fields(quota)), f"quota of {cloud}", one.read_at)
+        for held in sorted(one.held, key=lambda h: (h.region, h.zone or "", h.name)):
+            warnings += merge.add_reservation(held, one.read_at)
+    old = [count for count in reading.stock if now - count.read_at > STOCK_VALID_FOR]
+    if old:
+        hours = STOCK_VALID_FOR // timedelta(hours=1)
+        warnings.append(f"{len(old)} counts of stock are over {hours} hours old and left out: see stepfare stock")
+    for count in reading.stock:
+        if count not in old:
+            merge.add_limit(_stock_limit(count, running), count.source, count.read_at)
+    merged = limits.model_copy(
+        update={"limits": tuple(merge.limits), "reservations": tuple(merge.reservations), "quotas": None}
+    )
+    return MergedLimits(merged, tuple(sorted(merge.sources, key=lambda s: (s.limit, s.source))), tuple(warnings))
+
+
+class _Merge:
+    """The limits as they grow, one reading after the other."""
+
+    def __init__(self, limits: Limits, book: PriceBook) -> None:
+        self.book = book
+        self.limits = list(limits.limits)
+        self.reservations = list(limits.reservations)
+        self.sources: list[LimitSource] = []
+        self._families = {machine.family for machine in book.machines}
+        self._of_file = len(self.limits)
+        self._places = len(self.reservations)
+        self._names = {limit.name for limit in limits.limits}
+        self._reserved = {reservation.name for reservation in limits.reservations}
+
+    def add_limit(self, read: Limit, source: str, read_at: datetime) -> None:
+        """Add a limit that was read, or lower the file's limit on the same machines to it."""
+        for index, known in enumerate(self.limits[: self._of_file]):
+            if self._scope(known) == self._scope(read):
+                self.sources.append(
+                    LimitSource(known.name, source, read_at, read.amount, known.amount, known.unit),
+                )
+                if read.amount < known.amount:
+                    self.limits[index] = known.model_copy(update={"amount": read.amount})
+                return
+        name = _unused(read.name, self._names)
+        self.limits.append(read.model_copy(update={"name": name}))
+        self.sources.append(LimitSource(name, source, read_at, read.amount, None, read.unit))
+
+    def _scope(self, limit: Limit) -> tuple[object, ...]:
+        """Return which machines of the book a limit counts, and in which unit."""
+        place = (limit.cloud, limit.region, limit.zone, limit.instance_type, limit.accelerator, limit.market)
+        return (*place, frozenset(limit.family) & self._families or frozenset(limit.family), limit.unit)
+
+    def add_reservation(self, read: CapacityReservation, read_at: datetime) -> list[str]:
+        """Add a reservation with free machines unless the file has one there; return warnings.
+
+        The file's own keeps its price and dates, and has no more machines than the cloud says.
+        """
+        source = f"reservation of {read.cloud}"
+        for index, known in enumerate(self.reservations[: self._places]):
+            if _same_reservation(known, read):
+                self.sources.append(LimitSource(known.name, source, read_at, read.machines, known.machines, "machines"))
+                if 0 < read.machines < known.machines:
+                    self.reservations[index] = known.model_copy(update={"machines": read.machines})
+                return []
+        if not read.free:
+            return []
+        region = self.book.region(RegionId(read.cloud, read.region))
+        if region is None or self.book.machine(read.cloud, read.instance_type) is None:
+            place = f"{read.cloud}/{read.region}/{read.instance_type}"
+            return [f"reservation {read.name} is left out: the price book does not know {place}"]
+        name = _unused(read.name, self._reserved)
+        made = Reservation.model_validate(reservation_fields(replace(read, name=name), self.book))
+        self.reservations.append(made)
+        self.sources.append(LimitSource(name, source, read_at, read.free, None, "machines"))
+        return []
+
+
+def _same_reservation(known: Reservation, read: CapacityReservation) -> bool:
+    """Return whether the file's reservation may be the one that was read: two of them would count machines twice."""
+    place = (known.cloud, known.region, known.instance_type) == (read.cloud, read.region, read.instance_type)
+    return known.name == read.name or (place and (known.zone is None or read.zone in (None, known.zone)))
+
+
+def _stock_limit(count: StockCount, running: Iterable[tuple[Placement, int]]) -> Limit:
+    own = sum(
+        machines
+        for place, machines in running
+        if (place.cloud, place.region, place.instance_type, place.market)
+        == (count.cloud, count.region, count.instance_type, count.market)
+        and (count.zone is None or place.zone in (None, count.zone))
+    )
+    where = "/".join(filter(None, (count.cloud, count.region, count.zone)))
+    return Limit(
+        name=f"stock of {where} {count.instance_type} {count.market.value}",
+        cloud=count.cloud,
+        region=count.region,
+        zone=count.zone,
+        instance_type=count.instance_type,
+        market=count.market,
+        amount=count.machines + own,
+        unit="machines",
+        kind="stock",
+    )
+
+
+def _unused(name: str, names: set[str]) -> str:
+    """Return the name, with a number behind it where it is taken; it is taken then."""
+    chosen, number = name, 2
+    while chosen in names:
+        chosen, number = f"{name} ({number})", number + 1
+    names.add(chosen)
+    return chosen

@@ -1,0 +1,92 @@
+"""Who goes before whom, worked out a second time from the words of design note 045; shares no code with the planner.
+
+A job that runs and cannot resume keeps its place wherever it can. A running job that can resume is paused or moved by
+others only where a job of higher priority could not be placed otherwise; alone it may move as it likes. Among jobs of
+one priority those that run are left out last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from tests.support.schedules import Floats, Ints
+
+Bools = npt.NDArray[np.bool_]
+
+
+def runs_now(job: Job) -> bool:
+    """Whether the job's status says that it runs."""
+    return job.status is not None and job.status.running is not None
+
+
+def stays_in_place(slots: Ints, standing: Collection[int]) -> Bools:
+    """Patterns that go on where the job stands and do nothing else, ever: no pause, no other place."""
+    on = np.isin(slots[:, 0], list(standing)) if len(standing) else np.zeros(len(slots), dtype=bool)
+    unbroken = np.logical_and.accumulate(slots == slots[:, :1], axis=1)
+    stays: Bools = on & ((slots == -1) | unbroken).all(axis=1)
+    return stays
+
+
+@dataclass(frozen=True)
+class Levels:
+    """What is kept least, in this order, before any cost: by priority from the highest, three numbers each.
+
+    Running jobs left out, protected jobs displaced, other jobs left out; the last by band of their teams, where shares
+    are stated.
+    """
+
+    jobs: tuple[Job, ...]
+    protected: frozenset[str]
+    bands: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, left_out: Iterable[str], displaced: Iterable[str]) -> tuple[int, ...]:
+        out, moved = set(left_out), set(displaced)
+        counts: list[int] = []
+        for priority in sorted({job.priority for job in self.jobs}, reverse=True):
+            peers = [job for job in self.jobs if job.priority == priority]
+            counts.append(sum(runs_now(job) and job.name in out for job in peers))
+            counts.append(sum(job.name in self.protected and job.name in out | moved for job in peers))
+            waiting = [job for job in peers if not runs_now(job) and job.name in out]
+            counts += [sum(self.bands.get(job.team, 1) == band for job in waiting) for band in self._bands]
+        return tuple(counts)
+
+    @property
+    def _bands(self) -> tuple[int, ...]:
+        return (1, 2, 3, 4) if self.bands else (1,)
+
+
+def fair_bands(limits: Limits, jobs: Sequence[Job]) -> dict[str, int]:
+    """The band of each team by design note 046: 2^-(part of the use / part of the shares), cut at 2^-1/2, 1/2, 1/4."""
+    stated = limits.fair_share
+    if stated is None:
+        return {}
+    teams = {job.team for job in jobs} | set(stated.shares) | set(stated.recent_usd)
+    shares = {team: stated.shares.get(team, 1.0) for team in teams}
+    used = {team: stated.recent_usd[team].dollars() if team in stated.recent_usd else 0.0 for team in teams}
+    everything, bands = sum(used.values()), {}
+    for team in teams:
+        over = used[team] / everything / (shares[team] / sum(shares.values())) if everything else 0.0
+        factor = 2.0**-over
+        bands[team] = 1 + sum(factor < cut * (1 - 1e-12) for cut in (2**-0.5, 0.5, 0.25))
+    return bands
+
+
+def prefers_its_place(value: Floats, stays: Bools, fits: Bools) -> bool:
+    """Whether a job that were alone would stay: nothing that fits costs less than the best stay."""
+    mine = np.flatnonzero(stays & fits)
+    return bool(len(mine) and value[mine].min() <= value[np.flatnonzero(fits)].min() * (1 + 1e-6) + 1e-6)
+
+
+def admitted(jobs: Sequence[Job], fits: Callable[[Job], bool]) -> frozenset[str]:
+    """Of jobs that cannot resume and run: those that can all stay together, by priority, then by name.
+
+    ``fits`` says whether one more does, and keeps what it takes if so.
+    """
+    ordered = sorted(jobs, key=lambda job: (-job.priority, job.name))
+    return frozenset(job.name for job in ordered if fits(job))
