@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,8 +13,12 @@ import typer
 from pricing.book_check import did_you_mean
 from pricing.problems import InvalidInputError
 from router.cli import console
+from router.cli.completion import complete_books, complete_plan_paths
+from router.cli.options import parse_length_option
 
 if TYPE_CHECKING:
+    from router.app.plan_rerun import PlanFiles
+    from router.planning.constraint_prices import ConstraintPrice
     from router.planning.plan import Plan
 
 
@@ -27,6 +32,20 @@ class ExplainFormat(StrEnum):
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A plan (JSON).")],
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Explain this job in full.")] = None,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH",
+            autocompletion=complete_plan_paths,
+            help="Job files of the plan: plan again without each rule of JOB; repeatable.",
+        ),
+    ] = None,
+    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits file of the plan, beside --jobs.")] = None,
+    book: Annotated[
+        str, typer.Option(metavar="BOOK", autocompletion=complete_books, help="Price book of the plan, beside --jobs.")
+    ] = "latest",
+    slot: Annotated[str, typer.Option(metavar="DURATION", help="Slot of the plan, beside --jobs.")] = "1h",
+    time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of each plan, beside --jobs.")] = "3m",
     output: Annotated[ExplainFormat, typer.Option("--output", "-o", help="Format.")] = ExplainFormat.TABLE,
 ) -> None:
     """Explain where jobs are placed and why, the runner-up, the rejected offers, and what each rule costs.
@@ -35,9 +54,14 @@ def explain(
     stepfare explain plan.json
     stepfare explain plan.json llama3-70b-sft-code
     stepfare explain plan.json llama3-70b-sft-code -o json
+    stepfare explain plan.json llama3-70b-sft-code --jobs jobs/ --limits l.yaml
+
+    With --jobs the night is planned again without each rule of the job, one rule at a time, and the whole plans are
+    compared: other jobs may move. That takes as long as a plan for each rule. Nothing is stored.
     """
     from router.config.plan_files import read_plan
     from router.planning.plan_json import plan_content
+    from router.render.constraint_prices_text import price_content, prices_text
     from router.render.explain_text import job_text, plan_text
 
     plan = read_plan(file)
@@ -46,6 +70,7 @@ def explain(
         raise InvalidInputError.single(
             f"the plan has no job {job!r}", where=str(file), field="JOB", remedy=did_you_mean(job, names)
         )
+    prices = _constraint_prices(plan, job, jobs, limits, book, slot, time_limit)
     if output is ExplainFormat.JSON:
         content = plan_content(plan)
         chosen = [j for j in content["jobs"] if job in (None, j["job"])]
@@ -64,9 +89,50 @@ def explain(
         for name in ("cost_terms", "placement_types"):
             if name in content.get("usage", {}):
                 document[name] = [each for each in content["usage"][name] if job in (None, each["job"])]
+        if prices is not None:
+            document["constraint_prices"] = [price_content(price) for price in prices]
         console.out(json.dumps(document, indent=2, ensure_ascii=False))
         return
-    console.out(plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen()))
+    text = plan_text(plan) if job is None else job_text(plan, job, _quoted(plan, job), console.screen())
+    console.out(text if prices is None else f"{text}\n{prices_text(prices)}")
+
+
+def _constraint_prices(
+    plan: Plan, job: str | None, jobs: list[str] | None, limits: Path | None, book: str, slot: str, time_limit: str
+) -> tuple[ConstraintPrice, ...] | None:
+    """Return the prices of the job's rules by planning again; None where that was not asked for."""
+    if not jobs:
+        if limits is not None:
+            raise InvalidInputError.single("counts only beside job files", field="--limits", remedy="add --jobs PATH")
+        return None
+    if job is None:
+        raise InvalidInputError.single("prices the rules of one job", field="--jobs", remedy="name JOB")
+    from router.app.plan_rerun import PlanFiles
+
+    return _planned_again(
+        plan,
+        job,
+        PlanFiles(tuple(jobs), book, limits),
+        parse_length_option("--slot", slot, timedelta(minutes=5)),
+        parse_length_option("--time-limit", time_limit, timedelta(seconds=1)),
+    )
+
+
+def _planned_again(
+    plan: Plan, job: str, files: PlanFiles, slot: timedelta, time_limit: timedelta
+) -> tuple[ConstraintPrice, ...]:
+    """Return the prices of the job's rules, with progress on stderr."""
+    from router.app.plan_rerun import rebuild_request
+    from router.planning.constraint_prices import constraint_prices
+
+    request, same_limits = rebuild_request(plan, files, slot, time_limit)
+    if not same_limits:
+        console.note(
+            "the limits are not those of the plan: it counted hard budgets, spending or shortages that no file has, "
+            "or --limits is missing or was changed"
+        )
+    with console.progress(f"planning again without each rule of {job}"):
+        return constraint_prices(request, job)
 
 
 def _quoted(plan: Plan, job: str) -> str:

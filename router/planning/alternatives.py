@@ -11,7 +11,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.costing import amortised_usd, grams_over, per_step
+from router.planning.costing import Volumes, amortised_usd, cost_beside, grams_over, per_step
 from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.job_groups import mates_region
@@ -34,6 +34,8 @@ class JobContext:
 
     ``team_left`` is what the other jobs leave of its team's budget, as budgets count; None when that sets no bound.
     ``mates_region`` is where the placed jobs of its group are; None when that sets no bound.
+    ``moved`` is what they move: a run then costs by how much their bill rises. None prices moves as if nothing else
+    moved.
     """
 
     problem: PlacementProblem
@@ -41,6 +43,7 @@ class JobContext:
     load: Load
     team_left: Usd | None = None
     mates_region: RegionId | None = None
+    moved: Volumes | None = None
 
     def with_candidates(self, candidates: Iterable[Candidate]) -> JobContext:
         """Return the same context with other candidates known for the job."""
@@ -105,7 +108,7 @@ class SingleRun:
 def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[Slot] | None = None) -> SingleRun:
     """Return cost and finish of one run on the candidate, as early as the limits allow.
 
-    Money is exact; moves are priced as if nothing else moved.
+    Money is exact; moves are priced as the context says.
     """
     problem, job = here.problem, here.job
     holds = earliest_run(problem, job, candidate, here.load, slots)
@@ -117,6 +120,8 @@ def evaluate_single_run(here: JobContext, candidate: Candidate, slots: Sequence[
         billed = timedelta(hours=candidate.startup_hours + steps * candidate.billed_share / candidate.steps_per_hour)
         return SingleRun(candidate, compute + moves, compute + dearest, compute + moves, None, lacks, billed)
     runs = runs_of(problem, job, holds)
+    if here.moved is not None:
+        moves = cost_beside(problem, here.moved, f"{runs[0].start:%Y-%m}", candidate.transfers)
     parts = candidate.parts
     compute = Usd.total(p.offer.usd_per_hour.times(p.machines).over(run.billed) for run in runs for p in parts)
     run_costs = [amortised_usd(run) for run in runs]

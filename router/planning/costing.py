@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
@@ -189,6 +189,39 @@ def moves_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun
         )
         for m in moving
     )
+
+
+Volumes = Mapping[tuple[str, str], tuple[Tariff, int]]
+"""Bytes to move by month and meter, each with the meter's tariff."""
+
+
+def moved_volumes(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> Volumes:
+    """Return what these runs move together."""
+    return _added({}, ((m.month, m.transfer) for name in runs for m in _moving(problem, problem.job[name], runs[name])))
+
+
+def cost_beside(problem: PlacementProblem, others: Volumes, month: str, transfers: Sequence[Transfer]) -> Usd:
+    """Return by how much the month's bill rises if these bytes are moved beside what others move."""
+    together = _added(others, ((month, transfer) for transfer in transfers))
+    return _bill(problem, together, month) - _bill(problem, others, month)
+
+
+def _added(volumes: Volumes, moving: Iterable[tuple[str, Transfer]]) -> Volumes:
+    found = dict(volumes)
+    for month, transfer in moving:
+        key = (month, transfer.tariff.meter)
+        found[key] = (transfer.tariff, found.get(key, (transfer.tariff, 0))[1] + transfer.volume_bytes)
+    return found
+
+
+def _bill(problem: PlacementProblem, volumes: Volumes, month: str) -> Usd:
+    items = [
+        (tariff, already_moved(problem, tariff, month), volume)
+        for (billed_in, _), (tariff, volume) in sorted(volumes.items(), key=lambda item: item[0])
+        if billed_in == month
+    ]
+    clouds = {tariff.cloud for tariff, _, _ in items}
+    return Usd.total(compute_meter_costs(items, {cloud: allowance_left(problem, cloud, month) for cloud in clouds}))
 
 
 def _moving(problem: PlacementProblem, job: Job, runs: Sequence[ScheduledRun]) -> list[_Moving]:

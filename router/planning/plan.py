@@ -110,7 +110,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """The smallest change of one rule that would place a job, and the cost of the job after it."""
+    """The smallest change of one rule that would place a job, and by how much the bill rises then."""
 
     change: str
     detail: str

@@ -12,7 +12,7 @@ from router.jobs.goodput import GangRunRisk
 from router.jobs.spec import Job
 from router.planning.alternatives import JobContext, alternatives_of, context_beside, dearest_moves, runner_up
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing
-from router.planning.costing import amortised_per_step, job_cost
+from router.planning.costing import amortised_per_step, job_cost, moved_volumes
 from router.planning.effort import Effort
 from router.planning.job_groups import mates_region
 from router.planning.left_shift import load_of
@@ -75,6 +75,7 @@ def summarise(
     counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
     total = load_of(problem, answer.holdings)
     preempted = preemptions(answer, moves)
+    moved = moved_volumes(problem, answer.runs)
     for job in sorted(jobs, key=lambda j: j.name):
         own = answer.holdings.get(job.name, ())
         here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
@@ -83,7 +84,7 @@ def summarise(
         summary = _summary(here, answer, lines, moves, findings, late=late)
         summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
         if job.name not in answer.runs:
-            unplaced.append(_unplaced(here, findings, late=late))
+            unplaced.append(_unplaced(replace(here, moved=moved), findings, late=late))
     return tuple(summaries), tuple(unplaced)
 
 

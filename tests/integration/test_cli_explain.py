@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from pricing.problems import InvalidInputError
+from router.app.plan_rerun import PlanFiles, rebuild_request
+from router.config.plan_files import read_plan
 from router.planning.plan import JobSummary, Plan
 from router.planning.plan_json import plan_to_json
 from tests.support.command import plan, run, write_job
@@ -97,3 +102,63 @@ def test_the_quote_of_the_same_job_is_named_beside_the_plan(tmp_path: Path, monk
     expected = json.loads(out.read_text(encoding="utf-8"))["jobs"][0]["cost_usd"]
     assert f"the plan expects ${float(expected):,.2f} of the lines above" in text
     assert float(quoted["plan_usd"]) == pytest.approx(float(expected), abs=0.01)
+
+
+def stored_plan(folder: Path, *more: object) -> Path:
+    out = folder / "plan.json"
+    assert plan(folder / "jobs", "--book", "embedded", "--out", out, *more).exit_code == 0
+    return out
+
+
+def test_rules_are_priced_by_planning_again(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "rush", more="residency: {allow: [JP]}\n")
+    file = stored_plan(tmp_path)
+    given = ("--jobs", tmp_path / "jobs", "--book", "embedded")
+    result = run("explain", file, "rush", *given)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "What its rules cost the plan, planned again without each; others may move" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    document = json.loads(run("explain", file, "rush", *given, "-o", "json").stdout)
+    prices = {price["rule"]: price for price in document["constraint_prices"]}
+    assert list(prices) == ["residency", "deadline"]
+    assert {price["basis"] for price in prices.values()} == {"resolved"}
+    assert float(prices["residency"]["saves_usd"]) > 0
+    assert "constraint_prices" not in json.loads(run("explain", file, "rush", "-o", "json").stdout)
+
+
+def test_files_that_are_not_those_of_the_plan_are_2(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "rush")
+    file = stored_plan(tmp_path)
+    result = run("explain", file, "--jobs", tmp_path / "jobs")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--jobs: prices the rules of one job\n    name JOB" in result.stderr
+    result = run("explain", file, "rush", "--limits", tmp_path / "limits.yaml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--limits: counts only beside job files\n    add --jobs PATH" in result.stderr
+    write_job(tmp_path / "jobs", "rush", steps=2000)
+    write_job(tmp_path / "jobs", "new")
+    result = run("explain", file, "rush", "--jobs", tmp_path / "jobs", "--book", "embedded")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "job 'rush' was changed after the plan was made" in result.stderr
+    assert "job 'new' is not in the plan" in result.stderr
+    assert "price book" not in result.stderr
+
+
+def test_another_price_book_is_refused(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "rush")
+    stored = read_plan(stored_plan(tmp_path))
+    files = PlanFiles((str(tmp_path / "jobs"),), "embedded", None)
+    hour, minute = timedelta(hours=1), timedelta(minutes=1)
+    assert rebuild_request(stored, files, hour, minute)[1]
+    with pytest.raises(InvalidInputError, match="the price book embedded is not the one of the plan"):
+        rebuild_request(replace(stored, book_digest="b" * 64), files, hour, minute)
+
+
+def test_limits_that_are_not_those_of_the_plan_are_noted(tmp_path: Path) -> None:
+    write_job(tmp_path / "jobs", "rush")
+    limits = tmp_path / "limits.yaml"
+    limits.write_text("default_cap_machines: 8\n", encoding="utf-8")
+    file = stored_plan(tmp_path, "--limits", limits)
+    given = ("--jobs", tmp_path / "jobs", "--book", "embedded")
+    assert run("explain", file, "rush", *given, "--limits", limits).stderr == ""
+    assert "the limits are not those of the plan" in run("explain", file, "rush", *given).stderr

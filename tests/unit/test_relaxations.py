@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -14,11 +14,10 @@ import pytest
 from pricing.money import Usd
 from pricing.offers import Offer
 from router.app.plan import PlanOptions, plan_request
-from router.jobs.quantities import Moment, parse_duration
-from router.jobs.residency import Residency
 from router.jobs.spec import Job, MarketRule
 from router.planning.plan import Plan, Relaxation
 from router.planning.planner import PlanRequest, make_plan
+from tests.support.changed_requests import relaxed
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.night import NOW
@@ -31,99 +30,12 @@ DATA = {"uri": "s3://a/b", "at": "aws/north-1", "gib": 90}
 ONE = offer("aws/north-1", "p9.48xlarge", "on_demand", "60", cap=1)
 
 
-def later(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
-    more = timedelta(hours=int(found.change.removeprefix("+").removesuffix(" h")))
-    assert job.deadline is not None
-    moment = Moment.parse((job.deadline.at(request.now) + more).isoformat())
-    return with_job(request, job.model_copy(update={"deadline": moment}))
-
-
-def richer(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
-    more = Usd.parse(found.change.removeprefix("+$").replace(",", ""))
-    if "budget of team" not in found.detail:
-        assert job.budget is not None
-        return with_job(request, job.model_copy(update={"budget": job.budget + more}))
-    teams = tuple(
-        t.model_copy(update={"budget": t.budget + more}) if t.team == job.team else t for t in request.limits.teams
-    )
-    return replace(request, limits=request.limits.model_copy(update={"teams": teams}))
-
-
-def wider(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
-    """The region is allowed beside what was allowed, and forbidden no longer."""
-    place = found.change.removeprefix("allow ")
-    allow = [str(rule) for rule in job.residency.allow]
-    rules = Residency.model_validate({"allow": [*allow, place] if allow else []})
-    return with_job(request, job.model_copy(update={"residency": rules}))
-
-
-def more_patient(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
-    wait = parse_duration(found.change.removeprefix("max_wait "))
-    return with_job(request, job.model_copy(update={"max_wait": wait}))
-
-
-def any_market(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
-    return with_job(request, job.model_copy(update={"market": MarketRule()}))
-
-
-def more_egress(request: PlanRequest, job: Job, found: Relaxation) -> PlanRequest:
-    gib = float(found.change.removeprefix("raise the egress cap to ").removesuffix(" GiB").replace(",", ""))
-    assert job.data is not None
-    assert job.data.egress_cap is not None
-    cap = job.data.egress_cap.model_copy(update={"gib": gib, "usd": None})
-    return with_job(request, job.model_copy(update={"data": job.data.model_copy(update={"egress_cap": cap})}))
-
-
-def any_fabric(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
-    return with_job(request, job.model_copy(update={"gang": job.gang.model_copy(update={"rdma": "optional"})}))
-
-
-def any_placement(request: PlanRequest, job: Job, _: Relaxation) -> PlanRequest:
-    return with_job(request, job.model_copy(update={"placement": "none"}))
-
-
-def roomier(request: PlanRequest, _: Job, found: Relaxation) -> PlanRequest:
-    for part in found.change.split(", +"):
-        amount, name = re.fullmatch(r"\+?(\d+) \w+ of (.+)", part).groups()  # type: ignore[union-attr]
-        limits = tuple(
-            limit.model_copy(update={"amount": limit.amount + int(amount)}) if limit.name == name else limit
-            for limit in request.limits.limits
-        )
-        request = replace(request, limits=request.limits.model_copy(update={"limits": limits}))
-        if name.startswith("capacity "):
-            offers = [
-                replace(o, machines_cap=o.machines_cap + int(amount)) if o.machines_cap is not None else o
-                for o in request.book.offers
-            ]
-            request = replace(request, book=request.book.with_offers(offers))
-    return request
-
-
-FORMS: tuple[tuple[str, Callable[[PlanRequest, Job, Relaxation], PlanRequest]], ...] = (
-    (r"\+\d+ h", later),
-    (r"\+\$[\d,]+\.\d\d", richer),
-    (r"max_wait \w+", more_patient),
-    (r"allow (spot|on-demand)", any_market),
-    (r"allow [a-z]+/[\w-]+", wider),
-    (r"raise the egress cap to [\d,]+ GiB", more_egress),
-    (r"do without an RDMA fabric", any_fabric),
-    (r"placement none", any_placement),
-    (r"\+\d+ (machines|accelerators|vcpus) of .+", roomier),
-)
-
-
-def with_job(request: PlanRequest, job: Job) -> PlanRequest:
-    return replace(request, jobs=tuple(job if j.name == job.name else j for j in request.jobs))
-
-
 def kept(request: PlanRequest, plan: Plan, name: str) -> list[str]:
     """Applies every relaxation of the job, checks that it is placed by it, and returns the changes."""
-    job = next(j for j in request.jobs if j.name == name)
     left = next(u for u in plan.unplaced if u.job == name)
     others = {j.job for j in plan.jobs if j.finish is not None}
     for found in left.relaxations:
-        apply = next(change for form, change in FORMS if re.fullmatch(form, found.change))
-        after = make_plan(apply(request, job, found))
+        after = make_plan(relaxed(request, name, found))
         assert {u.job for u in after.unplaced} == {u.job for u in plan.unplaced} - {name}, found
         assert others <= {j.job for j in after.jobs if j.finish is not None}, found
         placed = next(j for j in after.jobs if j.job == name)
@@ -333,8 +245,8 @@ def test_a_limit_is_raised_by_what_is_missing_and_by_one_less_not_enough(
     plan = make_plan(request)
     (found,) = [r for r in plan.unplaced[0].relaxations if r.change.endswith("of quota")]
     assert found.change == f"+{(ours + theirs - have) * each} {unit} of quota"
-    assert make_plan(roomier(request, jobs[0], found)).unplaced == ()
-    less = make_plan(roomier(request, jobs[0], a_machine_less(found)))
+    assert make_plan(relaxed(request, jobs[0].name, found)).unplaced == ()
+    less = make_plan(relaxed(request, jobs[0].name, a_machine_less(found)))
     assert [u.job for u in less.unplaced] == ["a"]
 
 
@@ -356,8 +268,8 @@ def test_the_least_raise_is_least_whatever_the_others_hold(seed: int, resumes: b
     if not plan.unplaced:
         return
     (found,) = [r for r in plan.unplaced[0].relaxations if r.change.endswith("of quota")]
-    assert make_plan(roomier(request, job, found)).unplaced == ()
-    assert [u.job for u in make_plan(roomier(request, job, a_machine_less(found))).unplaced] == ["a"]
+    assert make_plan(relaxed(request, job.name, found)).unplaced == ()
+    assert [u.job for u in make_plan(relaxed(request, job.name, a_machine_less(found))).unplaced] == ["a"]
 
 
 @pytest.mark.parametrize(("amount", "unit", "change"), [(1, "machines", "+2 machines"), (0, "vcpus", "+576 vcpus")])
