@@ -28,7 +28,8 @@ class ConstraintPrice:
     Without the rule ``places`` more jobs of the highest priority that differs are placed, and the bill is ``saves_usd``
     lower (below zero where more jobs cost more). ``gap_usd`` is the sum of both plans' distances to their bounds. The
     figure is ``resolved`` where both plans are proven to a tenth of it or a cent; otherwise the rule costs ``at least``
-    this much, with thresholds and carbon counted, as far as the searches prove. ``instead`` is the job's place without the rule.
+    this much, with thresholds and carbon counted, as far as the searches prove. ``instead`` is the job's place without
+    the rule.
     """
 
     rule: str
