@@ -44,7 +44,7 @@ JOBS = {
 }  # fmt: skip
 
 LIMITS = {
-    "unknown field": ("quotas: []\n", "limits.yaml:1:1: error: quotas", ""),
+    "unknown field": ("budgets: []\n", "limits.yaml:1:1: error: budgets", ""),
     "wrong unit": (
         "limits:\n  - {name: a, amount: 8, unit: GPUs}\n", "limits.yaml:2:32: error: limits[0].unit", "accelerators",
     ),

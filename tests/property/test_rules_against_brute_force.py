@@ -18,7 +18,8 @@ from tests.property.test_columns_against_brute_force import wrong
 from tests.property.test_plan_against_brute_force import differences, plan_of
 from tests.support.plan_agreement import compare_planners
 from tests.support.rule_instances import RULES, solve_ruled
-from tests.support.solved_instances import request_of
+from tests.support.running_instances import make_running_instance
+from tests.support.solved_instances import request_of, solve_instance
 
 FEW = range(2, 200, 66)
 
@@ -47,6 +48,28 @@ def test_plans_of_50_instances_keep_the_rule(rule: str) -> None:
     found, counts = wrong_plans(rule, range(0, 200, 4))
     assert found == {}
     assert counts >= 4
+
+
+def wrong_plans_of_running_jobs(rule: str, seeds: Iterable[int]) -> dict[str, list[str]]:
+    """Describe what is wrong, by planner and seed, where most jobs run, which decides who goes first."""
+    found = {}
+    for seed in seeds:
+        solved = solve_instance(RULES[rule](make_running_instance(seed), Random(f"{rule} of {seed}")))
+        found[f"compact {seed}"] = differences(solved, plan_of(solved.instance, 0.0), 0.0)
+        request = request_of(solved.instance, gap=0.0, confidence_rounds=0, resolve_limits=0, compact_jobs=0)
+        found[f"columns {seed}"] = wrong(solved, make_plan(request))
+    return {name: words for name, words in found.items() if words}
+
+
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_plans_of_running_jobs_keep_the_rule(rule: str) -> None:
+    assert wrong_plans_of_running_jobs(rule, FEW) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", sorted(RULES))
+def test_plans_of_running_jobs_in_50_instances_keep_the_rule(rule: str) -> None:
+    assert wrong_plans_of_running_jobs(rule, range(0, 200, 4)) == {}
 
 
 def ruled_night(rule: str, seed: int) -> PlanRequest:
