@@ -50,10 +50,11 @@ OURS = "plan"
 
 @dataclass(frozen=True)
 class Played:
-    """One night in one world: the outcome of each rule."""
+    """One night in one world: the outcome of each rule, and how many jobs the plan expects to be late."""
 
     night: int
     outcomes: dict[str, Outcome]
+    promised_late: float = 0.0
 
     @property
     def finished_by_all(self) -> frozenset[str]:
@@ -125,15 +126,19 @@ def play(
     began = time.monotonic()
     plan = make_plan(request)
     planned = time.monotonic() - began
+    promised = sum(1 - job.on_time_probability for job in plan.jobs if job.on_time_probability is not None)
     night = RuleNight.of(request.jobs, problem_of(request))
     played = []
     for draw in range(draws):
         factors = (float(RATES), SPEEDS) if surprised else (1.0, 1.0)
         world = World(1000 * seed + draw, request.book.risk, *factors)
         outcomes = {name: simulate_rule(night, world, rule) for name, rule in rules_of(night, plan).items()}
-        played.append(Played(seed, outcomes))
+        played.append(Played(seed, outcomes, promised))
     means = {rule: _means([one.figures(rule) for one in played]) for rule in played[0].outcomes}
-    say(f"night {seed}, {jobs} jobs, planned in {planned:.0f} s, gap {plan.gap:.1%}, {len(plan.unplaced)} left out")
+    say(
+        f"night {seed}, {jobs} jobs, planned in {planned:.0f} s, gap {plan.gap:.1%}, {len(plan.unplaced)} left out,"
+        f" {promised:.1f} late as promised"
+    )
     for rule, figures in means.items():
         say(f"  {rule:14}" + "".join(f"{name} {figure:,.1f}   " for name, figure in figures.items()))
     return played
@@ -179,6 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
     for rule in played[0].outcomes:
         figures = _means([one.figures(rule) for one in played])
         _say(f"  {rule:14}" + "".join(f"{name} {figure:,.2f}   " for name, figure in figures.items()))
+    _say(f"  late as the plans' confidences promise: {statistics.fmean(one.promised_late for one in played):.2f}")
     for rule in (name for name in played[0].outcomes if name != OURS):
         found = compare(played, rule)
         _say(f"  plan less {rule}, 95 % interval over nights:")
