@@ -107,7 +107,7 @@ def test_a_limit_that_leaves_a_job_out_is_worth_a_job_and_the_bill_rises() -> No
 
 
 def test_a_threshold_that_nobody_pays_is_not_money() -> None:
-    """One of two must leave the place where it runs: $70 of min_saving are counted then, and a start is paid."""
+    """The lesser of two must leave the place where it runs: $70 of min_saving are counted then, and a start is paid."""
     running = {
         "cloud": "gcp",
         "region": "lake-1",
@@ -116,7 +116,10 @@ def test_a_threshold_that_nobody_pays_is_not_money() -> None:
         "accelerators": 8,
     }
     moves = {"status": {"running": running, "steps_done": 0, "checkpoint_in": "gcp/lake-1"}, "min_saving": "$70"}
-    jobs = [gang("a", 1, deadline="+5h", **moves), gang("b", 1, deadline="+5h", residency={"allow": ["gcp"]})]
+    jobs = [
+        gang("a", 1, deadline="+5h", **moves),
+        gang("b", 1, deadline="+5h", residency={"allow": ["gcp"]}, priority=1),
+    ]
     offers = [NORTH, LAKE_AT_60]
     plan, more = plan_of(jobs, offers, quota(1)), plan_of(jobs, offers, quota(2))
     assert plan.threshold_usd.dollars() == 70
