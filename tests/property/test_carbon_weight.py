@@ -18,7 +18,7 @@ from tests.property.test_plan_against_brute_force import differences
 from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import request_of, solve_instance
 
-FEW, MANY = range(5, 200, 65), range(0, 200, 4)
+FEW, MANY = range(5, 200, 48), range(0, 200, 4)
 
 
 def weighed_instance(seed: int, usd_per_tonne: int | None = None) -> Instance:
