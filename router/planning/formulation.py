@@ -2,7 +2,7 @@
 
 One function writes each family of variables and rows. Symbols. Variables: x[j,c,t] share of slot t that job j holds
 candidate c (0/1 inside the horizon); z[j,c,t] a run of c starts in t; w[j,c] productive hours on c; y[j,r,m] job j
-first uses region r in month m; u[j] job left out; d[j] protected job displaced. Parameters: h_t hours of slot t, p $/h,
+first uses region r in month m; u[j] job left out. Parameters: h_t hours of slot t, p $/h,
 κ billed hours an hour of w, g(α) steps/h, R start-up hours, S steps to do.
 """
 
@@ -32,7 +32,6 @@ class Layout:
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
     g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
-    d: dict[str, int] = field(default_factory=dict)
     starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
 
 
@@ -59,7 +58,6 @@ def formulate(problem: PlacementProblem) -> Formulation:
         _add_steps(builder, layout, problem, job)
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
-        _add_displaced(builder, layout, problem, job)
         _add_regions(builder, layout, problem, job, slots, grouped=job.group in groups)
     _add_groups(builder, layout, groups)
     _add_limits(builder, layout, problem)
@@ -184,25 +182,6 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
     most = most_starts(job)
     if most is not None and starts:
         builder.row(f"most starts {job.name}", starts, "<=", float(most))
-
-
-def _add_displaced(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
-    """Add d of a protected job: x_(here,0) + d >= 1, and Σ z <= (number of slots) d.
-
-    Without d the job goes on where it runs, and starts nowhere.
-    """
-    here = [
-        layout.x[job.name, c.key, 0]
-        for c in problem.candidates[job.name]
-        if c.running and (job.name, c.key, 0) in layout.x
-    ]
-    if job.name not in problem.protected or not here:
-        return
-    d = layout.d[job.name] = builder.binary(f"d {job.name}")
-    builder.row(f"in place {job.name}", [(here[0], 1.0), (d, 1.0)], ">=", 1.0)
-    starts = [(z, 1.0) for _, z in layout.starts.get(job.name, ())]
-    if starts:
-        builder.row(f"no start {job.name}", [*starts, (d, -float(len(problem.slots)))], "<=", 0.0)
 
 
 def _add_regions(

@@ -13,33 +13,23 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
 from router.planning.left_shift import Load, add_load, earliest_run
-from router.planning.precedence import goes_on
 from router.planning.problem import PlacementProblem, group_members
-from router.planning.schedule import SlotHold, runs_of
+from router.planning.schedule import SlotHold
 
 
 def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
     """Return holdings that keep every limit and budget; jobs that find no room are absent.
 
-    Jobs that must stay come first. Protected ones do too, if all jobs then find room.
+    Jobs that must stay come first.
     """
-    if problem.protected:
-        holdings = _in_turn(problem, problem.protected)
-        if len(holdings) == len(problem.jobs):
-            return holdings
-    return _in_turn(problem, frozenset())
-
-
-def _in_turn(problem: PlacementProblem, ahead: frozenset[str]) -> dict[str, tuple[SlotHold, ...]]:
-    """Return holdings of the jobs in turn: those that must stay, which fit together, then those ``ahead``."""
     load: Load = {}
     team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     holdings: dict[str, tuple[SlotHold, ...]] = {}
     regions = _common_regions(problem)
 
-    def rank(job: Job) -> tuple[int, int, bool, float, str]:
-        first = 0 if job.name in problem.stays else 1 if job.name in ahead else 2
-        return (first, -job.priority, not _runs(problem, job), _slack(problem, job), job.name)
+    def rank(job: Job) -> tuple[bool, int, bool, float, str]:
+        waits = job.name not in problem.stays
+        return (waits, -job.priority, not _runs(problem, job), _slack(problem, job), job.name)
 
     for job in sorted(problem.jobs, key=rank):
         for cost, candidate in _cheapest_first(problem, job):
@@ -97,8 +87,6 @@ def start_values(
 ) -> dict[int, float]:
     """Return the whole-number variables of these holdings as the solver's start; it completes the others."""
     values = {u: float(name not in holdings) for name, u in layout.u.items()}
-    for name, d in layout.d.items():
-        values[d] = float(name not in holdings or not goes_on(runs_of(problem, problem.job[name], holdings[name])))
     held = {(name, h.key, h.slot.index) for name, holds in holdings.items() for h in holds}
     for place, x in layout.x.items():
         if problem.slots[place[2]].order or problem.job[place[0]].checkpoint is None:

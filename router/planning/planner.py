@@ -26,7 +26,7 @@ from router.planning.column_generation import (
     build_shortlist,
     count_slot_shares,
 )
-from router.planning.columns.running_jobs import solve_with_running_jobs
+from router.planning.columns.search import solve_by_columns
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.dominance import drop_dominated
@@ -193,7 +193,7 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = keep_running(_placement_problem(request, jobs, placeable, usable, advisory), run.search)
+    problem = keep_running(_placement_problem(request, jobs, placeable, usable, advisory))
     run.timings.feasibility += time.perf_counter() - began
     return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
@@ -305,7 +305,7 @@ def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSoluti
     if len(problem.jobs) > request.compact_jobs:
         began = time.perf_counter()
         # Columns are improved and started early in their own search.
-        answer = solve_with_running_jobs(problem, effort, request.gap, run.progress)
+        answer = solve_by_columns(problem, effort, request.gap, run.progress)
         if request.limits.maintenance:
             # Pieces between two windows are no single runs, which alone are started early there.
             answer = with_holdings(answer, compact_holdings(problem, answer.holdings))

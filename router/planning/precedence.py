@@ -1,28 +1,24 @@
 """Order the jobs by who is left out last: those that must stay, then by priority, and there those that run first.
 
 A plan is first judged by its levels: jobs that must stay; then, in this order for each priority from the highest,
-running jobs left out, protected jobs displaced, other jobs left out by band of their teams. Design notes 045, 046.
+running jobs left out, other jobs left out by band of their teams. Design notes 045, 046.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from router.jobs.spec import Job
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun, starts_of
 
-LevelKind = Literal["left out", "displaced"]
-
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Jobs of which the plan leaves out, or displaces, as few as it can before it looks at what comes after."""
+    """Jobs of which the plan leaves out as few as it can before it looks at what comes after."""
 
     name: str
-    kind: LevelKind
     jobs: tuple[str, ...]
 
 
@@ -43,18 +39,10 @@ def tiers_of(problem: PlacementProblem) -> tuple[tuple[Job, ...], ...]:
 
 
 def levels_of(problem: PlacementProblem) -> tuple[Level, ...]:
-    """Return the levels by which plans are judged before their cost, in order; none is empty.
-
-    Protected jobs of a priority come after its running jobs and before its others.
-    """
-    levels: list[Level] = []
-    for tier in tiers_of(problem):
-        name = _name(problem, tier[0])
-        levels.append(Level(f"tier {name} left out", "left out", tuple(job.name for job in tier)))
-        protected = tuple(job.name for job in tier if job.name in problem.protected)
-        if protected:
-            levels.append(Level(f"tier {name} displaced", "displaced", protected))
-    return tuple(levels)
+    """Return the levels by which plans are judged before their cost, in order; none is empty."""
+    return tuple(
+        Level(f"tier {_name(problem, tier[0])} left out", tuple(job.name for job in tier)) for tier in tiers_of(problem)
+    )
 
 
 def _name(problem: PlacementProblem, job: Job) -> str:
@@ -68,17 +56,8 @@ def _name(problem: PlacementProblem, job: Job) -> str:
 
 
 def rank_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[int, ...]:
-    """Return how many jobs of each level a plan leaves out or displaces: the least is the best plan."""
-    displaced = displaced_jobs(problem, runs)
-    return tuple(
-        sum(name in displaced if level.kind == "displaced" else name not in runs for name in level.jobs)
-        for level in levels_of(problem)
-    )
-
-
-def displaced_jobs(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> frozenset[str]:
-    """Return the protected jobs that are left out, paused or moved."""
-    return frozenset(name for name in problem.protected if not goes_on(runs.get(name, ())))
+    """Return how many jobs of each level a plan leaves out: the least is the best plan."""
+    return left_out_by_tier(problem, runs)
 
 
 def goes_on(runs: Sequence[ScheduledRun]) -> bool:

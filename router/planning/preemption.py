@@ -8,7 +8,7 @@ from datetime import timedelta
 from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.plan import PlannedMove, Preemption, PreemptionKind
-from router.planning.precedence import displaced_jobs, goes_on
+from router.planning.precedence import goes_on
 from router.planning.schedule import ScheduledRun
 from router.planning.solve import PlacementSolution
 from router.planning.stays import Stay, stay_of
@@ -17,17 +17,19 @@ _SLACK = 1e-6
 
 
 def preemptions(answer: PlacementSolution, moves: Sequence[PlannedMove]) -> Mapping[str, Preemption]:
-    """Return by job what happens to protected jobs that do not go on; ``moves`` are all moves of the plan."""
+    """Return by job what happens to running jobs that do not go on because others hold what they would need.
+
+    ``moves`` are all moves of the plan.
+    """
     problem = answer.problem
     found = {}
-    for name in sorted(displaced_jobs(problem, answer.runs)):
-        stay = stay_of(problem, problem.job[name])
-        runs = answer.runs.get(name, ())
-        found[name] = Preemption(
-            what=_what(runs),
-            by=_takers(answer, stay) if stay is not None else (),
-            restart_usd=_restart_usd(runs, [move for move in moves if move.job == name]) if runs else None,
-        )
+    for job in problem.jobs:
+        runs = answer.runs.get(job.name, ())
+        stay = None if goes_on(runs) else stay_of(problem, job)
+        takers = () if stay is None else _takers(answer, stay)
+        if takers:
+            restart = _restart_usd(runs, [move for move in moves if move.job == job.name]) if runs else None
+            found[job.name] = Preemption(what=_what(runs), by=takers, restart_usd=restart)
     return found
 
 

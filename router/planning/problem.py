@@ -86,9 +86,8 @@ class PlacementProblem:
     """Everything that the optimiser needs; ``jobs`` sorted by name, ``candidates`` those that survived dominance.
 
     ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks. ``held`` is what jobs outside the
-    problem take, by limit and slot. Jobs in ``stays`` may only go on where they run; those in ``protected`` are paused,
-    moved or left out only for jobs of higher priority (:mod:`router.planning.stays`). ``bands`` are those of teams by
-    recent use (:mod:`router.planning.fair_share`).
+    problem take, by limit and slot. Jobs in ``stays`` may only go on where they run (:mod:`router.planning.stays`).
+    ``bands`` are those of teams by recent use (:mod:`router.planning.fair_share`).
     """
 
     jobs: tuple[Job, ...]
@@ -103,7 +102,6 @@ class PlacementProblem:
     binding: frozenset[str]
     held: Mapping[tuple[str, int], float] = field(default_factory=dict)
     stays: frozenset[str] = frozenset()
-    protected: frozenset[str] = frozenset()
     bands: Mapping[str, int] = field(default_factory=dict)
 
     @cached_property

@@ -17,7 +17,7 @@ from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
 from router.planning.left_shift import compact_holdings
-from router.planning.precedence import displaced_jobs, left_out_by_tier, levels_of, rank_of
+from router.planning.precedence import left_out_by_tier, levels_of, rank_of
 from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
@@ -47,7 +47,7 @@ class PlacementSolution:
 
     @property
     def rank(self) -> tuple[int, ...]:
-        """Return how many jobs of each level are left out or displaced; the least is the best."""
+        """Return how many jobs of each level are left out; the least is the best."""
         return rank_of(self.problem, self.runs)
 
     @property
@@ -65,19 +65,18 @@ class PlacementSolution:
 def solve_in_stages(
     problem: PlacementProblem, formulation: Formulation, effort: Effort, gap: float, phase: str = PLACEMENT
 ) -> PlacementSolution:
-    """Place all jobs at the least cost, with every protected job in its place.
+    """Place all jobs at the least cost.
 
-    Only where that is impossible, level by level from the highest priority down the fewest jobs are left out or
-    displaced first; then the cost is minimised. Half of the effort may go into the first attempt.
+    Only where placing all is impossible, level by level the fewest jobs are left out first; then the cost is
+    minimised. Half of the effort may go into the first attempt.
     """
-    program, u, d = formulation.program, formulation.layout.u, formulation.layout.d
+    program, u = formulation.program, formulation.layout.u
     if not problem.jobs:
         return _empty_answer(problem, program, proven=True)
-    all_placed = program.fixed(dict.fromkeys([*u.values(), *d.values()], 0.0))
+    all_placed = program.fixed(dict.fromkeys(u.values(), 0.0))
     quick = greedy_holdings(problem)
     start = start_values(problem, formulation.layout, quick)
-    quick_runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in quick.items()} if d else {}
-    greedy_places_all = len(quick) == len(problem.jobs) and not (d and displaced_jobs(problem, quick_runs))
+    greedy_places_all = len(quick) == len(problem.jobs)
     first = effort if greedy_places_all else effort.within(1 / 2, 1 / 2)
     solution = first.solve(phase, all_placed, _solver_gap(gap), start if greedy_places_all else None)
     if solution.values:
@@ -90,8 +89,7 @@ def solve_in_stages(
     levels = levels_of(problem)
     best: Solution | None = None
     for number, level in enumerate(levels):
-        counted = d if level.kind == "displaced" else u
-        out = {counted[name]: 1.0 for name in level.jobs if name in counted}
+        out = {u[name]: 1.0 for name in level.jobs}
         share = 1 / (len(levels) - number + 1)
         part = effort.within(share, share)
         stage = part.solve(phase, narrowed.minimising(out), 0.0, start)

@@ -1,6 +1,6 @@
 """The exact optimum of small instances by enumeration (design note 003); shares no code with the program.
 
-First the numbers of jobs left out or displaced, as precedence_rules.py orders them; then cost plus thresholds, carbon
+First the numbers of jobs left out, as precedence_rules.py orders them; then cost plus thresholds, carbon
 among them. Each job's schedules are reduced to those that no other beats in cost and in use of everything shared, then
 combined depth first.
 """
@@ -18,7 +18,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from tests.support.carbon_oracle import counted_per_hour
-from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, prefers_its_place, stays_in_place
+from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, stays_in_place
 from tests.support.schedules import (
     CandidateLike,
     Floats,
@@ -114,7 +114,6 @@ def enumerate_problem(
     shared = shared_things(limits, caps)
     amounts = np.repeat([item.amount for item in shared], len(edges) - 1).astype(np.int64)
     options = []
-    protected: list[str] = []
     cannot_resume: list[Options] = []
     for job in sorted(jobs, key=lambda job: (-job.priority, job.name)):
         kept = list(candidates[job.name])
@@ -131,11 +130,8 @@ def enumerate_problem(
         found = _undominated(job, ways, table, amounts, len(edges) - 1, stays, budgeted=budgeted)
         first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in found.slots)
         found = replace(found, regions=first)
-        if ways is not None and found.stays.any():
-            if job.checkpoint is None:
-                cannot_resume.append(found)
-            elif _prefers_its_place(ways, stays, table, amounts, job, limits, book, now):
-                protected.append(job.name)
+        if found.stays.any() and job.checkpoint is None:
+            cannot_resume.append(found)
         options.append(found)
     left = _Room(amounts, limits, now)
     staying = {found.job.name: found for found in cannot_resume}
@@ -148,7 +144,7 @@ def enumerate_problem(
         book,
         now,
         edges,
-        Levels(tuple(jobs), frozenset(protected), fair_bands(limits, jobs)),
+        Levels(tuple(jobs), fair_bands(limits, jobs)),
     )
 
 
@@ -156,26 +152,6 @@ def _standing(job: Job, kept: Sequence[CandidateLike], edges: Sequence[datetime]
     first = own_slots(job, edges, now)[0]
     placement = job.status.running if job.status is not None else None
     return standing(placement, kept) if first is not None and first[0] == now else set()
-
-
-def _prefers_its_place(
-    ways: Ways,
-    stays: Bools,
-    table: Ints,
-    amounts: Ints,
-    job: Job,
-    limits: Limits,
-    book: PriceBook,
-    now: datetime,
-) -> bool:
-    use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
-    top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
-    left = [b.budget.dollars() - b.spent.dollars() for b in limits.teams if b.team == job.team]
-    within = np.array([_within_caps(limits, now, {}, needs) for needs in ways.shipments], dtype=bool)[ways.arrivals]
-    affordable = np.array(ways.cost + top <= min(left, default=np.inf) + SLACK)
-    fits: Bools = (use <= amounts).all(axis=1) & affordable & within
-    moves = np.array([_bill(needs, limits, book, now) for needs in ways.shipments])[ways.arrivals]
-    return bool(fits.any()) and prefers_its_place(ways.cost + ways.threshold + moves, stays, fits)
 
 
 class _Room:
@@ -346,7 +322,6 @@ class _State:
     spent: Mapping[str, float]
     needs: tuple[tuple[str, Need, RegionId], ...]
     left_out: frozenset[str]
-    displaced: frozenset[str]
     cost: float
     threshold: float
     chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
@@ -365,7 +340,7 @@ class _Search:
 
     def start(self) -> _State:
         none: frozenset[str] = frozenset()
-        return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, none, 0.0, 0.0, ())
+        return _State(0, np.zeros_like(self.problem.amounts), {}, (), none, 0.0, 0.0, ())
 
     def egress(self, needs: tuple[tuple[str, Need, RegionId], ...]) -> float:
         if needs not in self.bills:
@@ -398,7 +373,6 @@ class _Search:
             {**state.spent, team: state.spent.get(team, 0.0) + options.cost[row] + options.top[row]},
             state.needs + options.shipments[options.arrivals[row]],
             state.left_out,
-            state.displaced if options.stays[row] else state.displaced | {options.job.name},
             state.cost + options.cost[row],
             state.threshold + options.threshold[row],
             (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
@@ -411,27 +385,25 @@ class _Search:
         return replace(state, level=state.level + 1, left_out=out, chosen=(*state.chosen, (name, None)))
 
     def solution(self, state: _State) -> Solution:
-        unplaced = self.problem.levels.count(state.left_out, state.displaced)
+        unplaced = self.problem.levels.count(state.left_out)
         return Solution(unplaced, state.cost + self.egress(state.needs), state.threshold, state.chosen)
 
     def cannot_beat(self, state: _State) -> bool:
         """Whether no completion of ``state`` is better than the best so far."""
         if self.best is None:
             return False
-        out, displaced = set(state.left_out), set(state.displaced)
+        out = set(state.left_out)
         value = state.cost + state.threshold + self.egress(state.needs)
         for level in range(state.level, len(self.order)):
             options = self.order[level]
             rows = self.rows(state, level)
-            if not options.stays[rows].any():
-                displaced.add(options.job.name)
             if len(rows):
                 value += options.cost[rows[0]] + options.threshold[rows[0]]
             elif options.must:
                 return True
             else:
                 out.add(options.job.name)
-        missing = self.problem.levels.count(out, displaced)
+        missing = self.problem.levels.count(out)
         if missing != self.best.unplaced:
             return missing > self.best.unplaced
         return bool(value >= self.best.value - SLACK)

@@ -5,7 +5,7 @@ The physics of the place where a job runs are read from the planner's candidates
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,7 +14,6 @@ from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import candidates_for
 from router.planning.plan import Line
-from tests.support.carbon_oracle import counted_per_hour
 from tests.support.plan_view import HOUR, View
 from tests.support.precedence_rules import fair_bands, runs_now
 from tests.support.schedules import CandidateLike, closes, dates_of, reserved, slot_edges, standing
@@ -30,8 +29,6 @@ class Staying:
     job: Job
     region: RegionId
     until: datetime
-    usd: float
-    least_elsewhere: float
     holdings: tuple[Holding, ...]
 
 
@@ -66,10 +63,8 @@ def staying(view: View, job: Job) -> Staying | None:
         return None
     if job.data is not None and view.limits.egress_caps_gb:
         return None  # What others move may leave no room under a cap; caps are judged elsewhere.
-    billed = candidate.billed_share * candidate.on_time_steps_per_hour / candidate.steps_per_hour * hours
     holdings = tuple(Holding(_offer(part.offer), part.machine, part.machines) for part in candidate.parts)
-    usd = _counted(view, candidate) * billed
-    return Staying(job, candidate.region, until, usd, _least_elsewhere(view, job, kept, here), holdings)
+    return Staying(job, candidate.region, until, holdings)
 
 
 def _closed(view: View, candidate: CandidateLike, until: datetime) -> bool:
@@ -79,36 +74,19 @@ def _closed(view: View, candidate: CandidateLike, until: datetime) -> bool:
     return any(closes(w, offer[:4], family) for w in windows for offer, family in offers)
 
 
-def _counted(view: View, candidate: CandidateLike) -> float:
-    """Dollars an hour, with what its carbon counts."""
-    return float(candidate.usd_per_hour.dollars()) + counted_per_hour(candidate, view.book, view.limits)
-
-
-def _least_elsewhere(view: View, job: Job, kept: Sequence[CandidateLike], here: Collection[int]) -> float:
-    """The least that all steps could cost in another place, without moves and whether there is time or not."""
-    costs = []
-    for number, c in enumerate(kept):
-        if number not in here:
-            billed = job.steps_left * c.billed_share / c.steps_per_hour + c.startup / HOUR
-            costs.append(_counted(view, c) * billed + job.gang.min_saving.dollars())
-    return min(costs, default=float("inf"))
-
-
 def _offer(offer: Any) -> tuple[str, str, str | None, str, str]:
     return (offer.cloud, offer.region, offer.zone, offer.instance_type, str(offer.market.value))
 
 
 def check_precedence(view: View) -> Iterator[str]:
-    """A running job that does not go on makes way for a job that goes first, or may gain by moving."""
+    """A running job that cannot resume goes on, unless others that cannot are in its way."""
     for job in view.jobs:
-        stay = staying(view, job)
+        stay = staying(view, job) if job.checkpoint is None else None
         runs = view.runs(job)
         if stay is None or (len(runs) == 1 and view.stays(job, runs[0])):
             continue
-        # A job that may have moved for its own sake takes its chance with the others.
-        moves_by_itself = job.checkpoint is not None and stay.least_elsewhere < stay.usd * (1 + RELATIVE)
         budgeted = job.budget is not None or any(team.team == job.team for team in view.limits.teams)
-        if moves_by_itself or budgeted or _makes_way(view, stay):
+        if budgeted or _makes_way(view, stay):
             continue
         yield f"{job.name}: does not go on where it runs, and no job that goes first needs its place"
 

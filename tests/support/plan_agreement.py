@@ -46,7 +46,7 @@ def contradictions(request: PlanRequest, compact: Plan, columns: Plan) -> list[s
             found.append(f"{name}: bound {plan.bound_usd} above its own {value_of(plan)}")
     tiers = sorted({job.priority for job in request.jobs}, reverse=True)
     out = {name: left_out(plan, tiers) for name, plan in (("compact", compact), ("columns", columns))}
-    # Running jobs displaced come before others left out: where they differ, the numbers left out prove nothing.
+    # Running jobs left out come before others: where those that run differ, the numbers left out prove nothing.
     same_running = still_running(compact, request) == still_running(columns, request)
     for one, name, other in ((compact, "compact", "columns"), (columns, "columns", "compact")):
         if same_running and one.stage_one_proven and out[other] < out[name]:

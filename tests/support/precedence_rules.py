@@ -1,8 +1,7 @@
 """Who goes before whom, worked out a second time from the words of design note 045; shares no code with the planner.
 
-A job that runs and cannot resume keeps its place wherever it can. A running job that can resume is paused or moved by
-others only where a job of higher priority could not be placed otherwise; alone it may move as it likes. Among jobs of
-one priority those that run are left out last.
+A job that runs and cannot resume keeps its place wherever it can. A running job that can resume is paused or moved
+where that is cheaper, its restart counted. Among jobs of one priority those that run are left out last.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
-from tests.support.schedules import Floats, Ints
+from tests.support.schedules import Ints
 
 Bools = npt.NDArray[np.bool_]
 
@@ -35,23 +34,20 @@ def stays_in_place(slots: Ints, standing: Collection[int]) -> Bools:
 
 @dataclass(frozen=True)
 class Levels:
-    """What is kept least, in this order, before any cost: by priority from the highest, three numbers each.
+    """What is kept least, in this order, before any cost: by priority from the highest, two numbers each.
 
-    Running jobs left out, protected jobs displaced, other jobs left out; the last by band of their teams, where shares
-    are stated.
+    Running jobs left out, other jobs left out; the last by band of their teams, where shares are stated.
     """
 
     jobs: tuple[Job, ...]
-    protected: frozenset[str]
     bands: Mapping[str, int] = field(default_factory=dict)
 
-    def count(self, left_out: Iterable[str], displaced: Iterable[str]) -> tuple[int, ...]:
-        out, moved = set(left_out), set(displaced)
+    def count(self, left_out: Iterable[str]) -> tuple[int, ...]:
+        out = set(left_out)
         counts: list[int] = []
         for priority in sorted({job.priority for job in self.jobs}, reverse=True):
             peers = [job for job in self.jobs if job.priority == priority]
             counts.append(sum(runs_now(job) and job.name in out for job in peers))
-            counts.append(sum(job.name in self.protected and job.name in out | moved for job in peers))
             waiting = [job for job in peers if not runs_now(job) and job.name in out]
             counts += [sum(self.bands.get(job.team, 1) == band for job in waiting) for band in self._bands]
         return tuple(counts)
@@ -75,12 +71,6 @@ def fair_bands(limits: Limits, jobs: Sequence[Job]) -> dict[str, int]:
         factor = 2.0**-over
         bands[team] = 1 + sum(factor < cut * (1 - 1e-12) for cut in (2**-0.5, 0.5, 0.25))
     return bands
-
-
-def prefers_its_place(value: Floats, stays: Bools, fits: Bools) -> bool:
-    """Whether a job that were alone would stay: nothing that fits costs less than the best stay."""
-    mine = np.flatnonzero(stays & fits)
-    return bool(len(mine) and value[mine].min() <= value[np.flatnonzero(fits)].min() * (1 + 1e-6) + 1e-6)
 
 
 def admitted(jobs: Sequence[Job], fits: Callable[[Job], bool]) -> frozenset[str]:

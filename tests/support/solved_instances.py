@@ -12,7 +12,6 @@ from router.planning.planner import PlanRequest
 from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
 from tests.support.instances import Instance, make_instance
 from tests.support.precedence_rules import Levels
-from tests.support.running_instances import displaced_jobs
 
 
 @dataclass(frozen=True)
@@ -26,8 +25,8 @@ class Solved:
     levels: Levels
 
     def levels_of(self, plan: Plan) -> tuple[int, ...]:
-        """How many jobs a plan leaves out or displaces, level by level."""
-        return self.levels.count((item.job for item in plan.unplaced), displaced_jobs(plan, self.instance))
+        """How many jobs a plan leaves out, level by level."""
+        return self.levels.count(item.job for item in plan.unplaced)
 
 
 def problem_of(instance: Instance) -> Problem:

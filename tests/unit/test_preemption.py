@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pricing.money import Usd
+from pricing.money import Usd, UsdPerHour
 from router.jobs.spec import Job
 from router.planning.changes import plan_diff
 from router.planning.plan import Plan
@@ -48,14 +48,22 @@ def checked(jobs: list[Job], offers: Any, limits: Any, **knobs: Any) -> Plan:
 
 
 @BOTH
-@pytest.mark.parametrize("priority", [0, 1])
-def test_a_job_of_equal_or_lower_priority_displaces_no_running_one(compact_jobs: int, priority: int) -> None:
-    """The waiting job is the cheaper one to place, and due soon; the running one could wait."""
+def test_a_running_job_is_left_out_last_of_its_priority(compact_jobs: int) -> None:
+    """There is time for one of two; the waiting one would be cheaper to place."""
     waits = a_job("waits", steps=100, deadline="+3h")
-    plan = checked([running("runs", priority=priority), waits], [NORTH], ONE_MACHINE, compact_jobs=compact_jobs)
+    runs = running("runs", deadline="+3h")
+    plan = checked([runs, waits], [NORTH], ONE_MACHINE, compact_jobs=compact_jobs)
     assert starts(plan) == {"runs": 0.0}
     assert [item.job for item in plan.unplaced] == ["waits"]
     assert all(job.preemption is None for job in plan.jobs)
+
+
+@BOTH
+def test_a_running_job_pauses_for_an_equal_one_that_else_had_no_time(compact_jobs: int) -> None:
+    waits = a_job("waits", steps=100, deadline="+2h")
+    plan = checked([running("runs", deadline="+7h"), waits], [NORTH], ONE_MACHINE, compact_jobs=compact_jobs)
+    assert plan.unplaced == ()
+    assert starts(plan)["waits"] <= 0.8
 
 
 @BOTH
@@ -80,10 +88,10 @@ def test_a_job_of_higher_priority_that_fits_nowhere_else_pauses_a_running_one(co
 
 @BOTH
 def test_a_job_of_higher_priority_that_fits_elsewhere_leaves_a_running_one_in_place(compact_jobs: int) -> None:
-    """Elsewhere is dearer than the running job's restart would be."""
+    """Elsewhere it costs three dollars more, the restart of the running job would cost twelve."""
     urgent = a_job("urgent", steps=150, deadline="+2h", priority=1)
-    dear = replace(SOUTH, usd_per_hour=NORTH.usd_per_hour.times(3))
-    plan = checked([running("runs"), urgent], [NORTH, dear], ONE_MACHINE, compact_jobs=compact_jobs)
+    dear = replace(SOUTH, usd_per_hour=UsdPerHour.parse("62"))
+    plan = checked([running("runs", deadline="+7h"), urgent], [NORTH, dear], ONE_MACHINE, compact_jobs=compact_jobs)
     assert starts(plan) == {"runs": 0.0, "urgent": 0.0}
     assert {line.job: line.region for line in plan.lines} == {"runs": "north-1", "urgent": "south-1"}
 
