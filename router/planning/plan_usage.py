@@ -101,7 +101,7 @@ COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name !=
 
 @dataclass(frozen=True, slots=True)
 class JobPlacementType:
-    """What limits a job's speed (design note 042), and why; ``none`` where the job file states that nothing does."""
+    """The type of a job by what limits its speed (design note 042), and why; ``none`` where the job file says so."""
 
     job: str
     type: PlacementType

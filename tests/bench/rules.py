@@ -1,4 +1,4 @@
-"""What plans save over choosing in turn: three rules carried out in the same simulated worlds.
+"""Compare plans with choosing in turn: three rules are carried out in the same simulated worlds.
 
     python -m tests.bench.rules [--nights 6] [--draws 10] [--first 1] [--shifted | --surprised]
 
@@ -63,7 +63,7 @@ class Played:
         return frozenset.intersection(*map(frozenset, each))
 
     def figures(self, rule: str) -> dict[str, float]:
-        """What is compared, by name."""
+        """Return the compared figures by name."""
         found, common = self.outcomes[rule], self.finished_by_all
         shared = sum(found.usd[job] for job in common)
         return {

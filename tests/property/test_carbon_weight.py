@@ -37,7 +37,7 @@ def weighed_instance(seed: int, usd_per_tonne: int | None = None) -> Instance:
 
 
 def wrong_plans(seeds: range) -> dict[int, list[str]]:
-    """What is wrong with the plans of both programs, by seed."""
+    """Describe what is wrong with the plans of both programs, by seed."""
     found: dict[int, list[str]] = {}
     for seed in seeds:
         instance = weighed_instance(seed)

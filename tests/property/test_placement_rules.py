@@ -32,7 +32,7 @@ def placed_instance(seed: int) -> Instance:
 
 
 def wrong_plans(seeds: range) -> dict[int, list[str]]:
-    """What is wrong with the plans of both programs, by seed."""
+    """Describe what is wrong with the plans of both programs, by seed."""
     found: dict[int, list[str]] = {}
     for seed in seeds:
         instance = placed_instance(seed)

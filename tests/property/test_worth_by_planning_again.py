@@ -91,7 +91,7 @@ def confirm_relaxation(request: PlanRequest, plan: Plan, name: str, found: Relax
 
 
 def prices_of_rules(seeds: tuple[int, ...]) -> Iterator[tuple[PlanRequest, str, ConstraintPrice]]:
-    """Of each night the dearest rules first: a rule that costs nothing is quickly confirmed."""
+    """Yield the dearest rules of each night first: a rule that costs nothing is quickly confirmed."""
     for seed in seeds:
         request = mid_size_request(seed)
         costly = sorted(

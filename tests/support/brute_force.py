@@ -155,7 +155,7 @@ def _standing(job: Job, kept: Sequence[CandidateLike], edges: Sequence[datetime]
 
 
 class _Room:
-    """What limits, budgets of teams, caps on egress and regions of groups leave for jobs that must stay."""
+    """The room that limits, budgets, caps on egress and regions of groups leave for jobs that must stay."""
 
     def __init__(self, amounts: Ints, limits: Limits, now: datetime) -> None:
         self.left = amounts.copy()
@@ -315,7 +315,7 @@ def _bill(needs: Sequence[tuple[str, Need, RegionId]], limits: Limits, book: Pri
 
 @dataclass(frozen=True)
 class _State:
-    """What has been chosen so far; ``needs`` are moves by month, ``groups`` the region of each group that has one."""
+    """The choices made so far; ``needs`` are moves by month, ``groups`` the region of each group that has one."""
 
     level: int
     used: Ints

@@ -33,7 +33,7 @@ class Staying:
 
 
 def staying(view: View, job: Job) -> Staying | None:
-    """What the job would hold if it went on and were alone; None where its own rules do not let it."""
+    """Return the run of a job that goes on and is alone; None where its own rules do not let it."""
     if not runs_now(job) or job.steps_left == 0:
         return None
     if job.earliest_start is not None and job.earliest_start.at(view.now) > view.now:
@@ -116,7 +116,7 @@ def _asks_elsewhere(view: View, stay: Staying, mate: Job) -> bool:
 
 
 def _taken(view: View, job: Job, thing: Shared, at: datetime) -> int:
-    """What jobs that go first take at a moment; the last slot of each counts whole."""
+    """Return the use by jobs that go first at a moment; the last slot of each counts whole."""
     edges = slot_edges(
         view.now,
         view.plan.horizon_end,
@@ -166,7 +166,7 @@ def check_fair_share(view: View) -> Iterator[str]:
 
 
 def check_preempted(view: View) -> Iterator[str]:
-    """What a summary says of a preemption is what the lines show."""
+    """Compare each summary of a preemption with the lines of the plan."""
     summaries = {summary.job: summary for summary in view.plan.jobs}
     for job in view.jobs:
         told = summaries[job.name].preemption if job.name in summaries else None

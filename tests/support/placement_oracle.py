@@ -1,4 +1,4 @@
-"""What a stated placement permits, from the words of design note 042. Shares no code with the planner."""
+"""Judge gangs by a stated placement, from the words of design note 042. Shares no code with the planner."""
 
 from __future__ import annotations
 

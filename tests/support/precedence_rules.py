@@ -1,4 +1,4 @@
-"""Who goes before whom, worked out a second time from the words of design note 045; shares no code with the planner.
+"""Order jobs by who is left out last, from the words of design note 045; shares no code with the planner.
 
 A job that runs and cannot resume keeps its place wherever it can. A running job that can resume is paused or moved
 where that is cheaper, its restart counted. Among jobs of one priority those that run are left out last.
@@ -34,7 +34,7 @@ def stays_in_place(slots: Ints, standing: Collection[int]) -> Bools:
 
 @dataclass(frozen=True)
 class Levels:
-    """What is kept least, in this order, before any cost: by priority from the highest, two numbers each.
+    """Counts of jobs left out that plans keep least before any cost: by priority from the highest, two numbers each.
 
     Running jobs left out, other jobs left out; the last by band of their teams, where shares are stated.
     """
@@ -74,7 +74,7 @@ def fair_bands(limits: Limits, jobs: Sequence[Job]) -> dict[str, int]:
 
 
 def admitted(jobs: Sequence[Job], fits: Callable[[Job], bool]) -> frozenset[str]:
-    """Of jobs that cannot resume and run: those that can all stay together, by priority, then by name.
+    """Return the running jobs that cannot resume and can all stay together, taken by priority, then by name.
 
     ``fits`` says whether one more does, and keeps what it takes if so.
     """

@@ -97,7 +97,7 @@ class StepRule:
 
 @dataclass(frozen=True)
 class _Part:
-    """What a plan gives a job on one candidate without a break; ``upto`` steps of the job are done at its end."""
+    """One unbroken run of a job on one candidate in a plan; ``upto`` steps of the job are done at its end."""
 
     candidate: Candidate
     start: float

@@ -52,7 +52,7 @@ class RuleNight:
         return self.problem.limits
 
     def use(self, job: str, candidate: Candidate) -> Mapping[str, int]:
-        """What the candidate takes of each limit."""
+        """Return the use of each limit by the candidate."""
         return self.problem.use[job, candidate.key]
 
     def deadline(self, job: Job) -> float:
@@ -127,7 +127,7 @@ class JobState:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a rule in a world; hours from now, dollars by job. ``usd`` includes moves."""
+    """The outcome of a rule in a world; hours from now, dollars by job. ``usd`` includes moves."""
 
     rule: str
     finish: Mapping[str, float | None]
@@ -174,7 +174,7 @@ class Rule(Protocol):
 
 
 class Stage:
-    """What a rule may see while it chooses: room now, and what a start would cost."""
+    """The view that a rule has while it chooses: room now, and what a start would cost."""
 
     def __init__(self, night: RuleNight, world: World) -> None:
         self.night, self.world = night, world
@@ -188,7 +188,7 @@ class Stage:
         return fits and not self.world.is_gone(candidate, self.tick)
 
     def moves(self, state: JobState, candidate: Candidate) -> tuple[Transfer, ...] | None:
-        """What would have to be moved for the job to start there; None where no tariff is known."""
+        """Return the transfers that a start there needs; None where no tariff is known."""
         found = []
         if candidate.region not in state.visited:
             found += [t for t in candidate.transfers if t.what != "checkpoint"]
@@ -201,7 +201,7 @@ class Stage:
         return tuple(found)
 
     def expected_usd(self, state: JobState, candidate: Candidate) -> float:
-        """What the rest of the job is expected to cost there, moves at their dearest tier."""
+        """Return the expected cost of the rest of the job there, moves at their dearest tier."""
         moves = self.moves(state, candidate)
         if moves is None:
             return math.inf

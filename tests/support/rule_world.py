@@ -60,7 +60,7 @@ class World:
         return candidate.risk.nominal_steps_per_hour * error * self.speed_factor
 
     def usd_per_hour(self, candidate: Candidate, tick: int) -> float:
-        """What the whole gang costs an hour on that day."""
+        """Return the price of the whole gang an hour on that day."""
         return sum(
             part.offer.usd_per_hour.dollars() * part.machines * self._factor(part, tick) for part in candidate.parts
         )

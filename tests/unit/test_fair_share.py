@@ -54,7 +54,7 @@ def test_of_two_jobs_that_of_the_team_below_its_share_is_placed(
 
 
 def test_bands_end_at_half_the_share_the_share_and_twice_the_share() -> None:
-    """Of 800 dollars and four equal shares a share is 200."""
+    """A share of 800 dollars in four equal parts is 200."""
     for used, band, factor in ((0, 1, 1.0), (100, 1, 0.707107), (200, 2, 0.5), (400, 3, 0.25), (401, 4, 0.249135)):
         shown = {"a": used, "b": 800 - used, "c": 0, "d": 0}
         (standing,) = (s for s in team_standings(limits(recent_usd=shown), ()) if s.team == "a")

@@ -1,4 +1,4 @@
-"""What limits a job: stated, it drops offers with the reason; derived, it is advice with its figures."""
+"""Placement types: a stated one drops offers with the reason, a derived one is advice with its figures."""
 
 from __future__ import annotations
 
