@@ -10,7 +10,7 @@ from pricing.places import Market
 from router.jobs.limits import Limit, Limits
 from router.jobs.residency import residency_refusal
 from router.jobs.spec import GangOption, Job
-from router.planning.listings import OfferListing
+from router.planning.listings import OfferListing, is_named_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +78,9 @@ def _capacity_refusal(
 
 def covers(limit: Limit, listing: OfferListing) -> bool:
     """Return whether the limit counts this listing's machines; a limit without a market counts all but reservations."""
-    offer, machine = listing.offer, listing.machine
-    if limit.market is None and offer.market is Market.RESERVED:
-        return False
-    if limit.family and machine.family not in limit.family:
-        return False
-    pairs = (
-        (limit.market, offer.market),
-        (limit.cloud, offer.cloud),
-        (limit.region, offer.region),
-        (limit.zone, offer.zone),
-        (limit.instance_type, offer.instance_type),
-        (limit.accelerator, machine.accelerator),
-    )
-    return all(wanted is None or wanted == actual for wanted, actual in pairs)
+    market = listing.offer.market
+    sold_so = market is not Market.RESERVED if limit.market is None else market is limit.market
+    return sold_so and limit.accelerator in (None, listing.machine.accelerator) and is_named_by(limit, listing)
 
 
 def limit_use(limit: Limit, listing: OfferListing, machines: int) -> int | None:

@@ -13,7 +13,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
-from router.jobs.limits import Discount, Limits, Maintenance, Reservation, ReservedCost
+from router.jobs.limits import Discount, Limit, Limits, Maintenance, Reservation, ReservedCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +78,22 @@ def _with_maintenance(listings: Sequence[OfferListing], limits: Limits) -> Seque
     if not limits.maintenance:
         return listings
     windows = sorted(limits.maintenance, key=lambda window: (window.start, window.until, window.name))
-    return [replace(row, closed=tuple(w for w in windows if is_closed_by(w, row))) for row in listings]
+    return [replace(row, closed=tuple(w for w in windows if is_named_by(w, row))) for row in listings]
 
 
-def is_closed_by(window: Maintenance, listing: OfferListing) -> bool:
-    """Return whether the maintenance window closes the listing; a zone closes what is sold in that zone."""
+def is_named_by(rule: Limit | Maintenance, listing: OfferListing) -> bool:
+    """Return whether the rule's place, family and machine type are the listing's; what it leaves out fits any.
+
+    A rule of a zone names what is sold in that zone.
+    """
     offer = listing.offer
-    if window.family and listing.machine.family not in window.family:
+    if rule.family and listing.machine.family not in rule.family:
         return False
     pairs = (
-        (window.cloud, offer.cloud),
-        (window.region, offer.region),
-        (window.zone, offer.zone),
-        (window.instance_type, offer.instance_type),
+        (rule.cloud, offer.cloud),
+        (rule.region, offer.region),
+        (rule.zone, offer.zone),
+        (rule.instance_type, offer.instance_type),
     )
     return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
