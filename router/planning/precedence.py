@@ -6,7 +6,7 @@ running jobs left out, other jobs left out by band of their teams. Design notes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from router.jobs.spec import Job
@@ -55,11 +55,6 @@ def _name(problem: PlacementProblem, job: Job) -> str:
     return f"{job.priority}, band {place}" if problem.bands else f"{job.priority}"
 
 
-def rank_of(problem: PlacementProblem, runs: Mapping[str, Sequence[ScheduledRun]]) -> tuple[int, ...]:
-    """Return how many jobs of each level a plan leaves out: the least is the best plan."""
-    return left_out_by_tier(problem, runs)
-
-
 def goes_on(runs: Sequence[ScheduledRun]) -> bool:
     """Return whether the runs are one that goes on from now, without a pause and without another start."""
     keys = {run.candidate.key for run in runs}
@@ -69,8 +64,3 @@ def goes_on(runs: Sequence[ScheduledRun]) -> bool:
 def left_out_by_tier(problem: PlacementProblem, placed: Collection[str]) -> tuple[int, ...]:
     """Return the number of jobs of each tier that are not placed."""
     return tuple(sum(job.name not in placed for job in tier) for tier in tiers_of(problem))
-
-
-def least_priority(jobs: Iterable[Job]) -> int | None:
-    """Return the lowest priority of some jobs; None without jobs."""
-    return min((job.priority for job in jobs), default=None)

@@ -17,7 +17,7 @@ from router.planning.plan import ShadowPrice
 from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 from router.planning.shared_limits import use_of_parts
-from router.planning.solve import PlacementSolution, count_left_out, solve_in_stages
+from router.planning.solve import PlacementSolution, solve_in_stages
 
 _WORTH_SHOWING = 0.005  # dollars
 _PHASE = "shadow prices"
@@ -227,7 +227,7 @@ def _money(answer: PlacementSolution) -> Usd:
 
 def _priced(limit: _Limit, more: _Raise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:
     """Return what the raise brings: jobs of the highest priority that differs, and money; None where neither."""
-    places = next((a - b for a, b in zip(count_left_out(base), count_left_out(after), strict=True) if a != b), 0)
+    places = next((a - b for a, b in zip(base.rank, after.rank, strict=True) if a != b), 0)
     saved = _money(base) - _money(after)
     if places < 0 or (places == 0 and saved.dollars() < _WORTH_SHOWING):
         return None

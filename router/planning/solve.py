@@ -17,7 +17,7 @@ from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
 from router.planning.left_shift import compact_holdings
-from router.planning.precedence import left_out_by_tier, levels_of, rank_of
+from router.planning.precedence import left_out_by_tier, levels_of
 from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
@@ -48,7 +48,7 @@ class PlacementSolution:
     @property
     def rank(self) -> tuple[int, ...]:
         """Return how many jobs of each level are left out; the least is the best."""
-        return rank_of(self.problem, self.runs)
+        return left_out_by_tier(self.problem, self.runs)
 
     @property
     def carbon(self) -> Usd:
@@ -162,11 +162,6 @@ def better_answer(before: PlacementSolution, found: PlacementSolution, *, comple
     floor = min(found.bound_usd, better.spent) if complete else Usd(0)
     least = before.bound_usd if same else Usd(0)
     return replace(better, bound_usd=max(floor, least), stage_one_proven=proven, hit_time_limit=found.hit_time_limit)
-
-
-def count_left_out(answer: PlacementSolution) -> tuple[int, ...]:
-    """Return the number of jobs of each tier that are left out, first those that are left out last."""
-    return left_out_by_tier(answer.problem, answer.runs)
 
 
 def _solver_gap(gap: float) -> float:

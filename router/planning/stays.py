@@ -19,11 +19,6 @@ from router.planning.left_shift import Load, add_load, room_for, run_from
 from router.planning.problem import PlacementProblem, group_members
 from router.planning.schedule import SlotHold, runs_of
 
-_PHASE = "staying"
-_SAME = 1e-6  # relative; costs that differ by no more are the same but for the solver's arithmetic
-_CENT = 1e-6  # dollars
-_NODES = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Stay:
@@ -39,11 +34,9 @@ def keep_running(problem: PlacementProblem) -> PlacementProblem:
 
     As many of them stay as fit together, taken by priority, then by name.
     """
-    stays = [stay for job in problem.jobs if (stay := stay_of(problem, job)) is not None]
-    if not stays:
-        return problem
-    fixed = fitting_together(problem, (stay for stay in stays if stay.job.checkpoint is None))
-    return _pinned(problem, (stay.job.name for stay in fixed))
+    unable = (job for job in problem.jobs if job.checkpoint is None)
+    stays = [stay for job in unable if (stay := stay_of(problem, job)) is not None]
+    return _pinned(problem, (stay.job.name for stay in fitting_together(problem, stays)))
 
 
 def _pinned(problem: PlacementProblem, names: Iterable[str]) -> PlacementProblem:

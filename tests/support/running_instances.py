@@ -9,9 +9,7 @@ from typing import Any
 from pricing.money import Usd
 from router.jobs.limits import FairShare
 from router.jobs.spec import Job, Placement, Status
-from router.planning.plan import Plan
 from tests.support.instances import Instance, make_instance
-from tests.support.plan_view import View
 
 
 def make_running_instance(seed: int) -> Instance:
@@ -57,14 +55,3 @@ def make_sharing_instance(seed: int) -> Instance:
     used = {team: Usd.parse(str(rng.choice((0, 100, 250, 900)))) for team in teams if rng.random() < 0.8}
     fair = FairShare(shares=shares, recent_usd=used)
     return replace(instance, jobs=jobs, limits=instance.limits.model_copy(update={"fair_share": fair}))
-
-
-def displaced_jobs(plan: Plan, instance: Instance) -> frozenset[str]:
-    """Jobs that do not go on unbroken from now in the place where they stand."""
-    view = View(plan, instance.jobs, instance.book, instance.limits, advisory=False, slot=instance.slot)
-
-    def stays(job: Job) -> bool:
-        runs = view.runs(job)
-        return len(runs) == 1 and view.stays(job, runs[0])
-
-    return frozenset(job.name for job in instance.jobs if not stays(job))

@@ -30,6 +30,15 @@ LAKE = offer("gcp/lake-1", "a9-highgpu-8g", "on_demand", "40")
 BAY = offer("lambda/bay-1", "gpu_8x_h9", "on_demand", "20")
 
 
+RUNNING_IN_NORTH = {
+    "cloud": "aws",
+    "region": "north-1",
+    "instance_type": "p9.48xlarge",
+    "market": "on_demand",
+    "accelerators": 8,
+}
+
+
 def a_job(name: str = "a", *, steps: int = 300, **more: Any) -> Job:
     """Eight H100 at 100 steps an hour, surely known; resumes, and starts up in 12 minutes."""
     more.setdefault("checkpoint", {"size_gib": 10})

@@ -11,16 +11,9 @@ from pydantic import ValidationError
 from router.jobs.limits import Limits
 from router.planning.plan import Plan
 from tests.support.checker import check_plan
-from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, places, plan_of
+from tests.support.scenes import HOUR, NORTH, NOW, RUNNING_IN_NORTH, SOUTH, a_job, a_request, places, plan_of
 
 BOTH = pytest.mark.parametrize("compact_jobs", [30, 0], ids=["compact", "columns"])
-HERE = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 
 
 def window(start: float, until: float, **more: Any) -> dict[str, Any]:
@@ -70,7 +63,7 @@ def test_a_window_closes_what_it_names_and_nothing_else(compact_jobs: int) -> No
 
 @BOTH
 def test_a_running_job_leaves_its_machines_when_the_window_begins(compact_jobs: int) -> None:
-    job = a_job(steps=400, deadline="+8h", status={"steps_done": 100, "running": HERE})
+    job = a_job(steps=400, deadline="+8h", status={"steps_done": 100, "running": RUNNING_IN_NORTH})
     plan = plan_of([job], [NORTH], window(1, 2.5), compact_jobs=compact_jobs)
     assert held(plan) == [(0.0, 1.0), (2.5, 4.7)]
     assert [line.startup for line in plan.lines] == [False, True]

@@ -10,21 +10,14 @@ from pydantic import ValidationError
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from tests.support.made_up_book import offer
-from tests.support.scenes import LAKE, NORTH, SOUTH, a_job, places, plan_of
+from tests.support.scenes import LAKE, NORTH, RUNNING_IN_NORTH, SOUTH, a_job, places, plan_of
 
-HERE = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 CHEAP = offer("aws/south-1", "p9.48xlarge", "on_demand", "20")
 BOTH = pytest.mark.parametrize("compact_jobs", [30, 0], ids=["compact", "columns"])
 
 
 def running(**more: Any) -> Job:
-    return a_job(status={"steps_done": 100, "running": HERE}, min_saving="$0", **more)
+    return a_job(status={"steps_done": 100, "running": RUNNING_IN_NORTH}, min_saving="$0", **more)
 
 
 def starts(plan: Plan) -> int:

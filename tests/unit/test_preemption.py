@@ -15,24 +15,17 @@ from router.planning.plan_json import plan_from_json, plan_to_json
 from router.render.explain_text import job_text, plan_text
 from tests.support.checker import check_plan
 from tests.support.made_up_book import book
-from tests.support.scenes import HOUR, NORTH, NOW, SOUTH, a_job, a_request, plan_of
+from tests.support.scenes import HOUR, NORTH, NOW, RUNNING_IN_NORTH, SOUTH, a_job, a_request, plan_of
 
 BOTH = pytest.mark.parametrize("compact_jobs", [30, 0])
 ONE_MACHINE = {"limits": [{"name": "quota", "region": "aws/north-1", "amount": 8, "unit": "accelerators"}]}
-HERE = {
-    "cloud": "aws",
-    "region": "north-1",
-    "instance_type": "p9.48xlarge",
-    "market": "on_demand",
-    "accelerators": 8,
-}
 
 
 def running(name: str, **more: Any) -> Job:
     """A job that runs in north-1, with a third of its steps done."""
     steps = more.pop("steps", 300)
     done = 0 if more.get("checkpoint", {}) is None else steps // 3
-    return a_job(name, steps=steps, status={"steps_done": done, "running": HERE}, **more)
+    return a_job(name, steps=steps, status={"steps_done": done, "running": RUNNING_IN_NORTH}, **more)
 
 
 def starts(plan: Plan) -> dict[str, float]:
