@@ -19,6 +19,7 @@ from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
+from router.jobs.limits import Limit, Maintenance
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
 
@@ -150,16 +151,11 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
         yield from names.cloud(("clouds", index), cloud)
     for index, limit in enumerate(limits.limits):
         at = ("limits", index)
-        if limit.cloud is not None:
-            yield from names.cloud((*at, "cloud"), limit.cloud)
-        if limit.region is not None:
-            yield from _region_findings((*at, "region"), limit.cloud, limit.region, names)
+        yield from _place_findings(at, limit, names)
         if limit.accelerator is not None:
             yield from names.accelerator((*at, "accelerator"), limit.accelerator)
-        if limit.instance_type is not None:
-            yield from names.machine((*at, "instance_type"), limit.cloud, limit.instance_type)
-        for family in limit.family:
-            yield from _family_findings((*at, "family"), limit.cloud, family, names)
+    for index, window in enumerate(limits.maintenance):
+        yield from _place_findings(("maintenance", index), window, names)
     for index, reservation in enumerate(limits.reservations):
         at = ("reservations", index)
         yield from names.region((*at, "region"), RegionId(reservation.cloud, reservation.region))
@@ -168,8 +164,21 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
         yield from names.cloud(("discounts", index, "cloud"), discount.cloud)
         if discount.family is not None:
             yield from _family_findings(("discounts", index, "family"), discount.cloud, discount.family, names)
-    for cloud in limits.egress_month_to_date_gb:
-        yield from names.cloud(("egress_month_to_date_gb", cloud), cloud)
+    for section in ("egress_month_to_date_gb", "egress_caps_gb"):
+        for cloud in getattr(limits, section):
+            yield from names.cloud((section, cloud), cloud)
+
+
+def _place_findings(at: tuple[str | int, ...], rule: Limit | Maintenance, names: _Names) -> Iterator[BookFinding]:
+    """Yield what the book does not know of a rule's place, family and machine type."""
+    if rule.cloud is not None:
+        yield from names.cloud((*at, "cloud"), rule.cloud)
+    if rule.region is not None:
+        yield from _region_findings((*at, "region"), rule.cloud, rule.region, names)
+    if rule.instance_type is not None:
+        yield from names.machine((*at, "instance_type"), rule.cloud, rule.instance_type)
+    for family in rule.family:
+        yield from _family_findings((*at, "family"), rule.cloud, family, names)
 
 
 def _region_findings(

@@ -66,12 +66,13 @@ def _misspelt_problems(details: ErrorDetails, document: YamlDocument, model: typ
     if details["type"] != "value_error" or owner is None or not isinstance(fields, dict):
         return
     for name in fields:
-        if name not in _names_in(owner):
+        if name not in owner.model_fields and name not in _names_in(owner):
             yield _unknown_field((*path, str(name)), document, model)
 
 
 def _names_in(model: type[BaseModel]) -> set[str]:
-    return {*model.model_fields, *former_names(model), *getattr(model, "words", ())}
+    written = {field.alias or name for name, field in model.model_fields.items()}
+    return {*written, *former_names(model), *getattr(model, "words", ())}
 
 
 def _problem(details: ErrorDetails, document: YamlDocument, model: type[BaseModel]) -> Problem:

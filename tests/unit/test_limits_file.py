@@ -49,6 +49,13 @@ BAD = {
     "percent": ("discounts: [{cloud: aws, percent: 120}]", "1:35", "discounts[0].percent", "100", ""),
     "market": ("discounts: [{cloud: aws, market: spott, percent: 2}]", "1:34", "discounts[0].market", "'spott'",
                "did you mean spot?"),
+    "dates": (
+        "maintenance: [{name: a, cloud: aws, from: 2026-11-22T10:00Z, until: 2026-11-22T09:00Z}]", "1:69",
+        "maintenance[0].until", "ends before it begins", "until lies after from",
+    ),
+    "near an alias": (
+        "maintenance: [{name: a, cloud: aws, frmo: 1, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]", "1:37", "maintenance[0].frmo", "has no such field", "did you mean from?",
+    ),
     "missing": ("teams: [{team: a}]", "1:9", "teams[0].budget", "is missing", "budget"),
     "a list": ("- name: a", "1:1", "", "not a list", "limits:"),
     "two documents": ("clouds: [aws]\n---\nclouds: [gcp]", "3:1", "", "one document", "---"),
@@ -81,6 +88,13 @@ BAD_NAMES = {
     ),
     "discounts: [{cloud: gcp, family: a33, percent: 5}]": ("discounts[0].family", "a3"),
     "egress_month_to_date_gb: {asw: 5}": ("egress_month_to_date_gb.asw", "aws"),
+    "egress_caps_gb: {asw: 5}": ("egress_caps_gb.asw", "aws"),
+    "maintenance: [{name: a, cloud: azur, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]": (
+        "maintenance[0].cloud", "azure",
+    ),
+    "maintenance: [{name: a, cloud: aws, region: us-eats-1, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]": (
+        "maintenance[0].region", "us-east-1",
+    ),
 }  # fmt: skip
 
 
