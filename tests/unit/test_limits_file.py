@@ -54,7 +54,8 @@ BAD = {
         "maintenance[0].until", "ends before it begins", "until lies after from",
     ),
     "near an alias": (
-        "maintenance: [{name: a, cloud: aws, frmo: 1, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]", "1:37", "maintenance[0].frmo", "has no such field", "did you mean from?",
+        "maintenance: [{name: a, cloud: aws, frmo: 1, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]",
+        "1:37", "maintenance[0].frmo", "has no such field", "did you mean from?",
     ),
     "missing": ("teams: [{team: a}]", "1:9", "teams[0].budget", "is missing", "budget"),
     "a list": ("- name: a", "1:1", "", "not a list", "limits:"),
