@@ -50,13 +50,9 @@ def cost_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
         return _TOP + _HEIGHT - (dollars - ticks[0]) / (ticks[-1] - ticks[0]) * _HEIGHT
 
     parts = [text(_LEFT, 20, clip_text(f"Cost of the plan against {first.name}", 80), bold=True)]
-    for tick in ticks:
-        parts.append(_straight(_LEFT, up(tick), _RIGHT, up(tick), "#ddd"))
-        parts.append(text(_LEFT - 6, up(tick) + 4, _dollars(tick, ticks), "end"))
+    parts += _cost_grid(ticks, up)
     parts += _axis(first, along)
-    base = up(found.base.plan.cost_usd.dollars())
-    parts.append(_straight(_LEFT, base, _RIGHT, base, GREY, dashed=True))
-    parts.append(text(_RIGHT, base - 8, f"base {format_usd(found.base.plan.cost_usd)}", "end", fill=GREY))
+    parts += _base_line(found, up, _RIGHT, "end")
     for each in lines:
         parts += _curve(each, [(along(p.variant.at[0]), up(p.plan.cost_usd.dollars())) for p in each.points])
     foot = _TOP + _HEIGHT + 44
@@ -93,18 +89,15 @@ def carbon_plot(found: WhatIf, sweeps: Sequence[Sweep]) -> str:
 
     bottom = _TOP + _HEIGHT
     parts = [text(_LEFT, 20, "Cost of the plan against its emissions", bold=True)]
-    for tick in costs:
-        parts.append(_straight(_LEFT, up(tick), _RIGHT, up(tick), "#ddd"))
-        parts.append(text(_LEFT - 6, up(tick) + 4, _dollars(tick, costs), "end"))
+    parts += _cost_grid(costs, up)
     parts.append(_straight(_LEFT, bottom, _RIGHT, bottom, INK))
     for tick in tonnes:
         parts.append(_straight(along(tick), bottom, along(tick), bottom + 4, INK))
         parts.append(text(along(tick), bottom + 18, f"{tick:,.6g}", "middle"))
     parts.append(text(_RIGHT, bottom + 44, "tonnes of CO2e", "end", fill=GREY))
     parts.append(text(_LEFT, bottom + 44, f"beside each point: {sweeps[0].unit}; hollow: jobs left out", fill=GREY))
-    base = up(found.base.plan.cost_usd.dollars())
-    parts.append(_straight(_LEFT, base, _RIGHT, base, GREY, dashed=True))
-    parts.append(text(_RIGHT, base - 8, f"base {format_usd(found.base.plan.cost_usd)}", "end", fill=GREY))
+    # The plan without a weight is the base, at the right end.
+    parts += _base_line(found, up, _LEFT + 4, "start")
     for each in lines:
         spots = [(along(_tonnes(p)), up(p.plan.cost_usd.dollars())) for p in each.points]
         parts += _curve(each, spots)
@@ -184,6 +177,21 @@ def _curve(line: _Line, spots: Sequence[tuple[float, float]]) -> Iterator[str]:
             f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{fill}" stroke="{line.colour}" stroke-width="1.6">'
             f"<title>{html.escape(words)}</title></circle>"
         )
+
+
+def _cost_grid(ticks: Sequence[float], up: Callable[[float], float]) -> Iterator[str]:
+    """Yield a line and its dollars for each tick of cost."""
+    for tick in ticks:
+        yield _straight(_LEFT, up(tick), _RIGHT, up(tick), "#ddd")
+        yield text(_LEFT - 6, up(tick) + 4, _dollars(tick, ticks), "end")
+
+
+def _base_line(found: WhatIf, up: Callable[[float], float], x: float, anchor: str) -> list[str]:
+    """Return the dashed line of the base's cost, with its label from or to ``x``."""
+    cost = found.base.plan.cost_usd
+    y = up(cost.dollars())
+    line = _straight(_LEFT, y, _RIGHT, y, GREY, dashed=True)
+    return [line, text(x, y - 8, f"base {format_usd(cost)}", anchor, fill=GREY)]
 
 
 def _straight(x1: float, y1: float, x2: float, y2: float, colour: str, *, dashed: bool = False) -> str:
