@@ -18,7 +18,7 @@ from router.controller.status_snapshot import StatusSnapshot
 from router.jobs.limits import Limits
 from router.planning.candidates import CandidateFinder
 from router.planning.remaining_work import fits_reservations
-from router.spot.options import build_option, partition_options
+from router.spot.options import build_option, checkpoint_transfer_hours, partition_options
 from router.spot.policies.interface import CurrentPlacement, Decision, MoveDecision, Observation, PolicyEvent
 from router.state.records import Attempt, NodeRecord, NoticeRecord, Phase, Shortage
 
@@ -170,6 +170,7 @@ class Adviser:
             leaves_in,
             saved=saved,
             unsaved_hours=unsaved / here.on_time_steps_per_hour,
+            checkpoint_transfer_hours=checkpoint_transfer_hours(here),
         )
         save = timedelta(0)
         if job.checkpoint is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, time
 
 from pricing.places import Market
@@ -11,11 +11,13 @@ from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.remaining_work import moves_usd, remaining_usd
+from router.planning.transfers import Transfer
 from router.spot.policies.interface import AvailabilityEstimate, PlacementOption
 
 # Rate of one stream between two regions, where none was measured; clouds advertise several times as much.
 TRANSFER_GIB_PER_S = 0.25
 _STREAMED = "stream"
+_CHECKPOINT = "checkpoint"
 
 
 def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOption:
@@ -24,7 +26,6 @@ def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOpt
     ``job`` has the steps that are confirmed. Data that is streamed while the job runs delays nothing.
     """
     steps = steps_to_do(job, running=candidate.running)
-    moved = sum(t.gib for t in candidate.transfers if t.what != _STREAMED)
     return PlacementOption(
         key=candidate.key,
         market=candidate.market,
@@ -32,7 +33,7 @@ def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOpt
         hours=steps / candidate.on_time_steps_per_hour,
         startup_hours=candidate.startup_hours,
         expected_usd=remaining_usd(job, candidate, limits),
-        transfer_hours=moved / TRANSFER_GIB_PER_S / 3600,
+        transfer_hours=_transfer_hours(t for t in candidate.transfers if t.what != _STREAMED),
         interruptions_per_hour=candidate.risk.interruptions_per_hour,
         moves_usd=moves_usd(candidate, limits),
         site=_machine_group(candidate),
@@ -40,6 +41,15 @@ def build_option(candidate: Candidate, job: Job, limits: Limits) -> PlacementOpt
         usd_since=_price_date(candidate),
         chances=_availability(candidate, steps),
     )
+
+
+def checkpoint_transfer_hours(candidate: Candidate) -> float:
+    """Return how long the transfer of the job's checkpoint to ``candidate`` takes; 0 where it is there."""
+    return _transfer_hours(t for t in candidate.transfers if t.what == _CHECKPOINT)
+
+
+def _transfer_hours(transfers: Iterable[Transfer]) -> float:
+    return sum(t.gib for t in transfers) / TRANSFER_GIB_PER_S / 3600
 
 
 def partition_options(

@@ -144,6 +144,28 @@ def test_nor_in_more_availability(world: World, inner: Policy) -> None:
     in_time(world, inner)
 
 
+@dataclass
+class Scripted:
+    """Wants one spot option after the other, and then again and again the last."""
+
+    keys: list[str]
+
+    def decide(self, o: Observation) -> Decision:
+        return MoveDecision((self.keys.pop(0) if len(self.keys) > 1 else self.keys[0],))
+
+
+def test_a_checkpoint_saved_far_away_is_brought_back_in_time() -> None:
+    """On-demand was near the last checkpoint; the one that is saved on leaving spot is seven minutes farther."""
+    pools = (
+        Spot(20, 1, 0, spiteful(12, 18)),
+        Spot(1, 1, 0, flickering(171, 0.5, 19)),
+        Spot(18, 1, 1, spiteful(1, 18)),
+    )
+    world = World(30, 214, 2, 0, 3, 0, 7, pools, told=False)
+    order = [1, 0, 1, 0, 2, 0, 2, 1, 2]
+    in_time(world, Scripted([f"spot-{number}" for number in order]))
+
+
 @settings(max_examples=100, deadline=None)
 @given(worlds(), st.integers(1, 200), policies)
 def test_what_cannot_be_in_time_is_said_and_still_ends(world: World, short: int, inner: Policy) -> None:

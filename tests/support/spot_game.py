@@ -101,7 +101,13 @@ class Game:
         here = self._place(self.here) if self.here else None
         at = None
         if here is not None:
-            at = CurrentPlacement(here, self._leaves_in(), saved=self.unsaved == 0, unsaved_hours=self.unsaved / 60)
+            at = CurrentPlacement(
+                here,
+                self._leaves_in(),
+                saved=self.unsaved == 0,
+                unsaved_hours=self.unsaved / 60,
+                checkpoint_transfer_hours=here.transfer_hours,
+            )
         names = ["on-demand", *(f"dear-{i}" for i in range(len(world.dear)))]
         down = [f"spot-{i}" for i, s in enumerate(world.spots) if not s.up(self.minute)]
         names += [f"spot-{i}" for i, s in enumerate(world.spots) if s.up(self.minute)]

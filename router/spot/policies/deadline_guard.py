@@ -34,9 +34,10 @@ class DeadlineGuard:
 
     W is the work left from the last confirmed checkpoint. d is launch, transfer and restore, rounded up to whole ticks;
     of the two d, one is the spot option's own (with the way back, where the checkpoint moves along) and one
-    on-demand's. While a gang runs on spot, d includes saving. A caller that asks at every tick, knows of a loss by the
-    next one, and gives a launch up after its start-up hours, misses no deadline that on-demand from the beginning would
-    have met. On-demand is assumed to be available: without such an option in the observation ``inner`` decides alone.
+    on-demand's. While a gang runs on spot, d includes saving, and the way back from there of what is saved. A caller
+    that asks at every tick, knows of a loss by the next one, and gives a launch up after its start-up hours, misses no
+    deadline that on-demand from the beginning would have met. On-demand is assumed to be available: without such an
+    option in the observation ``inner`` decides alone.
 
     Where even on-demand is too late, the decision is marked ``late`` and takes what is done soonest, staying included.
     """
@@ -63,15 +64,22 @@ class DeadlineGuard:
         in_time = [p for p in sure if o.last_words + p.needs <= left]
         if not in_time:
             return _decide_too_late(o, wanted, left)
-        leaving = _NONE if here is None else o.save
+        leaving = _NONE if here is None else o.save + _way_from(here)
         if left - o.tick < leaving + _time_needed(o, sure):
-            return MoveDecision(sort_by_cost(in_time), "the last moment for on-demand")
+            moved = _NONE if here is None or not o.last_words else _way_from(here)
+            best = [p for p in in_time if o.last_words + moved + p.needs <= left] or in_time
+            return MoveDecision(sort_by_cost(best), "the last moment for on-demand")
         return _decide_on_spot(o, wanted, sure, left)
 
 
 def _time_needed(o: Observation, sure: list[PlacementOption]) -> timedelta:
     """Return W + d of the on-demand option that is done soonest, with d in whole ticks."""
     return min(to_duration(p.hours) + _round_up_to_ticks(p.delay, o.tick) for p in sure)
+
+
+def _way_from(here: CurrentPlacement) -> timedelta:
+    """Return by how much on-demand may be farther from the checkpoint once the gang has saved where it runs."""
+    return to_duration(here.checkpoint_transfer_hours)
 
 
 def _round_up_to_ticks(duration: timedelta, tick: timedelta) -> timedelta:
@@ -85,13 +93,15 @@ def _safe_keys(o: Observation, wanted: MoveDecision, sure: list[PlacementOption]
     before their first checkpoint.
     """
     known, least = {p.key: p for p in o.places}, _time_needed(o, sure)
+    way = _NONE if o.here is None else _way_from(o.here)
     to = []
     for place in (known[key] for key in wanted.to if key in known):
         if place.sure:
             fits = o.last_words + place.needs <= left
         else:
-            there = _round_up_to_ticks(o.last_words + place.delay, o.tick)
-            fits = left - o.tick >= there + least + to_duration(place.transfer_hours) + o.save
+            there = _round_up_to_ticks(o.last_words + way + place.delay, o.tick)
+            back = max(way, to_duration(place.transfer_hours) + o.save)
+            fits = left - o.tick >= there + least + way + back
         if fits:
             to.append(place.key)
     return tuple(to)

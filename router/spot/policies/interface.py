@@ -135,13 +135,15 @@ class CurrentPlacement:
 
     ``leaves_in`` is how long until the machines are preempted; None: no notice was given. ``saved``: its work is
     confirmed to be saved, or can no longer be saved. ``unsaved_hours`` is the work done there since the last confirmed
-    checkpoint.
+    checkpoint. ``checkpoint_transfer_hours`` is how long the transfer of that checkpoint to here takes: to save here
+    brings it away from the options that are near it now, and at most that far.
     """
 
     place: PlacementOption
     leaves_in: timedelta | None = None
     saved: bool = False
     unsaved_hours: float = 0.0
+    checkpoint_transfer_hours: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
