@@ -125,8 +125,8 @@ def test_a_rule_compared_with_itself_has_no_difference() -> None:
         one, two = (simulate_rule(night, World(draw, request.book.risk), StepRule(night)) for _ in range(2))
         assert one == two
         played.append(Played(draw, {"plan": one, "cost a step": two}))
-    assert {(i.low, i.high) for i in compare(played, "cost a step").values()} == {(0.0, 0.0)}
-    assert [saving(one, "cost a step") for one in played] == [0.0] * 3
+    assert {(i.low, i.high) for i in compare(played, "plan", "cost a step").values()} == {(0.0, 0.0)}
+    assert [saving(one, "plan", "cost a step") for one in played] == [0.0] * 3
 
 
 def test_the_shifted_market_has_other_prices_twice_the_interruptions_and_slower_machines() -> None:

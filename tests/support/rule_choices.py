@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from router.planning.candidates import Candidate
 from router.planning.plan import Line, Plan
-from tests.support.rule_simulator import JobState, RuleNight, Stage
+from tests.support.rule_guard import GuardedRule
+from tests.support.rule_simulator import JobState, Rule, RuleNight, Stage
 
 _DONE = 1e-6
 _SLOT = 1.0  # hours between two tries
@@ -51,7 +52,13 @@ class StickerRule:
         state.gave_up = not ranked or (not state.has_started and hour >= state.deadline)
         return None
 
-    def stops(self, state: JobState, hour: float) -> bool:
+    def leave(self, job: str) -> None:
+        return None
+
+    def stops(self, state: JobState, hour: float, stage: Stage) -> bool:
+        return False
+
+    def hurries(self, state: JobState, hour: float, stage: Stage) -> bool:
         return False
 
 
@@ -91,7 +98,13 @@ class StepRule:
         best = min(room, key=lambda c: (costs[c.key], c.key), default=None)
         return best if best is not None and costs[best.key] < float("inf") else None
 
-    def stops(self, state: JobState, hour: float) -> bool:
+    def leave(self, job: str) -> None:
+        return None
+
+    def stops(self, state: JobState, hour: float, stage: Stage) -> bool:
+        return False
+
+    def hurries(self, state: JobState, hour: float, stage: Stage) -> bool:
         return False
 
 
@@ -123,6 +136,10 @@ class PlanRule:
     def order(self, waiting: Sequence[JobState]) -> Sequence[JobState]:
         return sorted(waiting, key=lambda s: (not _goes_on(s), self._start(s), -s.job.priority, s.job.name))
 
+    def leave(self, job: str) -> None:
+        """Let the job run where it was taken to, whatever the plan has for it."""
+        self.left_plan.add(job)
+
     def choose(self, state: JobState, hour: float, stage: Stage) -> Candidate | None:
         part = self._part(state)
         if part is None:
@@ -142,7 +159,10 @@ class PlanRule:
             self.left_plan.add(state.job.name)
         return found
 
-    def stops(self, state: JobState, hour: float) -> bool:
+    def hurries(self, state: JobState, hour: float, stage: Stage) -> bool:
+        return False
+
+    def stops(self, state: JobState, hour: float, stage: Stage) -> bool:
         """Whether the next part is elsewhere or later; a job that left the plan stays."""
         if state.job.name in self.left_plan or state.running is None:
             return False
@@ -212,7 +232,13 @@ def _offers_of_lines(lines: Iterable[Line]) -> _Offers:
     )
 
 
-def rules_of(night: RuleNight, plan: Plan) -> Mapping[str, StickerRule | StepRule | PlanRule]:
-    """The three rules, made anew: a rule remembers what happened in its world."""
-    rules = (StickerRule(night), StepRule(night), PlanRule(night, plan))
+def rules_of(night: RuleNight, plan: Plan) -> Mapping[str, Rule]:
+    """Return the rules by name, made anew: a rule remembers what happened in its world."""
+    rules = (
+        StickerRule(night),
+        StepRule(night),
+        PlanRule(night, plan),
+        GuardedRule(night, StepRule(night)),
+        GuardedRule(night, PlanRule(night, plan)),
+    )
     return {rule.name: rule for rule in rules}

@@ -168,8 +168,12 @@ class Rule(Protocol):
         """The gang to start now, with room; None to wait. May set ``gave_up``."""
         ...
 
-    def stops(self, state: JobState, hour: float) -> bool:
+    def stops(self, state: JobState, hour: float, stage: Stage) -> bool:
         """Whether a job that runs is stopped on purpose now, after a checkpoint."""
+        ...
+
+    def hurries(self, state: JobState, hour: float, stage: Stage) -> bool:
+        """Whether a job that waits for lost spot to come back chooses at once; for what is not spot alone."""
         ...
 
 
@@ -248,7 +252,7 @@ class _Simulation:
     def _stop_on_purpose(self, tick: int) -> bool:
         hour, stopped = tick * TICK, False
         for state in self.states:
-            if state.running is not None and self.rule.stops(state, hour):
+            if state.running is not None and self.rule.stops(state, hour, self.stage):
                 self._keep(state, by_hand=True)
                 self._end(state, hour, hour, interrupted=False)
                 stopped = True
@@ -260,13 +264,17 @@ class _Simulation:
             state
             for state in self.states
             if state.is_waiting
-            and max(state.earliest, state.wait_until) <= hour + _TINY
-            and (everybody or max(state.earliest, state.wait_until) > hour - TICK)
+            and state.earliest <= hour + _TINY
+            and (self._may_choose(state, hour, everybody=everybody) or self.rule.hurries(state, hour, self.stage))
         ]
         for state in self.rule.order(waiting):
             candidate = self.rule.choose(state, hour, self.stage)
             if candidate is not None:
                 self._begin(state, candidate, tick)
+
+    def _may_choose(self, state: JobState, hour: float, *, everybody: bool) -> bool:
+        since = max(state.earliest, state.wait_until)
+        return since <= hour + _TINY and (everybody or since > hour - TICK)
 
     def _begin(self, state: JobState, candidate: Candidate, tick: int) -> None:
         name = state.job.name

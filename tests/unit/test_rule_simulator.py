@@ -16,6 +16,7 @@ from router.planning.planner import make_plan
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import make_job
 from tests.support.rule_choices import PlanRule, StepRule, StickerRule
+from tests.support.rule_guard import GuardedRule
 from tests.support.rule_simulator import Outcome, Rule, RuleNight, simulate_rule
 from tests.support.rule_world import TICK, World
 from tests.support.scenes import NORTH, a_job, a_request, problem_of
@@ -125,6 +126,28 @@ def test_a_plan_is_carried_out_at_its_times() -> None:
     starts = {line.job: (line.start - plan.as_of) / timedelta(hours=1) for line in plan.lines}
     assert {life.job: life.start for life in found.lives} == starts
     assert found.late == frozenset()
+
+
+class Slow(Calm):
+    """A calm world in which spot is interrupted every hour and a half from the second on."""
+
+    def interruption(self, job: str, candidate: Candidate, tick: int) -> float | None:
+        return TICK / 2 if candidate.market == "spot" and tick % 6 == 5 else None
+
+
+@pytest.mark.parametrize("deadline", ["+9h", "+11h", "+14h", "+20h"])
+def test_the_guard_goes_on_demand_at_the_last_moment_and_is_in_time(deadline: str) -> None:
+    night = night_of([a_job("a", steps=600, deadline=deadline, checkpoint=CHECKPOINT)], [ONE_SPOT, NORTH])
+    world = Slow(1, night.problem.book.risk, noise=0.0)
+    plain = played(night, StickerRule(night), world)
+    guarded = played(night, GuardedRule(night, StickerRule(night)), world)
+    assert plain.late == {"a"}
+    assert guarded.late == frozenset()
+    assert guarded.lives[0].key.split("/")[3] == "spotx8"
+    last = guarded.lives[-1]
+    assert "on_demand" in last.key
+    # Not sooner than needed: three ticks later it would have been late.
+    assert last.end > night.deadline(night.jobs[0]) - 5 * TICK
 
 
 def test_the_same_seed_is_the_same_world_whoever_asks_first() -> None:
