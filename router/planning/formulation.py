@@ -74,7 +74,7 @@ def _add_candidate(
 
     starts      z_t >= x_t - x_(t-1), x before ``now`` is 1 where the job runs; z_t = 0 where no run may begin
     productive  w + R Σ z_t <= Σ h_t x_t
-    used        w <= (S / g(α)) Σ z_t unless the job runs here already: what is used was started
+    used        w <= (S / g(α)) Σ z_t, more by the stretch held from now on where the job runs: what is used was started
     """
     most = steps_to_do(job, running=False) / c.on_time_steps_per_hour
     w = layout.w[job.name, c.key] = builder.variable(
@@ -106,8 +106,31 @@ def _add_candidate(
         "<=",
         0.0,
     )
-    if not c.running:
-        builder.row(f"used {job.name} {c.key}", [(w, 1.0), *((z, -most) for z, _ in started)], "<=", 0.0)
+    here = _add_stretch(builder, job, c, [(x, slot) for (x, _), slot in zip(held, slots, strict=True)])
+    if not c.running or here:
+        builder.row(f"used {job.name} {c.key}", [(w, 1.0), *here, *((z, -most) for z, _ in started)], "<=", 0.0)
+
+
+def _add_stretch(
+    builder: ProgramBuilder, job: Job, c: Candidate, held: list[tuple[int, Slot]]
+) -> list[tuple[int, float]]:
+    """Add s_t <= x_t, s_t <= s_(t-1), the shares held without a pause from now on; return the terms -Σ h_t s_t.
+
+    Beyond the horizon a start is a share as x is. Without these a job that runs now would restart there for nearly
+    nothing. Nothing is added where the job does not run, or no slot is beyond the horizon.
+    """
+    if not c.running or all(slot.order for _, slot in held):
+        return []
+    terms: list[tuple[int, float]] = []
+    for number, (x, slot) in enumerate(held):
+        if slot.index != number:
+            break
+        share = builder.variable(f"stretch {job.name} {c.key} {slot.index}", high=1.0)
+        builder.row(f"stretch {job.name} {c.key} {slot.index}", [(share, 1.0), (x, -1.0)], "<=", 0.0)
+        if terms:
+            builder.row(f"no pause {job.name} {c.key} {slot.index}", [(share, 1.0), (terms[-1][0], -1.0)], "<=", 0.0)
+        terms.append((share, -slot.hours))
+    return terms
 
 
 def _add_steps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:

@@ -149,3 +149,13 @@ def test_a_short_job_is_put_before_a_large_one_that_waits_for_its_quota(compact_
     filled = checked([runs, large, short], [NORTH], limits, compact_jobs=compact_jobs)
     assert starts(waiting)["large"] == starts(filled)["large"] == 2.0
     assert starts(filled)["short"] == 0.0
+
+
+@pytest.mark.parametrize("hours", [2, 4, 7])
+def test_the_bound_counts_the_whole_restart_of_a_job_that_goes_on_beyond_the_horizon(hours: int) -> None:
+    """Its shares of slots there would else start up for a share of the cost."""
+    status = {"steps_done": 100, "running": RUNNING_IN_NORTH, "checkpoint_in": "aws/north-1"}
+    paused = a_job("paused", steps=2000, status=status)
+    urgent = a_job("urgent", steps=100 * hours - 30, deadline=f"+{hours}h", priority=1)
+    plan = plan_of([paused, urgent], [replace(NORTH, machines_cap=1)])
+    assert plan.gap < 1e-6
