@@ -153,7 +153,13 @@ class Adviser:
         here = next((c for c in candidates if matches_machines(c, attempt, nodes)), None)
         if here is None:
             return None
-        elsewhere = [c for c in candidates if c.key != here.key and fits_reservations(c, job, now)]
+        alive = () if job.group is None else self.replanner.site.store.overview.alive()[0]
+        mates_in = self.replanner.mates_in(job, alive)
+        elsewhere = [
+            c
+            for c in candidates
+            if c.key != here.key and fits_reservations(c, job, now) and (not mates_in or c.region in mates_in)
+        ]
         policy = self.replanner.policy_for(attempt)
         short = context.short.under(policy)
         others, closed = partition_options(elsewhere, [c for c in elsewhere if not short.has(c)], job, limits)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import NamedTuple
 
 from pricing.book import PriceBook
 from pricing.money import Usd
@@ -14,6 +15,7 @@ from pricing.places import RegionId
 from pricing.units import format_count
 from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
 from router.controller.context import ControllerContext
+from router.controller.group_regions import GroupMember, regions_of_groups
 from router.controller.job_history import policy_history_of
 from router.controller.lifecycle import ReleaseReason
 from router.controller.metering import cost_so_far
@@ -94,6 +96,19 @@ class PlacementRejected:
     why: str
 
 
+class _Found(NamedTuple):
+    """The candidates of a job that needs a place: all, and those that may be tried now."""
+
+    job: Job
+    all_candidates: tuple[Candidate, ...]
+    open_candidates: tuple[Candidate, ...]
+
+    def within(self, regions: frozenset[RegionId]) -> _Found:
+        """Return those in the regions."""
+        kept = (tuple(c for c in each if c.region in regions) for each in (self.all_candidates, self.open_candidates))
+        return _Found(self.job, *kept)
+
+
 ReplanAnswer = PlacementAccepted | PlacementDeferred | PlacementRejected
 AliveGangs = tuple[Sequence[Attempt], Sequence[NodeRecord]]
 
@@ -139,6 +154,9 @@ class Replanner:
         alive = self.site.store.overview.alive()
         answers: dict[int, ReplanAnswer] = {}
         wants: list[tuple[int, PlacementRequest]] = []
+        leaving = {want.leaving.id for want in pending if want.leaving is not None}
+        staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
+        found: dict[int, _Found] = {}
         for number, want in enumerate(pending):
             job = self._remaining_job(want, jobs)
             if isinstance(job, PlacementRejected):
@@ -149,6 +167,11 @@ class Replanner:
             open_candidates = tuple(candidate for candidate in all_candidates if not closed.has(candidate))
             if want.wish is not None:
                 open_candidates = tuple(candidate for candidate in open_candidates if candidate.key in want.wish.to)
+            found[number] = _Found(job, all_candidates, open_candidates)
+        uses = [_use_of_limits(staying, alive[1], book, limits)]
+        found = self._keep_groups(found, limits, uses, staying.values())
+        for number, (job, all_candidates, open_candidates) in found.items():
+            want = pending[number]
             allowed = self._ask_policy(want, all_candidates, open_candidates, job, limits, lately)
             if isinstance(allowed, PlacementDeferred):
                 answers[number] = allowed
@@ -163,9 +186,6 @@ class Replanner:
                         ),
                     )
                 )
-        leaving = {want.leaving.id for want in pending if want.leaving is not None}
-        staying = {attempt.id: attempt for attempt in alive[0] if attempt.id not in leaving}
-        uses = [_use_of_limits(staying, alive[1], book, limits)]
         money_left = self._money_left(limits, staying.values(), alive, now)
         placements = place_gangs([want for _, want in wants], limits, uses, solver=self.solver, money_left=money_left)
         saved = save_answers_by_attempt(
@@ -180,6 +200,33 @@ class Replanner:
             else:
                 answers[number] = PlacementDeferred("every place that it may use is taken, or over its budget")
         return [answers[number] for number in range(len(pending))]
+
+    def _keep_groups(
+        self, found: Mapping[int, _Found], limits: Limits, uses: Sequence[LimitUse], staying: Collection[Attempt]
+    ) -> dict[int, _Found]:
+        """Return the candidates of jobs in groups without those in other regions than their group's."""
+        members = {
+            number: GroupMember(one.job, one.open_candidates, self.mates_in(one.job, staying))
+            for number, one in found.items()
+            if one.job.group is not None
+        }
+
+        def attempt(some: Sequence[GroupMember]) -> tuple[int, Usd]:
+            wants = [PlacementRequest(member.job, member.found) for member in some]
+            placements = place_gangs(wants, limits, uses, solver=self.solver)
+            return len(placements.placed), Usd.total(placements.expected_usd.values())
+
+        regions = regions_of_groups(members, attempt)
+        return {number: one.within(regions[number]) if number in regions else one for number, one in found.items()}
+
+    def mates_in(self, job: Job, alive: Collection[Attempt]) -> frozenset[RegionId]:
+        """Return the regions where gangs of other jobs of its group are; empty for a job without a group."""
+        if job.group is None:
+            return frozenset()
+        others = [attempt for attempt in alive if attempt.job != job.name]
+        texts = self.site.store.plans.jobs({attempt.job_digest for attempt in others})
+        groups = {digest: _read_job(text).group for digest, text in texts.items()}
+        return frozenset(RegionId(a.cloud, a.region) for a in others if groups.get(a.job_digest) == job.group)
 
     def _spent_on(self, job: Job, alive: AliveGangs, now: datetime) -> Usd:
         """Return what the job has cost by the ledger, and by its machines that still exist.

@@ -260,11 +260,12 @@ def profiled(wanted: bool) -> Iterator[None]:
         pstats.Stats(profile, stream=sys.stderr).sort_stats("cumulative").print_stats(70)
 
 
-def fill(store: StateStore, gangs: int, ranks: int) -> Limits:
-    """Plan, limits, jobs, and a gang of each that runs in the zone."""
+def fill(store: StateStore, gangs: int, ranks: int, *, grouped: int = 0) -> Limits:
+    """Store plan, limits, jobs, and a gang of each that runs in the zone; the first ``grouped`` jobs are a group."""
     now = real_clock()
     limits = limits_of(gangs, ranks)
     jobs = [job_of_gang(number, ranks) for number in range(gangs)]
+    jobs = [j.model_copy(update={"group": "rlhf"}) if n < grouped else j for n, j in enumerate(jobs)]
     plan = {"as_of": now.isoformat(), "jobs": [{"job": job.name, "why": "x" * _PLAN_BYTES_A_JOB} for job in jobs]}
     store.plans.put_plan("p" * 64, json.dumps(plan), now)
     store_limits(store, "p" * 64, limits)
