@@ -61,6 +61,9 @@ def backtest_jobs_of(
     works = []
     for job, document in loaded:
         problems += _refusals(job, document)
+        if job.deadline is not None and job.deadline.at(now) <= now:
+            problems.append(Problem(document.where(("deadline",)), "deadline", "has passed", "give a later one"))
+            continue
         result = _work(job, machine, book, now, changeover)
         if isinstance(result, BacktestJob):
             works.append(result)

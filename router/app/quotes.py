@@ -246,9 +246,9 @@ def plan_request_of(
 
 
 def cap_job(job: Job, deadline: datetime, ceiling: Usd) -> Job:
-    """Return the job with this deadline, and with no larger budget than the ceiling."""
+    """Return the job with this deadline, which has to hold, and with no larger budget than the ceiling."""
     budget = ceiling if job.budget is None else min(ceiling, job.budget)
-    return job.model_copy(update={"deadline": Moment(absolute=deadline), "budget": budget})
+    return job.model_copy(update={"deadline": Moment(absolute=deadline), "late": "never", "budget": budget})
 
 
 def with_quoted_policy(plan: Plan, policy: RunPolicy | None) -> Plan:

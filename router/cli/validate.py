@@ -97,7 +97,8 @@ def _notes(jobs: LoadedJobs, now: datetime) -> Iterator[Problem]:
         if job.steps_left == 0:
             yield Problem(document.where(("status", "steps_done")), "status", f"{job.name} has no step left to do")
         if job.deadline is not None and job.deadline.at(now) - now < _SHORT_NOTICE:
-            what = f"{job.name} must be done within the hour"
+            passed = job.deadline.at(now) <= now  # which only a job that may be late is allowed
+            what = f"{job.name} is late already" if passed else f"{job.name} must be done within the hour"
             yield Problem(document.where(("deadline",)), "deadline", what)
 
 

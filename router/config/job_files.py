@@ -116,8 +116,8 @@ def load_jobs(paths: Sequence[Path | str], now: datetime, *, own_deadlines: bool
 
     A file may hold several documents; a file named limits.yaml holds none. InvalidInputError carries every problem of
     every file: no such file, not YAML, what the model refuses, two jobs of one name, a deadline that has passed at
-    ``now`` or that lies before the earliest start, a time that is more than a year away. Not ``own_deadlines``:
-    deadlines are not checked, since another one counts.
+    ``now`` (of a job that may not be late) or that lies before the earliest start, a time that is more than a year
+    away. Not ``own_deadlines``: deadlines are not checked, since another one counts.
     """
     files = find_files(paths)
     problems: list[Problem] = []
@@ -177,12 +177,14 @@ def _deadline_problems(loaded: Sequence[tuple[Job, YamlDocument]], now: datetime
         deadline = job.deadline.at(now)
         start = None if job.earliest_start is None else job.earliest_start.at(now)
         what = ""
+        if deadline <= now and job.may_be_late:
+            continue
         if deadline <= now:
             what = f"has passed: {_utc(deadline)} is {format_duration(now - deadline)} before now, {_utc(now)}"
         elif start is not None and deadline <= start:
             what = f"{_utc(deadline)} lies before the earliest start, {_utc(start)}"
         if what:
-            remedy = "give a later one, or +18h for so long after planning"
+            remedy = "give a later one, or +18h for so long after planning; `late: allowed` runs it all the same"
             yield Problem(document.where(("deadline",)), "deadline", what, remedy)
 
 

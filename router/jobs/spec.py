@@ -272,6 +272,11 @@ class Job(Spec):
     confidence: Annotated[Number, Field(ge=0.5, le=0.999)] = Field(
         default=0.95, description="How sure the deadline must hold."
     )
+    late: Literal["never", "allowed"] = Field(
+        default="never",
+        description="`allowed`: where nothing holds the deadline, it is placed late, after all jobs that are in time.",
+        examples=["allowed"],
+    )
     budget: Dollars | None = None
     priority: Annotated[Whole, Field(ge=-1000, le=1000)] = Field(
         default=0, description="Higher first; strict: no number of lower ones outweighs a higher one."
@@ -342,9 +347,18 @@ class Job(Spec):
             raise RefusedError(
                 "placement is by data, and the job has none", "add `data:`, or leave placement out", at=("placement",)
             )
+        if self.may_be_late and self.deadline is None:
+            raise RefusedError(
+                "no deadline is given to be late for", "add `deadline:`, or leave late out", at=("late",)
+            )
         if _always_after(self.earliest_start, self.deadline):
             raise RefusedError(f"lies before the earliest start {self.earliest_start}", at=("deadline",))
         return self
+
+    @property
+    def may_be_late(self) -> bool:
+        """Return whether the job is to run even if its deadline does not hold."""
+        return self.late == "allowed"
 
     @property
     def steps_left(self) -> int:
@@ -371,6 +385,8 @@ class Job(Spec):
             del content["group"]
         if self.placement is None:  # as above
             del content["placement"]
+        if not self.may_be_late:
+            del content["late"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -88,6 +88,10 @@ BAD = {
         {"deadline": "deadline: 2026-11-20T18:00Z"}, "4:11", "deadline",
         "has passed: 2026-11-20T18:00Z is 1d before now, 2026-11-21T18:00Z", "later",
     ),
+    "late without a deadline": (
+        {"deadline": "", "late": "late: allowed"}, "6:7", "late", "no deadline is given", "add `deadline:`",
+    ),
+    "late in another word": ({"late": "late: maybe"}, "7:7", "late", "'maybe' is not one of never, allowed", ""),
     "deadline before earliest start": (
         {"deadline": "deadline: +18h", "earliest_start": "earliest_start: 2026-11-23T00:00Z"},
         "4:11", "deadline", "before the earliest start", "later",
