@@ -61,6 +61,14 @@ class Effort:
             self._cuts[Cut(phase, "time")] = None
         return over
 
+    def is_spent(self, phase: str) -> bool:
+        """Return whether neither time nor work is left for another search; if so, note the phase as cut short."""
+        if self.late(phase):
+            return True
+        if self._work <= 0:
+            self.stopped(phase)
+        return self._work <= 0
+
     def stopped(self, phase: str) -> None:
         """Note that the phase reached the end of its own count of rounds."""
         self._cuts[Cut(phase, "work")] = None

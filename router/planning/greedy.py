@@ -13,6 +13,7 @@ from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.formulation import Layout
 from router.planning.left_shift import Load, add_load, earliest_run
+from router.planning.precedence import tier_key
 from router.planning.problem import PlacementProblem, group_members
 from router.planning.schedule import SlotHold
 
@@ -20,16 +21,16 @@ from router.planning.schedule import SlotHold
 def greedy_holdings(problem: PlacementProblem) -> dict[str, tuple[SlotHold, ...]]:
     """Return holdings that keep every limit and budget; jobs that find no room are absent.
 
-    Jobs that must stay come first.
+    Jobs that must stay come first, then those that were placed in time, and late ones last.
     """
     load: Load = {}
     team_budgets = {team.team: (team.budget - team.spent).dollars() for team in problem.limits.teams}
     holdings: dict[str, tuple[SlotHold, ...]] = {}
     regions = _common_regions(problem)
 
-    def rank(job: Job) -> tuple[bool, int, bool, float, str]:
-        waits = job.name not in problem.stays
-        return (waits, -job.priority, not _runs(problem, job), _slack(problem, job), job.name)
+    def rank(job: Job) -> tuple[int, int, bool, float, str]:
+        kind = tier_key(problem, job)[0]
+        return (kind, -job.priority, not _runs(problem, job), _slack(problem, job), job.name)
 
     for job in sorted(problem.jobs, key=rank):
         for cost, candidate in _cheapest_first(problem, job):

@@ -223,10 +223,26 @@ class Preemption:
 
 
 @dataclass(frozen=True, slots=True)
+class Lateness:
+    """By how much a job ends after its deadline, and why no plan holds it.
+
+    It was planned with ``planned_deadline`` instead of its own one.
+    """
+
+    by_hours: float
+    planned_deadline: datetime
+    why: str
+
+    def __str__(self) -> str:
+        return f"late: {max(0.1, self.by_hours):,.1f} h after its deadline; {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class JobSummary:
     """One job's result. ``runner_up`` is the best alternative, None where there is none.
 
-    ``preemption`` is None unless the job runs now and makes way for others.
+    ``preemption`` is None unless the job runs now and makes way for others. ``late`` is None unless the job ends after
+    its deadline, as its file allows; ``on_time_probability`` is that of its own deadline all the same.
     """
 
     job: str
@@ -249,6 +265,7 @@ class JobSummary:
     preemption: Preemption | None = None
     grams_co2e: int | None = None
     carbon_usd: Usd | None = None
+    late: Lateness | None = None
 
     @property
     def objective_usd(self) -> Usd:

@@ -26,6 +26,7 @@ from router.planning.plan import (
     Cut,
     DroppedOffers,
     JobSummary,
+    Lateness,
     Line,
     Plan,
     PlanCarbon,
@@ -60,7 +61,7 @@ FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
         Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
         Alternative: ("grams_co2e", "carbon_usd"),
-        JobSummary: ("preemption", "grams_co2e", "carbon_usd"),
+        JobSummary: ("preemption", "grams_co2e", "carbon_usd", "late"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),
         PlanUsage: ("egress", "cost_terms", "placement_types"),
@@ -279,12 +280,13 @@ def _read_line(content: dict[str, Any]) -> Line:
 
 
 def _read_job(content: dict[str, Any]) -> JobSummary:
-    second, preempted = content["runner_up"], content.get("preemption")
+    second, preempted, late = content["runner_up"], content.get("preemption"), content.get("late")
     return _read(
         JobSummary,
         {
             **content,
             "preemption": None if preempted is None else _read(Preemption, {**preempted, "by": tuple(preempted["by"])}),
+            "late": None if late is None else _read(Lateness, late),
             "runner_up": _read(Alternative, second) if second is not None else None,
             "alternatives": _many(Alternative, content["alternatives"]),
             "constraint_costs": _many(ConstraintCost, content["constraint_costs"]),
@@ -294,7 +296,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
     )
 
 
-_TIMES = frozenset({"start", "end", "finish", "deadline", "read_at"})
+_TIMES = frozenset({"start", "end", "finish", "deadline", "planned_deadline", "read_at"})
 
 
 def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
@@ -304,7 +306,7 @@ def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
 def _read(kind: type[T], content: dict[str, Any]) -> T:
     """Return the value of this class, its fields read by their names.
 
-    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, five names of times.
+    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, six names of times.
     """
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]

@@ -35,11 +35,13 @@ from router.planning.effort import Clock, Effort
 from router.planning.fair_share import team_standings
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import LimitSource, plan_inputs
+from router.planning.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
 from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
 from router.planning.placement_type import placement_type_of
 from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
+from router.planning.planning_input import PlannedJobs, PlanningInput
 from router.planning.problem import PlacementProblem, last_use, make_slots, most_starts, window
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
@@ -54,7 +56,9 @@ from router.planning.usage_totals import egress_used, limits_used, month_of, ord
 
 _SEARCHING = 0.85  # share of the time limit; the rest is for pricing and explaining
 _FARTHEST = 2 * PLANNING_SPAN  # the longest wait from the latest start
+_ANY_ORDER = JobOrder()
 _WIDER, _CONFIDENCE = "wider search", "confidence"
+_IN_TIME = 2 / 3  # share of the effort for jobs in time where some job may be late
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,8 @@ def make_plan(
 
     The same request gives the same plan, unless the time limit cut in (then the plan says where). The time limit runs
     from ``began`` on ``clock`` (now, where that is None) and covers everything done here. Raises InvalidInputError for
-    a solver that is not available or a reservation that the book does not know.
+    a solver that is not available or a reservation that the book does not know. Jobs that may be late and find no place
+    in time are planned again beside the others (:mod:`router.planning.late_jobs`).
     """
     timings = timings if timings is not None else Timings()
     engine = solver if solver is not None else PulpSolver(request.solver)
@@ -139,11 +144,22 @@ def make_plan(
     search = budget.within(_SEARCHING, _SEARCHING)
     run = PlanningRun(request, budget, search, progress, timings)
     jobs = tuple(sorted((job for job in request.jobs if job.steps_left > 0), key=lambda j: j.name))
-    tightened_confidence: dict[str, float] = {}
-    rounds = 0
+    if may_be_late(jobs):
+        return _assemble_plan(run, _plan_with_late_jobs(run, jobs))
+    return _assemble_plan(run, LatePlan(_plan_jobs(run, jobs, {})))
+
+
+def _plan_jobs(
+    run: PlanningRun, jobs: tuple[Job, ...], tightened_confidence: dict[str, float], order: JobOrder = _ANY_ORDER
+) -> PlannedJobs:
+    """Place the jobs, again with more time for those that fall short of their confidence.
+
+    ``tightened_confidence`` gets what was asked instead.
+    """
+    request, search, rounds = run.request, run.search, 0
     while True:
-        progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
-        planning_input = _build_problem(run, jobs, tightened_confidence)
+        run.progress(f"filtering {len(request.book.offers):,} offers for {len(jobs)} jobs")
+        planning_input = _build_problem(run, jobs, tightened_confidence, order)
         answer = _search(run, planning_input)
         short = _short_of_confidence(jobs, answer.runs)
         if not short or search.late(_CONFIDENCE):
@@ -155,24 +171,29 @@ def make_plan(
         tightened_confidence.update(
             {job.name: 1 - (1 - tightened_confidence.get(job.name, job.confidence)) / 2 for job in short}
         )
-    return _assemble_plan(run, planning_input, answer)
+    return PlannedJobs(planning_input, answer)
 
 
-@dataclass(frozen=True)
-class _PlanningInput:
-    """The candidates of all jobs and the placement problem made from them; ``infeasible`` has reasons by job."""
+def _plan_with_late_jobs(run: PlanningRun, jobs: tuple[Job, ...]) -> LatePlan:
+    """Place the jobs in time with a part of the effort, and those left out that may be late with what is left of it."""
+    search = run.search
+    tightened_confidence: dict[str, float] = {}
+    first = _plan_jobs(replace(run, search=search.within(_IN_TIME, _IN_TIME)), jobs, tightened_confidence)
 
-    jobs: tuple[Job, ...]
-    finder: CandidateFinder
-    problem: PlacementProblem
-    advisory: Mapping[str, tuple[Candidate, ...]]
-    dropped: Mapping[str, tuple[DroppedListing, ...]]
-    infeasible: Mapping[str, str]
+    def plan_again(moved: tuple[Job, ...], order: JobOrder) -> PlannedJobs:
+        run.progress(f"planning {len(order.late)} late jobs beside {len(order.in_time)} that are in time")
+        part = replace(run, search=search.within(1 / 2, 1 / 2))
+        return _plan_jobs(part, moved, dict(tightened_confidence), order)
+
+    return plan_late_jobs(first, plan_again, search, run.request.slot)
 
 
 def _build_problem(
-    run: PlanningRun, jobs: tuple[Job, ...], tightened_confidence: Mapping[str, float]
-) -> _PlanningInput:
+    run: PlanningRun,
+    jobs: tuple[Job, ...],
+    tightened_confidence: Mapping[str, float],
+    order: JobOrder = _ANY_ORDER,
+) -> PlanningInput:
     """Find the candidates of every job and build the placement problem.
 
     Jobs that no candidate could ever serve are set aside with the reason.
@@ -193,9 +214,10 @@ def _build_problem(
         if reason is not None:
             infeasible[job.name] = reason
     placeable = tuple(job for job in jobs if job.name not in infeasible)
-    problem = keep_running(_placement_problem(request, jobs, placeable, usable, advisory))
+    problem = order_problem(_placement_problem(request, jobs, placeable, usable, advisory), order)
+    problem = keep_running(problem)
     run.timings.feasibility += time.perf_counter() - began
-    return _PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
+    return PlanningInput(jobs, finder, problem, advisory, dropped, infeasible)
 
 
 def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
@@ -217,7 +239,10 @@ def _infeasible_reason(job: Job, candidates: tuple[Candidate, ...], now: datetim
     least = steps_to_do(job, running=any(c.running for c in candidates)) / fastest.on_time_steps_per_hour
     if least <= hours:
         return _maintenance_reason(job, candidates, now) if any(c.closed for c in candidates) else None
-    return f"the deadline is too near: {least:.1f} h needed on the fastest offer ({fastest.key}), {hours:.1f} h left"
+    needed = f"{least:.1f} h needed on the fastest offer ({fastest.key})"
+    if job.may_be_late and hours <= 0:
+        return f"no time is left: {needed}"
+    return f"the deadline is too near: {needed}, {hours:.1f} h left"
 
 
 def _short_reservations_reason(job: Job, candidates: tuple[Candidate, ...], now: datetime) -> str | None:
@@ -295,7 +320,7 @@ def _placement_problem(
     )
 
 
-def _search(run: PlanningRun, planning_input: _PlanningInput) -> PlacementSolution:
+def _search(run: PlanningRun, planning_input: PlanningInput) -> PlacementSolution:
     """Return the best answer found, repaired and started early.
 
     A large program is first solved over a shortlist.
@@ -378,9 +403,10 @@ def _short_of_confidence(jobs: Sequence[Job], runs: Mapping[str, tuple[Scheduled
     return tuple(short)
 
 
-def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: PlacementSolution) -> Plan:
+def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     """Price and explain the answer, and assemble the plan."""
     request, budget, timings = run.request, run.budget, run.timings
+    planning_input, answer = late_plan.planned.planning_input, late_plan.planned.answer
     began = time.perf_counter()
     run.progress("pricing and explaining")
     problem = planning_input.problem
@@ -391,6 +417,7 @@ def _assemble_plan(run: PlanningRun, planning_input: _PlanningInput, answer: Pla
         planning_input.advisory, planning_input.dropped, planning_input.infeasible, planning_input.finder
     )
     summaries, unplaced = summarise(planning_input.jobs, problem, answer, lines, moves, findings, budget)
+    summaries, unplaced = late_plan.summaries(summaries), late_plan.unplaced(unplaced)
     timings.price += time.perf_counter() - began
     began = time.perf_counter()
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)

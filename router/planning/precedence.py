@@ -1,7 +1,8 @@
 """Order the jobs by who is left out last: those that must stay, then by priority, and there those that run first.
 
 A plan is first judged by its levels: jobs that must stay; then, in this order for each priority from the highest,
-running jobs left out, other jobs left out by band of their teams. Design notes 045, 046.
+running jobs left out, other jobs left out by band of their teams. Design notes 045, 046. Where late jobs are planned
+beside others, those that were placed in time come before all others, and the late ones after them (047).
 """
 
 from __future__ import annotations
@@ -22,12 +23,18 @@ class Level:
     jobs: tuple[str, ...]
 
 
+STAYS, IN_TIME, WAITS, LATE = range(4)
+
+
 def tier_key(problem: PlacementProblem, job: Job) -> tuple[int, int, int]:
     """Return the sort key of the job's tier: the first is left out last."""
     if job.name in problem.stays:
-        return (0, 0, 0)
+        return (STAYS, 0, 0)
+    if job.name in problem.in_time:
+        return (IN_TIME, 0, 0)
     running = job.status is not None and job.status.running is not None
-    return (1, -job.priority, 0 if running else problem.bands.get(job.team, 1))
+    kind = LATE if job.name in problem.late else WAITS
+    return (kind, -job.priority, 0 if running else problem.bands.get(job.team, 1))
 
 
 def tiers_of(problem: PlacementProblem) -> tuple[tuple[Job, ...], ...]:
@@ -47,12 +54,15 @@ def levels_of(problem: PlacementProblem) -> tuple[Level, ...]:
 
 def _name(problem: PlacementProblem, job: Job) -> str:
     """Return the name of the job's tier, as rows of the program have it."""
-    stays, _, place = tier_key(problem, job)
-    if not stays:
+    kind, _, place = tier_key(problem, job)
+    if kind == STAYS:
         return "that must stay"
+    if kind == IN_TIME:
+        return "placed in time"
+    name = f"{job.priority}, late" if kind == LATE else f"{job.priority}"
     if not place:
-        return f"{job.priority} running"
-    return f"{job.priority}, band {place}" if problem.bands else f"{job.priority}"
+        return f"{name} running"
+    return f"{name}, band {place}" if problem.bands else name
 
 
 def goes_on(runs: Sequence[ScheduledRun]) -> bool:

@@ -78,6 +78,9 @@ def _takers(answer: PlacementSolution, stay: Stay) -> tuple[str, ...]:
 
 def _goes_first(answer: PlacementSolution, other: Job, job: Job) -> bool:
     """Return whether the other job may take what the running one holds."""
+    late = answer.problem.late
+    if (other.name in late) != (job.name in late):
+        return job.name in late
     if other.name in answer.problem.stays or other.priority > job.priority:
         return True
     return other.priority == job.priority and goes_on(answer.runs.get(other.name, ()))

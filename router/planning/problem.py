@@ -87,7 +87,8 @@ class PlacementProblem:
 
     ``all_candidates`` keeps the dominated ones too, as alternatives and fallbacks. ``held`` is what jobs outside the
     problem take, by limit and slot. Jobs in ``stays`` may only go on where they run (:mod:`router.planning.stays`).
-    ``bands`` are those of teams by recent use (:mod:`router.planning.fair_share`).
+    ``bands`` are those of teams by recent use (:mod:`router.planning.fair_share`). Where jobs are planned again with
+    later deadlines, ``late`` are those and ``in_time`` the ones placed before (:mod:`router.planning.late_jobs`).
     """
 
     jobs: tuple[Job, ...]
@@ -103,6 +104,8 @@ class PlacementProblem:
     held: Mapping[tuple[str, int], float] = field(default_factory=dict)
     stays: frozenset[str] = frozenset()
     bands: Mapping[str, int] = field(default_factory=dict)
+    in_time: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
 
     @cached_property
     def emissions(self) -> EmissionTable | None:

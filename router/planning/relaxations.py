@@ -169,22 +169,22 @@ def _later_deadline(here: JobContext, candidates: Sequence[Candidate]) -> Relaxa
     For a job without a deadline: until some candidate may begin.
     """
     job, problem = here.job, here.problem
-    first, last = window(job, problem.now)
+    last = window(job, problem.now)[1]
     if last is None:
         return _longer_wait(here, candidates)
-    slots = _slots_past_deadline(here, first)
-    best = _soonest_run(here, candidates, slots)
+    best = soonest_run(here, candidates)
     if best is None or best.finish is None or best.finish <= last:
         return None
     more = max(1, math.ceil((best.finish - last) / timedelta(hours=1) - 1e-9))
     return Relaxation(f"+{more} h", f"deadline {more} h later, then {best.candidate.key}", best.cost)
 
 
-def _soonest_run(here: JobContext, candidates: Sequence[Candidate], slots: Sequence[Slot]) -> SingleRun | None:
-    """Return the candidate that finishes first; None where each lacks more than time.
+def soonest_run(here: JobContext, candidates: Sequence[Candidate]) -> SingleRun | None:
+    """Return the run that finishes first, whatever the deadline; None where each candidate lacks more than time.
 
     The fastest come first, and the search ends where one could not finish sooner even without the other jobs.
     """
+    slots = _slots_past_deadline(here, window(here.job, here.problem.now)[0])
     local, steps = here.with_candidates(candidates), steps_to_do(here.job, running=True)
     best: SingleRun | None = None
     for c in sorted(candidates, key=lambda c: (-c.on_time_steps_per_hour, c.usd_per_step, c.key)):

@@ -32,9 +32,9 @@ class Stay:
 def keep_running(problem: PlacementProblem) -> PlacementProblem:
     """Return the problem in which running jobs that cannot resume may only go on where they run.
 
-    As many of them stay as fit together, taken by priority, then by name.
+    As many of them stay as fit together, taken by priority, then by name. Late jobs displace nobody: they are none.
     """
-    unable = (job for job in problem.jobs if job.checkpoint is None)
+    unable = (job for job in problem.jobs if job.checkpoint is None and job.name not in problem.late)
     stays = [stay for job in unable if (stay := stay_of(problem, job)) is not None]
     return _pinned(problem, (stay.job.name for stay in fitting_together(problem, stays)))
 

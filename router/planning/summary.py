@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from pricing.money import Usd
 from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
@@ -36,8 +37,8 @@ class CandidateFindings:
     finder: CandidateFinder
 
 
-def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun]) -> float | None:
-    """Return the probability that the job is done within its reserved time.
+def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun], until: datetime | None = None) -> float | None:
+    """Return the probability that the job is done within its reserved time, or within what lies before ``until``.
 
     None without a deadline or when the job is left out.
     """
@@ -49,9 +50,19 @@ def on_time_probability_of(job: Job, runs: Sequence[ScheduledRun]) -> float | No
         key = run.candidate.key
         steps[key] = steps.get(key, 0.0) + run.steps
         risks[key] = run.candidate.risk
-    hours = sum(run.productive.total_seconds() for run in runs) / 3600
+    hours = sum(_productive_until(run, until).total_seconds() for run in runs) / 3600
+    if hours <= 0:
+        return 0.0
     parts = tuple((risks[key], count) for key, count in sorted(steps.items()) if count > 0)
     return min(1.0, round(goodput.on_time_probability_in_turn(parts, hours), 12))
+
+
+def _productive_until(run: ScheduledRun, until: datetime | None) -> timedelta:
+    """Return the run's time of work before a moment, after its start-up; all of it where the moment is None."""
+    if until is None or run.end <= until:
+        return run.productive
+    held = max(timedelta(0), until - run.start) * run.share
+    return min(run.productive, max(timedelta(0), held - run.startups * run.candidate.startup))
 
 
 def summarise(
@@ -69,23 +80,31 @@ def summarise(
     """
     summaries: list[JobSummary] = []
     unplaced: list[Unplaced] = []
-    own_lines: dict[str, list[Line]] = {}
-    for line in lines:
-        own_lines.setdefault(line.job, []).append(line)
-    counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
-    total = load_of(problem, answer.holdings)
     preempted = preemptions(answer, moves)
     moved = moved_volumes(problem, answer.runs)
-    for job in sorted(jobs, key=lambda j: j.name):
-        own = answer.holdings.get(job.name, ())
-        here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
-        here = replace(here, mates_region=mates_region(problem, job, answer.holdings))
+    for here in contexts_of(jobs, problem, answer, lines):
+        job = here.job
         late = effort.late(_PHASE)
         summary = _summary(here, answer, lines, moves, findings, late=late)
         summaries.append(replace(summary, preemption=preempted.get(job.name)) if job.name in preempted else summary)
         if job.name not in answer.runs:
             unplaced.append(_unplaced(replace(here, moved=moved), findings, late=late))
     return tuple(summaries), tuple(unplaced)
+
+
+def contexts_of(
+    jobs: Sequence[Job], problem: PlacementProblem, answer: PlacementSolution, lines: Sequence[Line]
+) -> Iterator[JobContext]:
+    """Yield the context of each job beside what the others hold and spend in the answer, by name."""
+    own_lines: dict[str, list[Line]] = {}
+    for line in lines:
+        own_lines.setdefault(line.job, []).append(line)
+    counted = {name: _counted(runs, own_lines.get(name, [])) for name, runs in answer.runs.items()}
+    total = load_of(problem, answer.holdings)
+    for job in sorted(jobs, key=lambda j: j.name):
+        own = answer.holdings.get(job.name, ())
+        here = context_beside(problem, job, own, total, _team_left(job, problem, counted))
+        yield replace(here, mates_region=mates_region(problem, job, answer.holdings))
 
 
 def _counted(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Usd:

@@ -7,7 +7,7 @@ combined depth first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -102,8 +102,14 @@ def enumerate_problem(
     now: datetime,
     horizon: timedelta,
     slot: timedelta,
+    *,
+    levels: Levels | None = None,
+    displace_nobody: Collection[str] = (),
 ) -> Problem:
-    """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon."""
+    """All undominated schedules of all jobs; ``candidates`` by job name. All within the horizon.
+
+    ``levels`` other than those of note 045 may be given; jobs of ``displace_nobody`` never have to stay where they run.
+    """
     edges = slot_edges(now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance))
     caps = {
         _offer_name(part.offer): part.offer.machines_cap
@@ -130,7 +136,7 @@ def enumerate_problem(
         found = _undominated(job, ways, table, amounts, len(edges) - 1, stays, budgeted=budgeted)
         first = tuple(str(kept[next(c for c in row if c >= 0)].region) for row in found.slots)
         found = replace(found, regions=first)
-        if found.stays.any() and job.checkpoint is None:
+        if found.stays.any() and job.checkpoint is None and job.name not in displace_nobody:
             cannot_resume.append(found)
         options.append(found)
     left = _Room(amounts, limits, now)
@@ -144,7 +150,7 @@ def enumerate_problem(
         book,
         now,
         edges,
-        Levels(tuple(jobs), fair_bands(limits, jobs)),
+        levels or Levels(tuple(jobs), fair_bands(limits, jobs)),
     )
 
 

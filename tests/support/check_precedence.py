@@ -135,6 +135,8 @@ def _taken(view: View, job: Job, thing: Shared, at: datetime) -> int:
 def _goes_first(view: View, other: Job, job: Job) -> bool:
     if other.name == job.name:
         return False
+    if view.is_late(other) != view.is_late(job):
+        return view.is_late(job)  # Jobs in time go before late ones (design note 047).
     if other.priority > job.priority:
         return True
     # Of running jobs of one priority those stay that fit together; one that cannot resume stays before all others.

@@ -33,8 +33,9 @@ def check_windows(view: View) -> Iterator[str]:
         first = job.earliest_start.at(view.now) if job.earliest_start is not None else view.now
         if line.start < first:
             yield f"{where}: before its earliest start {first}"
-        if job.deadline is not None and line.end > job.deadline.at(view.now):
-            yield f"{where}: after its deadline {job.deadline.at(view.now)}"
+        last = view.planned_deadline(job)
+        if last is not None and line.end > last:
+            yield f"{where}: after its deadline {last}"
         inside = line.end <= plan.horizon_end
         if (line.kind == "order") != inside or (not inside and line.start < plan.horizon_end):
             yield f"{where}: {line.kind} is not what the horizon makes it"
@@ -182,6 +183,7 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     now, start = view.now, view.plan.horizon_end
     last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
     edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
+    edges |= {moment for job in view.jobs if (moment := view.planned_deadline(job)) is not None}
     edges |= set(dates_of(*view.limits.reservations, *view.limits.maintenance))
     at = now.replace(hour=0, minute=0, second=0, microsecond=0)
     while at < last:

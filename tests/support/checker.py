@@ -12,7 +12,15 @@ from pricing.book import PriceBook
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Plan
-from tests.support import check_carbon, check_cost_terms, check_money, check_place, check_precedence, check_time
+from tests.support import (
+    check_carbon,
+    check_cost_terms,
+    check_late,
+    check_money,
+    check_place,
+    check_precedence,
+    check_time,
+)
 from tests.support.plan_view import View
 
 CHECKS = (
@@ -24,6 +32,7 @@ CHECKS = (
     check_time.check_runs,
     check_time.check_max_moves,
     check_time.check_maintenance,
+    check_late.check_lateness,
     check_place.check_places,
     check_place.check_groups,
     check_place.check_placement,

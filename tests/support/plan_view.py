@@ -87,6 +87,18 @@ class View:
     def now(self) -> datetime:
         return self.plan.horizon_start
 
+    def planned_deadline(self, job: Job) -> datetime | None:
+        """The moment by which the plan says that it must be done: its deadline, or the later one of a late job."""
+        summary = next((each for each in self.plan.jobs if each.job == job.name), None)
+        if summary is not None and summary.late is not None:
+            return summary.late.planned_deadline
+        return job.deadline.at(self.now) if job.deadline is not None else None
+
+    def is_late(self, job: Job) -> bool:
+        """Whether some line of the job ends after its own deadline."""
+        lines = self.lines_of(job)
+        return job.deadline is not None and any(line.end > job.deadline.at(self.now) for line in lines)
+
     def job(self, name: str) -> Job | None:
         """The job of that name."""
         return next((job for job in self.jobs if job.name == name), None)

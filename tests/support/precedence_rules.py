@@ -80,3 +80,21 @@ def admitted(jobs: Sequence[Job], fits: Callable[[Job], bool]) -> frozenset[str]
     """
     ordered = sorted(jobs, key=lambda job: (-job.priority, job.name))
     return frozenset(job.name for job in ordered if fits(job))
+
+
+@dataclass(frozen=True)
+class LateLevels(Levels):
+    """The levels of a plan with late jobs (design note 047): first the jobs that were placed in time, all of them.
+
+    Then other jobs as ever, and after all of them the late ones as ever.
+    """
+
+    in_time: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+
+    def count(self, left_out: Iterable[str]) -> tuple[int, ...]:
+        out = set(left_out)
+        last = tuple(job for job in self.jobs if job.name in self.late)
+        others = tuple(job for job in self.jobs if job.name not in self.in_time | self.late)
+        waiting = [Levels(jobs, self.bands).count(out) for jobs in (others, last)]
+        return (len(out & self.in_time), *waiting[0], *waiting[1])

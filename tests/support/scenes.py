@@ -14,6 +14,7 @@ from router.planning.candidates import Candidate, DroppedListing, candidates_for
 from router.planning.effort import Effort
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
+from router.planning.planning_input import PlanningInput
 from router.planning.problem import PlacementProblem
 from router.planning.solve import PlacementSolution
 from router.planning.solver import PulpSolver
@@ -59,9 +60,14 @@ def plan_of(jobs: Sequence[Job], offers: Sequence[Offer], limits: Any = None, **
     return make_plan(a_request(jobs, offers, limits, **knobs))
 
 
-def problem_of(request: PlanRequest) -> PlacementProblem:
+def input_of(request: PlanRequest) -> PlanningInput:
     """What the planner gathers before it formulates anything."""
-    return _built(request, Effort(PulpSolver(), timedelta(0)))[1].problem
+    return _built(request, Effort(PulpSolver(), timedelta(0)))[1]
+
+
+def problem_of(request: PlanRequest) -> PlacementProblem:
+    """The placement problem of what it gathers."""
+    return input_of(request).problem
 
 
 def answer_of(request: PlanRequest) -> PlacementSolution:
@@ -69,7 +75,7 @@ def answer_of(request: PlanRequest) -> PlacementSolution:
     return planner._search(*_built(request, Effort(PulpSolver(), timedelta(seconds=30))))
 
 
-def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, planner._PlanningInput]:
+def _built(request: PlanRequest, effort: Effort) -> tuple[planner.PlanningRun, PlanningInput]:
     run = planner.PlanningRun(request, effort, effort, planner._silent, planner.Timings())
     return run, planner._build_problem(run, tuple(sorted(request.jobs, key=lambda j: j.name)), {})
 

@@ -20,6 +20,7 @@ from router.controller.run_policies import RecordedPolicies
 from router.controller.status_snapshot import take_snapshot
 from router.controller.supervisor import Supervisor
 from router.controller.worker_pool import apply_lock
+from router.controller.workspaces import job_json, parse_job
 from router.planning.replacement import PlacementRequest, place_gangs
 from router.planning.solver import PulpSolver
 from router.spot.live.selection import build_named_policy, build_policy, default_run_policy
@@ -299,6 +300,22 @@ def test_foresight_waits_with_much_slack_and_takes_on_demand_with_none(site: Con
     site.store.shortages.remember(*[replace(s, at=site.clock(), until=site.clock() + HOUR) for s in shortages])
     (goes,) = replanner.replan([PendingGang(chain, one)])
     assert isinstance(goes, PlacementAccepted)
+
+
+def test_a_job_that_may_be_late_goes_on_after_its_deadline(site: ControllerContext) -> None:
+    """Its deadline passed yesterday: it is placed where it is done soonest."""
+    one = first(site)
+    text = site.store.plans.job(one.job_digest)
+    assert text is not None
+    job = parse_job(text).model_copy(update={"late": "allowed"})
+    site.store.plans.put_jobs({job.digest: job_json(job)}, site.clock())
+    known = history_of(site.store, one)
+    chain = replace(known, attempts=tuple(replace(each, job_digest=job.digest) for each in known.attempts))
+    later(site, timedelta(days=4))
+    (goes,) = Replanner(site, book).replan([PendingGang(chain, one)])
+    assert isinstance(goes, PlacementAccepted)
+    assert goes.request.job.late == "allowed"
+    assert goes.choice.start == site.clock()
 
 
 def test_who_waits_for_spot_is_not_forgotten_before_its_deadline(site: ControllerContext) -> None:

@@ -37,7 +37,7 @@ OPTIONAL = {
     "line": {"policy", "reservation_cost", "capacity", "grams_co2e", "carbon_usd", "carbon_doubt"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour", "grams_co2e", "carbon_usd"},
-    "job_summary": {"preemption", "grams_co2e", "carbon_usd"},
+    "job_summary": {"preemption", "grams_co2e", "carbon_usd", "late"},
 }
 
 
