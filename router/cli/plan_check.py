@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,6 +19,8 @@ from router.cli.console import ExitCode
 from router.cli.options import parse_now, parse_usd_option
 from router.controller.guardrails import CostLimits, CurrentPrice, Refusal, RefusalReason
 from router.controller.orders import Order
+from router.planning.plan import Plan
+from router.render.plan_text import late_lines
 from router.render.tables import format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
@@ -81,7 +83,9 @@ def check(
     at_risk = Usd.total(order.at_risk_usd for order in orders)
     found = find_refusals(plan, prices, guard, moment, at_risk=at_risk, book=prices_book)
     console.out(
-        _json(orders, prices, found) if output is PlanCheckFormat.JSON else _text(orders, prices, found, moment)
+        _json(plan, orders, prices, found)
+        if output is PlanCheckFormat.JSON
+        else _text(plan, orders, prices, found, moment)
     )
     return exit_code(found)
 
@@ -95,7 +99,11 @@ def exit_code(found: tuple[Refusal, ...]) -> ExitCode:
 
 
 def _text(
-    orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...], now: datetime
+    plan: Plan,
+    orders: tuple[Order, ...],
+    prices: tuple[CurrentPrice, ...],
+    found: tuple[Refusal, ...],
+    now: datetime,
 ) -> str:
     rows = [
         (
@@ -120,6 +128,7 @@ def _text(
         lines.append("~ could not be refreshed: the last known price")
     expected, at_risk = (Usd.total(getattr(o, name) for o in orders) for name in ("expected_usd", "at_risk_usd"))
     lines.append(f"{format_count(len(orders), 'gang')}, expected {format_usd(expected)}, at most {format_usd(at_risk)}")
+    lines += late_lines(plan)
     for refusal in found:
         job = f"{refusal.job}: " if refusal.job else ""
         lines.append(wrap_text(f"refused: {job}{refusal.what} ({refusal.remedy})"))
@@ -127,8 +136,8 @@ def _text(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _json(orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...]) -> str:
-    document = {
+def _json(plan: Plan, orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tuple[Refusal, ...]) -> str:
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "gangs": len(orders),
         "expected_usd": str(Usd.total(order.expected_usd for order in orders)),
@@ -151,4 +160,7 @@ def _json(orders: tuple[Order, ...], prices: tuple[CurrentPrice, ...], found: tu
         ],
         "refusals": [asdict(refusal) for refusal in found],
     }
+    late = [{"job": job.job, "by_hours": job.late.by_hours, "why": job.late.why} for job in plan.jobs if job.late]
+    if late:
+        document["late"] = late
     return json.dumps(document, indent=2) + "\n"

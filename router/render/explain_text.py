@@ -57,6 +57,8 @@ def _summary(plan: Plan, job: JobSummary) -> str:
         preempted = f"; {job.preemption}" if job.preemption is not None else ""
         return wrap_text(f"{job.job}: left out: {unplaced.reason}{preempted}")
     text = f"{job.job}: {place}, {format_usd(job.cost_usd)}"
+    if job.late is not None:
+        text += f"; {job.late}"
     if job.preemption is not None:
         text += f"; {job.preemption}"
     if job.runner_up is not None:
@@ -129,7 +131,14 @@ def _result(plan: Plan, job: JobSummary) -> str:
     steps = format_count(job.steps, "step")
     head += _placement_type(plan, job.job)
     head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
-    if job.deadline is not None and job.on_time_probability is not None:
+    if job.late is not None and job.deadline is not None:
+        head.append(wrap_text(str(job.late), "  "))
+        head.append(
+            f"  reserved until {format_timestamp(job.finish)}, planned with the deadline "
+            f"{format_timestamp(job.late.planned_deadline)};\n"
+            f"  {job.on_time_probability or 0:.1%} sure to be done by its own, {format_timestamp(job.deadline)}"
+        )
+    elif job.deadline is not None and job.on_time_probability is not None:
         head.append(
             f"  reserved until {format_timestamp(job.finish)}, deadline {format_timestamp(job.deadline)}; "
             f"{job.on_time_probability:.1%} sure to be\n  done in the time reserved ({job.confidence:.0%} asked)"

@@ -39,6 +39,7 @@ def table(plan: Plan, screen: Screen = PLAIN) -> str:
         parts.append(format_table(header, rows, frozenset({"$/STEP", "COST"}), widths, screen))
     parts.append(_totals(plan))
     parts += _footnotes(plan)
+    parts += _late(plan)
     parts += _left_out(plan)
     parts += fair_share_lines(plan)
     parts += _limits(plan)
@@ -76,6 +77,7 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
         team_terms_table(plan, screen),
         *mixed,
         *_unbounded(plan, "? "),
+        *_late(plan),
         *_left_out(plan),
         *fair_share_lines(plan),
         *_limits(plan),
@@ -233,6 +235,17 @@ def _price_of(lines: Sequence[Line]) -> str:
     each = Usd(rate.nanos // lines[0].machines)
     total = Usd.total(usd for x in lines if (usd := x.amortised_usd) is not None)
     return f"amortised at {format_usd(each)} an hour a machine, {format_usd(total)} here"
+
+
+def _late(plan: Plan) -> list[str]:
+    """Return the jobs that are placed late, each with the reason; nothing where none is."""
+    late = late_lines(plan)
+    return ["\n".join(["LATE, as their files allow", *late])] if late else []
+
+
+def late_lines(plan: Plan) -> list[str]:
+    """Return a line for each job that is placed late."""
+    return [wrap_text(f"{job.job}: {job.late}") for job in plan.jobs if job.late is not None]
 
 
 def _left_out(plan: Plan) -> list[str]:

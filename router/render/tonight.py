@@ -42,7 +42,7 @@ class BudgetRow:
 
 @dataclass(frozen=True, slots=True)
 class LateRow:
-    """A job that ends after its deadline, or is less sure to be on time than it asks."""
+    """A job that ends after its deadline, or is less sure to be on time than it asks; ``why`` where that is known."""
 
     job: str
     team: str
@@ -51,6 +51,7 @@ class LateRow:
     chance: str
     asked: str
     words: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,8 @@ def _late(job: JobSummary) -> LateRow | None:
     if after.total_seconds() <= 0 and not unsure:
         return None
     words = f"late by {hours(after)}" if after.total_seconds() > 0 else "less sure than asked"
-    asked = chance(job.confidence)
-    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), asked, words)
+    asked, why = chance(job.confidence), "" if job.late is None else job.late.why
+    return LateRow(job.job, job.team, job.finish, job.deadline, chance(job.on_time_probability), asked, words, why)
 
 
 def _least_sure(placed: Sequence[JobSummary]) -> str:

@@ -54,6 +54,26 @@ def test_json(planned: Path) -> None:
     )
 
 
+def test_a_late_job_is_placed_and_every_command_says_so(planned: Path, tmp_path: Path) -> None:
+    """Its deadline has passed: exit code 0, and by how much it is late, wherever the plan is shown."""
+    job = write_job(tmp_path, "one", deadline="2026-11-21T12:00Z", more="late: allowed\n")
+    book_words = ("--book", planned / "then.parquet")
+    page, file = tmp_path / "page.html", tmp_path / "plan.json"
+    made = plan(job, *book_words, "--out", file, "--html", page)
+    assert made.exit_code == 0, made.output
+    words = " ".join(made.stdout.split())
+    assert "LATE, as their files allow one: late: 7.9 h after its deadline; no time is left: 1.2 h needed" in words
+    for shown in (("explain", file), ("explain", file, "one"), ("plan", "check", file, *book_words, "--now", NOW)):
+        done = run(*shown)
+        assert done.exit_code == 0, done.output
+        assert "late: 7.9 h after its deadline; no time is left" in " ".join(done.stdout.split())
+    assert "late by 7.9 h" in page.read_text(encoding="utf-8")
+    checked = run("plan", "check", file, *book_words, "--now", NOW, "-o", "json")
+    assert [(each["job"], round(each["by_hours"], 1)) for each in json.loads(checked.stdout)["late"]] == [("one", 7.9)]
+    valid = run("validate", job, "--now", NOW)
+    assert (valid.exit_code, "one is late already" in valid.output) == (0, True)
+
+
 def test_an_edited_plan_is_refused(planned: Path, tmp_path: Path) -> None:
     text = (planned / "plan.json").read_text(encoding="utf-8")
     edited = tmp_path / "plan.json"
