@@ -55,6 +55,18 @@ class RuleNight:
         """Return the use of each limit by the candidate."""
         return self.problem.use[job, candidate.key]
 
+    @property
+    def hopeless(self) -> frozenset[str]:
+        """Return jobs that no gang of theirs surely finishes in time, were it alone."""
+        return frozenset(
+            job.name
+            for job in self.jobs
+            if all(
+                self.earliest(job) + c.reserved_hours(steps_to_do(job, running=c.running)) > self.deadline(job)
+                for c in self.candidates[job.name]
+            )
+        )
+
     def deadline(self, job: Job) -> float:
         """Hours from now, infinite without one."""
         last = window(job, self.now)[1]
