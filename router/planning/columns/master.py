@@ -223,7 +223,7 @@ class Master:
         self._limit_rows: dict[int, int] = {}
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
         self.arrays = ColumnArrays(none, nothing, nothing, none, nothing, none)
-        self._capacity = np.repeat(table.capacity, table.slots)
+        self._capacity = table.capacity_by_slot
         self._left_out_usd = left_out_usd
         self.most_left_out = np.bincount(table.tier, minlength=tiers).astype(np.float64)
         self.iterations = 0

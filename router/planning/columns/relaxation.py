@@ -8,7 +8,7 @@ the best bound so far, which keeps them from jumping; a round that finds nothing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ _OWN_SHARE_RUNS, _OWN_SHARE_PATHS = 0.5, 0.7  # of the master's own prices in th
 _WORTH = 1e-6  # dollars by which a column must undercut the value of its job
 _PATHS_A_JOB = 3
 _SLOW_ROUNDS, _SLOW = 3, 0.97  # rounds that together leave more than this share of the distance to the bound end it
+_FULL = 1e-6  # of a limit: what is left where it counts as used up
 _MOST_SINGLES = 30
 _SINGLE_WORTH = 2e-5  # of the bound: a job that promises less is not worth its program
 _COMMON_PLACES = 4  # regions in which the jobs of a job group start with a run each
@@ -173,13 +174,34 @@ class Relaxer:
                 added = len(self.master.add(columns))
             solution = self._solved()
             distances.append(solution.objective - best.usd)
-            if not added or self.effort.late(_PHASE) or distances[-1] <= gap * abs(solution.objective):
+            if self.effort.late(_PHASE) or distances[-1] <= gap * abs(solution.objective):
                 break
-            if _is_slow(distances):
+            if added and not _is_slow(distances):
+                continue
+            spread, columns = self._price_paths(self._spread(solution), solution, units=units)
+            added += len(self.master.add(columns))
+            if not added or solution.objective - spread.usd > _SLOW * distances[-1]:
                 break
+            best, distances = max(best, spread, key=lambda b: b.usd), []
+            centre = spread
+            solution = self._solved()
         if best is None:
             best = self._price_paths(solution.prices, solution, units=units)[0]
         return solution, best
+
+    def _spread(self, solution: MasterSolution) -> Prices:
+        """Return the master's prices with each limit's evenly over the hours in which it is used up.
+
+        Which of those slots has the price is arbitrary in the master: schedules then avoid that slot alone.
+        """
+        table, prices = self.table, solution.prices
+        full = self.master.load_of(solution.x) >= table.capacity_by_slot * (1 - _FULL)
+        hours = np.array([slot.hours for slot in table.problem.slots])
+        weight = full.reshape(prices.limit.shape) * hours
+        weight = np.where(prices.limit > 0.0, np.maximum(weight, hours * _FULL), weight)
+        total = weight.sum(axis=1, keepdims=True)
+        share = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0.0)
+        return replace(prices, limit=prices.limit.sum(axis=1, keepdims=True) * share)
 
     def _price_paths(
         self, prices: Prices, solution: MasterSolution, *, units: Sequence[int]

@@ -38,7 +38,7 @@ class PlanTotals:
     def __init__(self, table: Table, egress: EgressRows) -> None:
         self.table = table
         self.egress = egress
-        self.capacity = np.repeat(table.capacity, table.slots)
+        self.capacity = table.capacity_by_slot
 
     def load(self, columns: Iterable[Column | None]) -> Floats:
         """Return the use of every limit and slot, flat."""
