@@ -122,7 +122,7 @@ class PlanRule:
 
     A job that is behind goes on with its part as long as that takes. One that finds no room tries again each slot;
     where waiting longer would miss the deadline, it takes what :class:`StepRule` would take, and leaves the plan. Jobs
-    that the plan leaves out do not run.
+    that the plan leaves out do not run; those that it has late wait for their place.
     """
 
     name = "plan"
@@ -132,6 +132,7 @@ class PlanRule:
         self.steps = {name: parts[-1].upto if parts else 0.0 for name, parts in self.parts.items()}
         self.fallback = StepRule(night)
         self.left_plan: set[str] = set()
+        self.late = {job.job for job in plan.jobs if job.late is not None}
 
     def order(self, waiting: Sequence[JobState]) -> Sequence[JobState]:
         return sorted(waiting, key=lambda s: (not _goes_on(s), self._start(s), -s.job.priority, s.job.name))
@@ -149,10 +150,12 @@ class PlanRule:
             if hour < part.start - _DONE:
                 return None
             if stage.has_room(state.job.name, part.candidate) and (
-                not state.has_started or stage.can_be_on_time(state, part.candidate, hour)
+                not state.has_started
+                or state.job.name in self.late
+                or stage.can_be_on_time(state, part.candidate, hour)
             ):
                 return part.candidate
-            if stage.can_be_on_time(state, part.candidate, hour + _SLOT):
+            if state.job.name in self.late or stage.can_be_on_time(state, part.candidate, hour + _SLOT):
                 return None
         found = self.fallback.cheapest(state, self.fallback.candidates[state.job.name], hour, stage)
         if found is not None:
