@@ -189,6 +189,8 @@ reservations:
     usd_per_hour: "33.02"
 discounts:
   - {cloud: gcp, family: a2, market: on_demand, percent: 20}
+commitments:
+  - {name: savings plan, cloud: aws, usd_per_hour: "40", discount: 0.27, until: 2027-12-01T00:00Z}
 teams:
   - {team: research, budget: "$12000", spent: "$7450"}
 egress_month_to_date_gb: {aws: 9900}

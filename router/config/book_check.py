@@ -19,7 +19,7 @@ from router.config.validation import dotted_path
 from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
-from router.jobs.limits import Limit, Maintenance
+from router.jobs.limits import Commitment, Limit, Maintenance
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
 
@@ -156,6 +156,10 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
             yield from names.accelerator((*at, "accelerator"), limit.accelerator)
     for index, window in enumerate(limits.maintenance):
         yield from _place_findings(("maintenance", index), window, names)
+    for index, commitment in enumerate(limits.commitments):
+        yield from _place_findings(("commitments", index), commitment, names)
+        if commitment.accelerator is not None:
+            yield from names.accelerator(("commitments", index, "accelerator"), commitment.accelerator)
     for index, reservation in enumerate(limits.reservations):
         at = ("reservations", index)
         yield from names.region((*at, "region"), RegionId(reservation.cloud, reservation.region))
@@ -169,7 +173,9 @@ def _limits_findings(loaded: LoadedLimits, names: _Names) -> Iterator[BookFindin
             yield from names.cloud((section, cloud), cloud)
 
 
-def _place_findings(at: tuple[str | int, ...], rule: Limit | Maintenance, names: _Names) -> Iterator[BookFinding]:
+def _place_findings(
+    at: tuple[str | int, ...], rule: Limit | Maintenance | Commitment, names: _Names
+) -> Iterator[BookFinding]:
     """Yield what the book does not know of a rule's place, family and machine type."""
     if rule.cloud is not None:
         yield from names.cloud((*at, "cloud"), rule.cloud)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -17,10 +18,10 @@ from pydantic import (
 
 from pricing.money import ZERO
 from pricing.places import Market
-from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally, Text, as_many
+from router.jobs.fields import Count, Flag, Positive, RefusedError, Spec, Tally, Text, as_many, as_number
 from router.jobs.quantities import Dollars, DollarsPerHour, Duration, Gigabytes, Percent, UtcTime
 
-_LATER_SECTIONS = ("maintenance", "egress_caps_gb")  # they are written only where they are used
+_LATER_SECTIONS = ("maintenance", "egress_caps_gb", "commitments")  # they are written only where they are used
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
@@ -136,6 +137,69 @@ class Maintenance(Spec):
         return self
 
 
+class Commitment(Spec):
+    """Committed spend: dollars an hour that are paid whether used or not, for on-demand machines that match.
+
+    A machine that would cost $10 on demand uses $10 x (1 - discount) of the commitment. What an hour leaves unused is
+    lost, and what is over it costs the on-demand price. A field left out matches any.
+    """
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    name: Text = Field(description="How plans call it; unique.")
+    cloud: Text
+    region: Text | None = Field(default=None, examples=["us-east-1", "aws/us-east-1"])
+    family: Annotated[tuple[Text, ...], BeforeValidator(as_many)] = Field(
+        default=(), description="p5 of p5.48xlarge, a3 of a3-highgpu-8g.", examples=["p5", ["p4d", "p5"]]
+    )
+    instance_type: Text | None = None
+    accelerator: Text | None = None
+    usd_per_hour: DollarsPerHour = Field(description="Dollars committed for each hour, at the discounted prices.")
+    discount: Annotated[float, BeforeValidator(as_number), Field(ge=0, lt=1)] = Field(
+        description="Share of the on-demand price that it saves: 0.3 for 30 percent.", examples=[0.3]
+    )
+    start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
+    until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _region_with_cloud(cls, value: Any) -> Any:
+        return _split_region(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Commitment:
+        if self.start is not None and self.until is not None and self.until <= self.start:
+            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        if self.usd_per_hour.nanos <= 0:
+            raise RefusedError("commits nothing", "write the dollars an hour that are paid", at=("usd_per_hour",))
+        return self
+
+    @property
+    def paid_share(self) -> Fraction:
+        """Return what a covered dollar of on-demand price uses of the commitment, exact."""
+        return 1 - Fraction(str(self.discount))
+
+    @property
+    def scope(self) -> tuple[object, ...]:
+        """Return what machines it matches; commitments of one scope follow each other."""
+        return (self.cloud, self.region, frozenset(self.family), self.instance_type, self.accelerator)
+
+    def shares_machines(self, other: Commitment) -> bool:
+        """Return whether one machine could match both, whenever that is."""
+        pairs = (
+            (self.region, other.region),
+            (self.instance_type, other.instance_type),
+            (self.accelerator, other.accelerator),
+        )
+        apart = self.cloud != other.cloud or any(None not in pair and pair[0] != pair[1] for pair in pairs)
+        return not apart and not (self.family and other.family and not set(self.family) & set(other.family))
+
+    def shares_time(self, other: Commitment) -> bool:
+        """Return whether both are there at some moment."""
+        ends = ((self.until, other.start), (other.until, self.start))
+        return not any(end is not None and start is not None and end <= start for end, start in ends)
+
+
 class Discount(Spec):
     """Percent off the list price. The most specific one applies; they do not add."""
 
@@ -215,6 +279,9 @@ class Limits(Spec):
     limits: tuple[Limit, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     maintenance: tuple[Maintenance, ...] = ()
+    commitments: tuple[Commitment, ...] = Field(
+        default=(), description="Committed spend (savings plans, committed use discounts by spend) that is paid anyway."
+    )
     discounts: tuple[Discount, ...] = ()
     teams: tuple[TeamBudget, ...] = ()
     egress_month_to_date_gb: Annotated[
@@ -268,9 +335,24 @@ class Limits(Spec):
         _refuse_duplicates("limits", (limit.name for limit in self.limits))
         _refuse_duplicates("reservations", (reservation.name for reservation in self.reservations))
         _refuse_duplicates("maintenance", (window.name for window in self.maintenance))
+        _refuse_duplicates("commitments", (commitment.name for commitment in self.commitments))
+        _refuse_overlaps(self.commitments)
         _refuse_duplicates("discounts", map(str, self.discounts))
         _refuse_duplicates("teams", (entry.team for entry in self.teams))
         return self
+
+
+def _refuse_overlaps(commitments: Sequence[Commitment]) -> None:
+    """Refuse two commitments that could both match one machine: which one covers it would be a guess."""
+    for index, second in enumerate(commitments):
+        for first in commitments[:index]:
+            what, at = f"{second.name!r} and {first.name!r} could cover the same machines", ("commitments", index)
+            if not first.shares_machines(second) or (first.scope == second.scope and not first.shares_time(second)):
+                continue
+            if first.shares_time(second):
+                remedy = "give each another region, family, instance_type or accelerator, or dates that do not overlap"
+                raise RefusedError(f"{what} at the same time", remedy, at=at)
+            raise RefusedError(f"{what}, one after the other, and do not match alike", "match alike in both", at=at)
 
 
 def _refuse_duplicates(section: str, names: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, Region, RegionId
 from pricing.problems import InvalidInputError
-from router.jobs.limits import Discount, Limit, Limits, Maintenance, Reservation, ReservedCost
+from router.jobs.limits import Commitment, Discount, Limit, Limits, Maintenance, Reservation, ReservedCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def _with_maintenance(listings: Sequence[OfferListing], limits: Limits) -> Seque
     return [replace(row, closed=tuple(w for w in windows if is_named_by(w, row))) for row in listings]
 
 
-def is_named_by(rule: Limit | Maintenance, listing: OfferListing) -> bool:
+def is_named_by(rule: Limit | Maintenance | Commitment, listing: OfferListing) -> bool:
     """Return whether the rule's place, family and machine type are the listing's; what it leaves out fits any.
 
     A rule of a zone names what is sold in that zone.
@@ -92,7 +92,7 @@ def is_named_by(rule: Limit | Maintenance, listing: OfferListing) -> bool:
     pairs = (
         (rule.cloud, offer.cloud),
         (rule.region, offer.region),
-        (rule.zone, offer.zone),
+        (None if isinstance(rule, Commitment) else rule.zone, offer.zone),
         (rule.instance_type, offer.instance_type),
     )
     return all(wanted is None or wanted == actual for wanted, actual in pairs)

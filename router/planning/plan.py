@@ -299,6 +299,26 @@ class PlanCarbon:
 
 
 @dataclass(frozen=True, slots=True)
+class JobCover:
+    """The on-demand dollars of a job that a commitment covers."""
+
+    job: str
+    covered_usd: Usd
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentUse:
+    """A commitment within the horizon: dollars committed, used and lost, and the on-demand dollars that it covers."""
+
+    commitment: str
+    committed_usd: Usd
+    used_usd: Usd
+    unused_usd: Usd
+    covered_usd: Usd
+    jobs: tuple[JobCover, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TeamStanding:
     """A team's share, its recent use, and the band (1 to 4) that follows: jobs of band 1 are left out last.
 
@@ -318,7 +338,8 @@ class Plan:
 
     Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
     not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it;
-    ``fair_share`` is empty unless the limits file states shares.
+    ``fair_share`` is empty unless the limits file states shares. ``cost_usd`` and all costs of jobs and lines are at
+    on-demand prices, of which ``commitments`` cover what they say.
     """
 
     as_of: datetime
@@ -347,11 +368,17 @@ class Plan:
     usage: PlanUsage | None = None
     fair_share: tuple[TeamStanding, ...] = ()
     carbon: PlanCarbon | None = None
+    commitments: tuple[CommitmentUse, ...] = ()
+
+    @property
+    def covered_usd(self) -> Usd:
+        """Return the part of the cost that commitments cover: it is paid already."""
+        return Usd.total(use.covered_usd for use in self.commitments)
 
     @property
     def objective_usd(self) -> Usd:
-        """Return what was minimised: cost, thresholds, and what carbon counts."""
-        counted = self.cost_usd + self.threshold_usd
+        """Return what was minimised: cost without what commitments cover, thresholds, and what carbon counts."""
+        counted = self.cost_usd - self.covered_usd + self.threshold_usd
         return counted if self.carbon is None else counted + self.carbon.carbon_usd
 
     @property

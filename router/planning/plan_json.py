@@ -22,9 +22,11 @@ from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
     Alternative,
+    CommitmentUse,
     ConstraintCost,
     Cut,
     DroppedOffers,
+    JobCover,
     JobSummary,
     Lateness,
     Line,
@@ -109,6 +111,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["fair_share"] = [_plain(team) for team in plan.fair_share]
     if plan.carbon is not None:
         content["carbon"] = _plain(plan.carbon)
+    if plan.commitments:
+        content["commitments"] = [_plain(use) for use in plan.commitments]
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -248,6 +252,9 @@ def _plan(c: dict[str, Any]) -> Plan:
         usage=_read_usage(c["usage"]) if "usage" in c else None,
         fair_share=_many(TeamStanding, c.get("fair_share", [])),
         carbon=_read(PlanCarbon, c["carbon"]) if "carbon" in c else None,
+        commitments=tuple(
+            _read(CommitmentUse, {**use, "jobs": _many(JobCover, use["jobs"])}) for use in c.get("commitments", [])
+        ),
     )
 
 

@@ -68,8 +68,9 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "cost_usd": "Lines and moves, dollars.",
     "orders_usd": "Of it the orders and the moves into the regions that they use, dollars.",
     "threshold_usd": "Worth of the jobs' min_saving counted against further starts, dollars; in the gap, never paid.",
-    "bound_usd": "Proven: no plan that places as many jobs has a lower cost plus thresholds (and carbon), dollars.",
-    "gap": "(objective - bound) / objective; the objective is cost + thresholds, and carbon_usd where it is weighed.",
+    "bound_usd": "Proven: no plan that places as many jobs has a lower objective (see gap), dollars.",
+    "gap": "(objective - bound) / objective; the objective is cost + thresholds, less what commitments cover, and "
+    "carbon_usd where it is weighed.",
     "gap_asked": "The gap at which the search could stop.",
     "solver": "Name of the solver.",
     "lines": "By job, then in time order.",
@@ -80,6 +81,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "cuts": "Phases that ended before they were done, by name; left out when there are none.",
     "fair_share": "Shares and recent use of teams, by name; left out where the limits file states no shares.",
     "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
+    "commitments": "Committed spend within the horizon; left out where the limits file states none.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -295,6 +297,20 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "grams_co2e": _GRAMS,
         "carbon_usd": _CARBON_USD,
     },
+    plan.CommitmentUse: {
+        "": "A commitment of the limits file, and what the orders use of it. It is paid anyway.",
+        "commitment": "Its name.",
+        "committed_usd": "Dollars committed within the horizon, at the discounted prices.",
+        "used_usd": "Of it what the orders use, dollars.",
+        "unused_usd": "Of it what is lost, dollars.",
+        "covered_usd": "Dollars of cost_usd, at on-demand prices, that it covers: they are not paid again.",
+        "jobs": "The same by job, by name; parts add up to it.",
+    },
+    plan.JobCover: {
+        "": "What a commitment covers of a job.",
+        "job": "Job name.",
+        "covered_usd": "Dollars of the job's cost_usd, at on-demand prices.",
+    },
     plan.TeamStanding: {
         "": "A team's share and recent use, and what follows for its waiting jobs.",
         "team": "Name of the team.",
@@ -402,6 +418,8 @@ _PARTS: dict[type, str] = {
     plan_usage.EgressUsage: "egress_usage",
     plan_usage.JobCostTerms: "cost_terms",
     plan.PlanCarbon: "carbon",
+    plan.CommitmentUse: "commitment_use",
+    plan.JobCover: "job_cover",
     plan_usage.JobPlacementType: "placement_type",
 }
 
@@ -413,7 +431,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments"})
 
 
 # Outside the plan's digest; each has a digest of its own.

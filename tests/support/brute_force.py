@@ -18,6 +18,7 @@ from pricing.places import RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from tests.support.carbon_oracle import counted_per_hour
+from tests.support.commitment_oracle import bought_by_slot, covered
 from tests.support.precedence_rules import Bools, Levels, admitted, fair_bands, stays_in_place
 from tests.support.schedules import (
     CandidateLike,
@@ -41,6 +42,7 @@ SLACK = 1e-9
 class Options:
     """One job's undominated schedules, cheapest first. ``use`` [n, limits x slots]; ``regions`` the first of each.
 
+    ``committed`` [n, commitments x slots]: dollars that could be covered.
     ``stays`` marks those that go on in place; ``must``: the job has no other choice and is never left out.
     """
 
@@ -53,6 +55,7 @@ class Options:
     arrivals: Ints
     shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
     stays: Bools
+    committed: Floats
     regions: tuple[str, ...] = ()
     must: bool = False
 
@@ -68,6 +71,7 @@ class Problem:
     now: datetime
     edges: tuple[datetime, ...]
     levels: Levels
+    bought: Floats
 
     def without_limits(self) -> Problem:
         """The same with more than enough of everything shared (each job still fits alone)."""
@@ -76,7 +80,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Solution:
-    """``unplaced`` numbers of the levels, highest first; ``cost`` compute and moves; ``threshold`` on top."""
+    """``unplaced`` numbers of the levels, highest first; ``cost`` compute and moves, less what commitments cover;
+    ``threshold`` on top."""
 
     unplaced: tuple[int, ...]
     cost: float
@@ -110,7 +115,9 @@ def enumerate_problem(
 
     ``levels`` other than those of note 045 may be given; jobs of ``displace_nobody`` never have to stay where they run.
     """
-    edges = slot_edges(now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance))
+    edges = slot_edges(
+        now, now + horizon, slot, dates_of(*limits.reservations, *limits.maintenance, *limits.commitments)
+    )
     caps = {
         _offer_name(part.offer): part.offer.machines_cap
         for kept in candidates.values()
@@ -151,6 +158,7 @@ def enumerate_problem(
         now,
         edges,
         levels or Levels(tuple(jobs), fair_bands(limits, jobs)),
+        bought_by_slot(limits.commitments, edges),
     )
 
 
@@ -201,6 +209,7 @@ def _only_staying(options: Options) -> Options:
         use=options.use[row],
         arrivals=options.arrivals[row],
         stays=options.stays[row],
+        committed=options.committed[row],
         regions=tuple(options.regions[i] for i in row),
         must=True,
     )
@@ -222,7 +231,9 @@ def _undominated(
     if ways is None or not len(ways.cost):
         none, empty = np.zeros(0), np.zeros(0, dtype=np.int64)
         no_use = np.zeros((0, len(amounts)), int)
-        return Options(job, np.zeros((0, slots), int), none, none, none, no_use, empty, (), np.zeros(0, dtype=bool))
+        stay_none = np.zeros(0, dtype=bool)
+        no_cover = np.zeros((0, 0 if ways is None else ways.committed.shape[1]))
+        return Options(job, np.zeros((0, slots), int), none, none, none, no_use, empty, (), stay_none, no_cover)
     use = table[ways.slots].transpose(0, 2, 1).reshape(len(ways.slots), -1)
     fits = np.flatnonzero((use <= amounts).all(axis=1))
     top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in ways.shipments])[ways.arrivals]
@@ -230,7 +241,9 @@ def _undominated(
     order = fits[np.lexsort((ways.cost[fits], value[fits]))]
     # The same use and the same moves: only the cheapest is worth keeping (in a budget also what costs less
     # before thresholds, which no budget counts).
-    key = np.concatenate([use, ways.arrivals[:, None], stays[:, None]], axis=1)[order]
+    # Dollars that could be covered are told apart to the micro-dollar.
+    cover = np.round(ways.committed * 1e6).astype(np.int64)
+    key = np.concatenate([use, ways.arrivals[:, None], stays[:, None], cover], axis=1)[order]
     _, first = np.unique(key, axis=0, return_index=True)
     cheaper = _lower_cost_rows(key, ways.cost[order]) if budgeted else np.zeros(0, int)
     kept: list[int] = []
@@ -243,6 +256,7 @@ def _undominated(
                 & (ways.arrivals[rivals] == ways.arrivals[i])
                 & (stays[rivals] >= stays[i])
                 & (not budgeted or ways.cost[rivals] <= ways.cost[i] + SLACK)
+                & _cheaper_whatever_is_covered(value, ways.committed, rivals, i)
             ).any()
         ):
             continue
@@ -258,7 +272,15 @@ def _undominated(
         ways.arrivals[rows],
         ways.shipments,
         stays[rows],
+        ways.committed[rows],
     )
+
+
+def _cheaper_whatever_is_covered(value: Floats, committed: Floats, rivals: Ints, i: int) -> Bools:
+    """Whether the rivals cost no more even where all that row ``i`` has more of in a slot would be covered."""
+    more = np.maximum(0.0, committed[i] - committed[rivals]).sum(axis=1)
+    result: Bools = value[rivals] + more <= value[i] + SLACK
+    return result
 
 
 def _lower_cost_rows(key: Ints, cost: Floats) -> Ints:
@@ -332,6 +354,7 @@ class _State:
     threshold: float
     chosen: tuple[tuple[str, tuple[int, ...] | None], ...]
     groups: tuple[tuple[str, str], ...] = ()
+    committed: Floats | float = 0.0
 
 
 class _Search:
@@ -342,6 +365,7 @@ class _Search:
         self.order = order
         self.best = start
         self.budgets = {b.team: b.budget.dollars() - b.spent.dollars() for b in problem.limits.teams}
+        self.bought = problem.bought
         self.bills: dict[tuple[tuple[str, Need, RegionId], ...], float] = {}
 
     def start(self) -> _State:
@@ -383,6 +407,7 @@ class _Search:
             state.threshold + options.threshold[row],
             (*state.chosen, (options.job.name, tuple(int(c) for c in options.slots[row]))),
             state.groups if group is None else (*state.groups, (group, options.regions[row])),
+            state.committed + options.committed[row],
         )
 
     def left_out(self, state: _State) -> _State:
@@ -390,9 +415,13 @@ class _Search:
         out = state.left_out | {name}
         return replace(state, level=state.level + 1, left_out=out, chosen=(*state.chosen, (name, None)))
 
+    def covered(self, state: _State) -> float:
+        return covered(state.committed + np.zeros_like(self.bought), self.bought)
+
     def solution(self, state: _State) -> Solution:
         unplaced = self.problem.levels.count(state.left_out)
-        return Solution(unplaced, state.cost + self.egress(state.needs), state.threshold, state.chosen)
+        cost = state.cost + self.egress(state.needs) - self.covered(state)
+        return Solution(unplaced, cost, state.threshold, state.chosen)
 
     def cannot_beat(self, state: _State) -> bool:
         """Whether no completion of ``state`` is better than the best so far."""
@@ -400,11 +429,14 @@ class _Search:
             return False
         out = set(state.left_out)
         value = state.cost + state.threshold + self.egress(state.needs)
+        net = value - self.covered(state)  # all that the other jobs use is covered; in ``value`` all that is bought
         for level in range(state.level, len(self.order)):
             options = self.order[level]
             rows = self.rows(state, level)
             if len(rows):
-                value += options.cost[rows[0]] + options.threshold[rows[0]]
+                each = options.cost[rows] + options.threshold[rows]
+                value += each.min()
+                net += (each - options.committed[rows].sum(axis=1)).min()
             elif options.must:
                 return True
             else:
@@ -412,7 +444,7 @@ class _Search:
         missing = self.problem.levels.count(out)
         if missing != self.best.unplaced:
             return missing > self.best.unplaced
-        return bool(value >= self.best.value - SLACK)
+        return bool(max(value - self.bought.sum(), net) >= self.best.value - SLACK)
 
     def descend(self, state: _State) -> None:
         if self.cannot_beat(state):
@@ -437,7 +469,10 @@ def greedy_in_turn(problem: Problem) -> Solution:
             state = search.left_out(state)
             continue
         values = [
-            options.cost[i] + options.threshold[i] + search.egress(state.needs + options.shipments[options.arrivals[i]])
+            options.cost[i]
+            + options.threshold[i]
+            + search.egress(state.needs + options.shipments[options.arrivals[i]])
+            - covered(state.committed + options.committed[i], search.bought)
             for i in rows
         ]
         state = search.placed(state, int(rows[int(np.argmin(values))]))

@@ -171,6 +171,7 @@ def check_status(view: View) -> Iterator[str]:
     """The words about the result are what the figures say."""
     plan = view.plan
     value = plan.cost_usd.dollars() + plan.threshold_usd.dollars()
+    value -= sum(use.covered_usd.dollars() for use in plan.commitments)
     value += 0.0 if plan.carbon is None else plan.carbon.carbon_usd.dollars()
     bound = plan.bound_usd.dollars()
     if bound > value * (1 + 1e-9) + 1e-9:

@@ -56,7 +56,7 @@ def staying(view: View, job: Job) -> Staying | None:
         view.now,
         view.plan.horizon_end,
         view.slot or HOUR,
-        dates_of(*view.limits.reservations, *view.limits.maintenance),
+        dates_of(*view.limits.reservations, *view.limits.maintenance, *view.limits.commitments),
     )
     until = min((edge for edge in slots if edge >= ends - timedelta(seconds=1)), default=None)
     if until is None or _closed(view, candidate, until):
@@ -121,7 +121,7 @@ def _taken(view: View, job: Job, thing: Shared, at: datetime) -> int:
         view.now,
         view.plan.horizon_end,
         view.slot or HOUR,
-        dates_of(*view.limits.reservations, *view.limits.maintenance),
+        dates_of(*view.limits.reservations, *view.limits.maintenance, *view.limits.commitments),
     )
     total = 0
     for line in view.plan.lines:

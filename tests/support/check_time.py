@@ -51,7 +51,7 @@ def _edges(view: View) -> tuple[datetime, ...]:
     """Slot edges inside the horizon; none when the slot is not known."""
     if view.slot is None:
         return ()
-    dates = dates_of(*view.limits.reservations, *view.limits.maintenance)
+    dates = dates_of(*view.limits.reservations, *view.limits.maintenance, *view.limits.commitments)
     return slot_edges(view.plan.horizon_start, view.plan.horizon_end, view.slot, dates)
 
 
@@ -184,7 +184,7 @@ def outlook_edges(view: View) -> tuple[datetime, ...]:
     last = max((line.end for line in view.plan.lines), default=start) + timedelta(days=1)
     edges = {moment.at(now) for job in view.jobs for moment in (job.deadline, job.earliest_start) if moment is not None}
     edges |= {moment for job in view.jobs if (moment := view.planned_deadline(job)) is not None}
-    edges |= set(dates_of(*view.limits.reservations, *view.limits.maintenance))
+    edges |= set(dates_of(*view.limits.reservations, *view.limits.maintenance, *view.limits.commitments))
     at = now.replace(hour=0, minute=0, second=0, microsecond=0)
     while at < last:
         if at.hour == 0 or at <= now + timedelta(days=7):

@@ -14,6 +14,7 @@ from router.jobs.spec import Job
 from router.planning.plan import Plan
 from tests.support import (
     check_carbon,
+    check_commitments,
     check_cost_terms,
     check_late,
     check_money,
@@ -49,6 +50,7 @@ CHECKS = (
     check_precedence.check_fair_share,
     check_cost_terms.check_cost_terms,
     check_carbon.check_carbon,
+    check_commitments.check_commitments,
 )
 
 

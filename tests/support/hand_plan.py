@@ -28,7 +28,7 @@ def hand_plan(instance: Instance, best: Solution) -> Plan:
         instance.now,
         instance.now + instance.horizon,
         instance.slot,
-        dates_of(*instance.limits.reservations, *instance.limits.maintenance),
+        dates_of(*instance.limits.reservations, *instance.limits.maintenance, *instance.limits.commitments),
     )
     jobs = {job.name: job for job in instance.jobs}
     lines: list[Line] = []

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from pricing.book import PriceBook
 from pricing.places import RegionId
-from router.jobs.limits import Limits, Maintenance, Reservation
+from router.jobs.limits import Commitment, Limits, Maintenance, Reservation
 from router.jobs.spec import Job, Placement
+from tests.support.commitment_oracle import rates, used_by_slot
 from tests.support.shipping import Need, checkpoint_need, needs_into
 
 Ints = npt.NDArray[np.int64]
@@ -64,7 +65,7 @@ class Ways:
 
     ``slots`` [n, t]: index of the candidate, -1 idle. ``cost`` compute dollars; ``threshold`` dollars on top, which
     nobody pays: those of starts beyond the first, and of carbon; ``arrivals`` index into ``shipments`` (which needs, in
-    which months).
+    which months); ``committed`` [n, commitments x slots]: on-demand dollars that could be covered.
     """
 
     slots: Ints
@@ -72,6 +73,7 @@ class Ways:
     threshold: Floats
     arrivals: Ints
     shipments: tuple[tuple[tuple[str, Need, RegionId], ...], ...]
+    committed: Floats
 
 
 def slot_edges(now: datetime, end: datetime, slot: timedelta, dates: Iterable[datetime] = ()) -> tuple[datetime, ...]:
@@ -135,7 +137,8 @@ def enumerate_ways(
     cost.
 
     ``carbon``: dollars an hour that the emissions of each candidate count. A job that a budget holds (its own or its
-    team's, ``budgeted``) fills the time of what is cheapest in money first, any other job what is cheapest with carbon.
+    team's, ``budgeted``) fills the time of what is cheapest in money first, any other job that of machines that a
+    commitment matches, then what is cheapest with carbon.
     """
     extra = np.zeros(len(candidates)) if carbon is None else np.array(carbon)
     own = own_slots(job, edges, now)
@@ -157,9 +160,12 @@ def enumerate_ways(
     needed = np.full(len(slots), float(job.steps_left))
     if job.checkpoint is None:
         needed[~staying] = float(job.steps)
-    cost, emitted, enough = _cheapest(
-        candidates, held, paid, needed, extra, by_money=budgeted or job.budget is not None
-    )
+    by_money = budgeted or job.budget is not None
+    others = np.array([not any(rates(candidate, limits.commitments)) for candidate in candidates])
+    price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
+    billed = np.array([c.billed_share / c.steps_per_hour for c in candidates])
+    order = np.lexsort(((price if by_money else price + extra) * billed, np.zeros_like(others) if by_money else others))
+    cost, emitted, enough, used = _cheapest(candidates, held, paid, needed, extra, order)
     threshold = emitted + job.gang.min_saving.dollars() * np.maximum(
         0, paid.sum(axis=1) if placement is not None else runs.sum(axis=1) - 1
     )
@@ -181,11 +187,13 @@ def enumerate_ways(
     top = np.array([sum(need.top_dollars for _, need, _ in needs) for needs in shipments] or [0.0])
     if job.budget is not None:
         good &= cost + top[np.maximum(arrivals, 0)] <= job.budget.dollars() + TOLERANCE
-    return Ways(slots[good], cost[good], threshold[good], arrivals[good], shipments)
+    slots, used = slots[good], used[good]
+    committed = used_by_slot(slots, lengths, used, candidates, limits.commitments)
+    return Ways(slots, cost[good], threshold[good], arrivals[good], shipments, committed)
 
 
-def dates_of(*items: Reservation | Maintenance) -> list[datetime]:
-    """When reservations and maintenance begin and end."""
+def dates_of(*items: Reservation | Maintenance | Commitment) -> list[datetime]:
+    """When reservations, maintenance and commitments begin and end."""
     return [edge for item in items for edge in (item.start, item.until) if edge is not None]
 
 
@@ -246,9 +254,10 @@ def _may_start(job: Job, starts: Ints, edges: Sequence[datetime], now: datetime)
 
 
 def _cheapest(
-    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats, carbon: Floats, *, by_money: bool
-) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Least cost of reaching the steps in the time held, the dollars of its carbon, and whether that is enough."""
+    candidates: Sequence[CandidateLike], held: Floats, paid: Ints, needed: Floats, carbon: Floats, order: Ints
+) -> tuple[Floats, Floats, npt.NDArray[np.bool_], Floats]:
+    """Least cost of reaching the steps in the time held, the dollars of its carbon, whether that is enough, and the
+    hours used of each candidate."""
     startup = np.array([candidate.startup / timedelta(hours=1) for candidate in candidates])
     price = np.array([candidate.usd_per_hour.dollars() for candidate in candidates])
     room = held - startup * paid
@@ -256,14 +265,16 @@ def _cheapest(
     emitted = (paid * startup * carbon).sum(axis=1)
     possible = (room >= -TOLERANCE).all(axis=1)
     left = needed.copy()
+    used = paid * startup
     billed = np.array([c.billed_share / c.steps_per_hour for c in candidates])
-    for c in np.argsort((price if by_money else price + carbon) * billed):
+    for c in order:
         rate = candidates[c].on_time_steps_per_hour
         steps = np.minimum(left, np.maximum(0.0, room[:, c]) * rate)
         cost += steps * price[c] * billed[c]
         emitted += steps * carbon[c] * billed[c]
         left -= steps
-    return cost, emitted, possible & (left <= TOLERANCE * needed)
+        used[:, c] += steps / rate
+    return cost, emitted, possible & (left <= TOLERANCE * needed), used
 
 
 def _arrivals(

@@ -33,7 +33,11 @@ def test_an_empty_file_limits_nothing(folder: Path) -> None:
     check_limits_against_book(load_limits(Path("limits.yaml")), embedded_book())
 
 
+PLAN = "usd_per_hour: 5, discount: 0.3"
 LIMIT = "{name: a, cloud: aws, amount: 8, unit: machines}"
+IN_TURN = f"""commitments:
+- {{name: a, cloud: aws, {PLAN}, until: 2027-01-01T00:00Z}}
+- {{name: b, cloud: aws, family: p5, {PLAN}, from: 2027-01-01T00:00Z}}"""
 BAD = {
     "unknown field": ("projects: []", "1:1", "projects", "no field of a limits file", ""),
     "near field": ("limit: []", "1:1", "limit", "no field of a limits file", "did you mean limits?"),
@@ -56,6 +60,26 @@ BAD = {
     "near an alias": (
         "maintenance: [{name: a, cloud: aws, frmo: 1, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]",
         "1:37", "maintenance[0].frmo", "has no such field", "did you mean from?",
+    ),
+    "commitment dates": (
+        f"commitments: [{{name: a, cloud: aws, until: 2026-11-21T00:00Z, from: 2026-11-22T00:00Z, {PLAN}}}]", "1:44",
+        "commitments[0].until", "ends before it begins", "until lies after from",
+    ),
+    "discount": (
+        "commitments: [{name: a, cloud: aws, usd_per_hour: 5, discount: 1}]", "1:64", "commitments[0].discount",
+        "less than 1", "",
+    ),
+    "nothing committed": (
+        "commitments: [{name: a, cloud: aws, usd_per_hour: 0, discount: 0.3}]", "1:51", "commitments[0].usd_per_hour",
+        "commits nothing", "dollars an hour",
+    ),
+    "commitments overlap": (
+        f"commitments:\n- {{name: a, cloud: aws, {PLAN}}}\n- {{name: b, cloud: aws, family: p5, {PLAN}}}",
+        "3:3", "commitments[1]", "'b' and 'a' could cover the same machines at the same time", "another region",
+    ),
+    "commitments in turn": (
+        IN_TURN,
+        "3:3", "commitments[1]", "do not match alike", "match alike",
     ),
     "missing": ("teams: [{team: a}]", "1:9", "teams[0].budget", "is missing", "budget"),
     "a list": ("- name: a", "1:1", "", "not a list", "limits:"),
@@ -90,6 +114,12 @@ BAD_NAMES = {
     "discounts: [{cloud: gcp, family: a33, percent: 5}]": ("discounts[0].family", "a3"),
     "egress_month_to_date_gb: {asw: 5}": ("egress_month_to_date_gb.asw", "aws"),
     "egress_caps_gb: {asw: 5}": ("egress_caps_gb.asw", "aws"),
+    "commitments: [{name: a, cloud: aws, family: p55, usd_per_hour: 5, discount: 0.3}]": (
+        "commitments[0].family", "p5",
+    ),
+    "commitments: [{name: a, cloud: aws, accelerator: H10O, usd_per_hour: 5, discount: 0.3}]": (
+        "commitments[0].accelerator", "H100",
+    ),
     "maintenance: [{name: a, cloud: azur, from: 2026-11-22T10:00Z, until: 2026-11-22T12:00Z}]": (
         "maintenance[0].cloud", "azure",
     ),
