@@ -22,6 +22,8 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.commitment_rows import commitment_row
+from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.effort import Effort
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.formulation import Formulation, formulate, limit_row, team_row
@@ -172,7 +174,10 @@ def _free_moves(problem: PlacementProblem) -> float:
 
 
 class _Prices:
-    """Duals by limit and slot, and by team; ``shared`` is Σ π K."""
+    """Duals by limit and slot, by team, and by pool of committed spend and slot.
+
+    ``shared`` is Σ π K, and what cover would save beyond its prices.
+    """
 
     def __init__(self, problem: PlacementProblem, duals: Mapping[str, float]) -> None:
         self.limit: dict[str, Vector] = {}
@@ -182,11 +187,33 @@ class _Prices:
             if row.any():
                 self.limit[name] = row
                 self.shared += float(row.sum()) * problem.shared[name].amount
+        self.cover: dict[int, Vector] = {}
+        self.bought: dict[int, Vector] = {}
+        for (pool, index), bought in (buyable_by_place(problem) if problem.limits.commitments else {}).items():
+            price = min(1.0, max(0.0, duals.get(commitment_row((pool, index)), 0.0)))
+            self.cover.setdefault(pool, np.zeros(len(problem.slots)))[index] = price
+            self.bought.setdefault(pool, np.zeros(len(problem.slots)))[index] = bought.dollars()
+            self.shared += bought.dollars() * (1.0 - price)
         self.team: dict[str, float] = {}
         for team in problem.limits.teams:
             price = duals.get(team_row(team.team), 0.0)
             self.team[team.team] = price
             self.shared += price * (team.budget - team.spent).dollars()
+
+
+@dataclass(frozen=True)
+class _Covered:
+    """What cover saves in each slot by candidate, how many hours of it have cover, and how many there are."""
+
+    usd: Vector
+    hours: Vector
+    whole_hours: Vector
+
+    def best_gain(self, per_hour: Vector, whole: Vector) -> Vector:
+        """Return the better of holding a slot for all its hours (``whole``) and for those that have cover."""
+        # Both pay for limits and have the cover in full; the second has fewer hours.
+        covered = whole - (self.whole_hours - self.hours) * per_hour[:, None]
+        return np.where(self.hours > 0, np.maximum(whole, covered), whole)
 
 
 class _Pricer:
@@ -252,6 +279,9 @@ class _Pricer:
             for name, amount in self._problem.use[self._job.name, c.key].items():
                 if name in prices.limit:
                     taken[i] += amount * prices.limit[name]
+        covered = self._covered(prices)
+        if covered is not None:
+            taken -= covered.usd
         rate = self._rate * dearer - self._carbon * (dearer - 1.0)  # no budget counts carbon
         low = np.zeros(len(self._firsts))
         high = np.full(len(self._firsts), 2 * penalty * dearer)
@@ -259,6 +289,8 @@ class _Pricer:
         for _ in range(_BISECTIONS):
             middle = (low + high) / 2
             gain = self._hours * (middle[self._region] * self._done - rate)[:, None] - taken
+            if covered is not None:
+                gain = covered.best_gain(middle[self._region] * self._done - rate, gain)
             gain = np.maximum(gain, 0.0)
             top = np.maximum.reduceat(gain, self._firsts, axis=0)
             best = np.maximum(best, middle - top.sum(axis=1))
@@ -276,6 +308,18 @@ class _Pricer:
             for r in range(len(self._firsts))
         )
         return groups, keys
+
+    def _covered(self, prices: _Prices) -> _Covered | None:
+        """Return what cover saves at these prices; None without committed spend."""
+        if not prices.cover:
+            return None
+        usd, hours = np.zeros_like(self._hours), np.zeros_like(self._hours)
+        for i, c in enumerate(self._candidates):
+            used = cover_rate(self._problem.limits, c)
+            if used is not None and used.pool in prices.cover and used.dollars > 0:
+                hours[i] = np.minimum(self._hours[i], prices.bought[used.pool] / used.dollars)
+                usd[i] = prices.cover[used.pool] * used.dollars * hours[i]
+        return _Covered(usd, hours, self._hours)
 
     def _used(self, region: int, value: float, rate: Vector, taken: Vector) -> set[str]:
         """Return the region's candidates that win some slot at this value of the whole job."""

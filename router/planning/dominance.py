@@ -16,21 +16,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pricing.places import RegionId
-from router.jobs.limits import Maintenance
+from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
+from router.planning.commitments import cover_rate
 from router.planning.shared_limits import LimitUse
 
 Matrix = NDArray[np.bool_]
 
 
 def drop_dominated(
-    job: Job, candidates: Sequence[Candidate], use: Mapping[tuple[str, str], LimitUse], binding: frozenset[str]
+    job: Job,
+    candidates: Sequence[Candidate],
+    use: Mapping[tuple[str, str], LimitUse],
+    binding: frozenset[str],
+    limits: Limits | None = None,
 ) -> tuple[Candidate, ...]:
-    """Return the candidates that the program needs, in the order given."""
+    """Return the candidates that the program needs, in the order given; committed spend is that of ``limits``."""
     if len(candidates) < 2:
         return tuple(candidates)
     better = _better(job, candidates, use, binding)
+    if limits is not None and limits.commitments:
+        better &= _no_less_covered(limits, candidates)
     regions = [c.region for c in candidates]
     same = np.array([[a == b for b in regions] for a in regions])
     dropped = (better & same).any(axis=0)
@@ -71,6 +78,24 @@ def _better(
     better[:, running] = False
     np.fill_diagonal(better, val=False)
     return better
+
+
+def _no_less_covered(limits: Limits, candidates: Sequence[Candidate]) -> Matrix:
+    """Return a matrix whose ``[a, b]`` is true unless committed spend could make b the cheaper one.
+
+    It could where b uses committed spend and a uses none, that of another pool, or part of a dearer gang's price.
+    """
+    rates = [cover_rate(limits, c) for c in candidates]
+
+    def may_replace(a: int, b: int) -> bool:
+        mine, other = rates[a], rates[b]
+        if other is None:
+            return True
+        whole = mine is not None and mine.usd_per_hour == candidates[a].usd_per_hour
+        return whole and mine is not None and mine.pool == other.pool
+
+    order = range(len(candidates))
+    return np.array([[may_replace(a, b) for b in order] for a in order])
 
 
 def _dates(candidates: Sequence[Candidate]) -> list[list[float]]:

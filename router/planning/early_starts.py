@@ -17,6 +17,7 @@ from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd, objective_usd
+from router.planning.cover import committed_jobs
 from router.planning.effort import Effort
 from router.planning.egress_caps import month_matters
 from router.planning.left_shift import Load, add_load, may_begin, run_from
@@ -37,8 +38,16 @@ def start_early(answer: PlacementSolution, effort: Effort, fixed: frozenset[str]
     """Return the same jobs at the same cost, with the least sum of priority-weighted delays.
 
     A job is later than it could be only where that gains a job of at least its weight. Jobs that run now stay,
-    and so do those that are ``fixed``.
+    and so do those that are ``fixed``. Where starting all of them early would lose cover by commitments, jobs that use
+    committed spend stay too.
     """
+    earlier = _started_early(answer, effort, fixed)
+    if earlier is answer and answer.problem.limits.commitments:
+        return _started_early(answer, effort, fixed | committed_jobs(answer.problem, answer.holdings))
+    return earlier
+
+
+def _started_early(answer: PlacementSolution, effort: Effort, fixed: frozenset[str]) -> PlacementSolution:
     options = _options(answer, fixed)
     if sum(len(found) for found in options.values()) > _MOST_COLUMNS:
         effort.stopped(_PHASE)

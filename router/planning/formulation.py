@@ -2,8 +2,8 @@
 
 One function writes each family of variables and rows. Symbols. Variables: x[j,c,t] share of slot t that job j holds
 candidate c (0/1 inside the horizon); z[j,c,t] a run of c starts in t; w[j,c] productive hours on c; y[j,r,m] job j
-first uses region r in month m; u[j] job left out. Parameters: h_t hours of slot t, p $/h,
-κ billed hours an hour of w, g(α) steps/h, R start-up hours, S steps to do.
+first uses region r in month m; u[j] job left out; v[k,t] dollars that commitments k cover. Parameters: h_t hours of
+slot t, p $/h, κ billed hours an hour of w, g(α) steps/h, R start-up hours, S steps to do.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB, gib_to_bytes
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.commitment_rows import CommitmentRows
 from router.planning.egress_caps import cap_name, cap_place, cap_room_gb, leaving_gb, may_combine, month_matters
 from router.planning.egress_rows import add_egress
 from router.planning.problem import PlacementProblem, Slot, free_starts, group_members, most_starts
@@ -24,7 +25,10 @@ from router.planning.transfers import checkpoint_home
 
 @dataclass(slots=True)
 class Layout:
-    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region."""
+    """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region.
+
+    ``covered`` has that of v by pool of committed spend and slot index.
+    """
 
     x: dict[tuple[str, str, int], int] = field(default_factory=dict)
     z: dict[tuple[str, str, int], int] = field(default_factory=dict)
@@ -32,6 +36,7 @@ class Layout:
     y: dict[tuple[str, RegionId, str], int] = field(default_factory=dict)
     u: dict[str, int] = field(default_factory=dict)
     g: dict[tuple[str, RegionId], int] = field(default_factory=dict)
+    covered: dict[tuple[int, int], int] = field(default_factory=dict)
     starts: dict[str, list[tuple[str, int]]] = field(default_factory=dict)  # candidate key and z, by job
 
 
@@ -44,17 +49,23 @@ class Formulation:
 
 
 def formulate(problem: PlacementProblem) -> Formulation:
-    """Write the program: minimise Σ (p + carbon)(κ w + R z) + egress + thresholds over all rows.
+    """Write the program: minimise Σ (p + carbon)(κ w + R z) + egress + thresholds - Σ v over all rows.
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
     builder, layout = ProgramBuilder(), Layout()
     groups = group_members(problem.jobs)
+    commitments = CommitmentRows(builder, problem)
     for job in problem.jobs:
         layout.u[job.name] = builder.binary(f"u {job.name}")
         slots = problem.window(job)
         for candidate in problem.candidates[job.name]:
-            _add_candidate(builder, layout, problem, job, candidate, problem.slots_for(job, candidate))
+            slots_held = problem.slots_for(job, candidate)
+            _add_candidate(builder, layout, problem, job, candidate, slots_held)
+            if problem.limits.commitments:
+                commitments.add_candidate(job, candidate, *_held_and_worked(layout, job, candidate, slots_held))
+        if problem.limits.commitments:
+            commitments.add_filling(job, _started(layout, problem, job))
         _add_steps(builder, layout, problem, job)
         _add_one_gang(builder, layout, problem, job, slots)
         _add_starts(builder, layout, problem, job)
@@ -64,6 +75,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
     add_egress(builder, layout.y, problem)
     _add_egress_caps(builder, layout, problem)
     _add_budgets(builder, layout, problem)
+    layout.covered.update(commitments.write())
     return Formulation(builder.build(), layout)
 
 
@@ -131,6 +143,27 @@ def _add_stretch(
             builder.row(f"no pause {job.name} {c.key} {slot.index}", [(share, 1.0), (terms[-1][0], -1.0)], "<=", 0.0)
         terms.append((share, -slot.hours))
     return terms
+
+
+def _held_and_worked(
+    layout: Layout, job: Job, candidate: Candidate, slots: Iterable[Slot]
+) -> tuple[Mapping[int, int], list[tuple[int, float]]]:
+    """Return x of the candidate by slot index, and the terms of w + R Σ z."""
+    held = {slot.index: layout.x[job.name, candidate.key, slot.index] for slot in slots}
+    starts = [(z, candidate.startup_hours) for z, _ in _start_terms(layout, job, (candidate,))]
+    return held, [(layout.w[job.name, candidate.key], 1.0), *starts]
+
+
+def _started(layout: Layout, problem: PlacementProblem, job: Job) -> Mapping[str, list[int]]:
+    """Return z of the job by candidate key, and x of the first slot of where it runs."""
+    found: dict[str, list[int]] = {}
+    for key, z in layout.starts.get(job.name, ()):
+        found.setdefault(key, []).append(z)
+    for candidate in problem.candidates[job.name]:
+        x = layout.x.get((job.name, candidate.key, 0))
+        if candidate.running and x is not None:
+            found.setdefault(candidate.key, []).append(x)
+    return found
 
 
 def _add_steps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:

@@ -19,13 +19,15 @@ from router.planning.schedule import Holdings, SlotHold
 _SLACK = 1e-9
 
 
-def compact_holdings(problem: PlacementProblem, holdings: Holdings) -> dict[str, tuple[SlotHold, ...]]:
-    """Return the same jobs on the same candidates, never later; limits hold as before."""
+def compact_holdings(
+    problem: PlacementProblem, holdings: Holdings, fixed: frozenset[str] = frozenset()
+) -> dict[str, tuple[SlotHold, ...]]:
+    """Return the same jobs on the same candidates, never later, ``fixed`` jobs as they are; limits hold as before."""
     result = dict(holdings)
     load = load_of(problem, result)
     for job in sorted(problem.jobs, key=lambda j: (-j.priority, j.name)):
         holds = result.get(job.name)
-        if holds is None or len({h.key for h in holds}) != 1:
+        if holds is None or job.name in fixed or len({h.key for h in holds}) != 1:
             continue
         candidate = problem.candidate(job.name, holds[0].key)
         add_load(load, problem, job, holds, -1.0)

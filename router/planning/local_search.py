@@ -6,9 +6,9 @@ from pricing.money import Usd
 from router.planning.alternatives import dearest_moves, job_context, rank_candidates
 from router.planning.costing import compute_usd
 from router.planning.effort import Effort
-from router.planning.left_shift import compact_holdings, earliest_run
+from router.planning.left_shift import earliest_run
 from router.planning.schedule import SlotHold
-from router.planning.solve import PlacementSolution, with_holdings
+from router.planning.solve import PlacementSolution, compacted, with_holdings
 
 _PHASE = "repairs"
 _TRIED = 8
@@ -41,7 +41,7 @@ def improve_places(answer: PlacementSolution, effort: Effort) -> PlacementSoluti
                 best = changed
     if best is answer:
         return answer
-    return with_holdings(best, compact_holdings(problem, best.holdings))
+    return with_holdings(best, compacted(problem, best.holdings))
 
 
 def _with_job_holdings(answer: PlacementSolution, job: str, holds: tuple[SlotHold, ...]) -> PlacementSolution:

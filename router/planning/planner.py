@@ -29,6 +29,7 @@ from router.planning.column_generation import (
 from router.planning.columns.search import solve_by_columns
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
+from router.planning.cover import commitments_used
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
@@ -36,7 +37,6 @@ from router.planning.fair_share import team_standings
 from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import LimitSource, plan_inputs
 from router.planning.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
-from router.planning.left_shift import compact_holdings
 from router.planning.local_search import improve_places
 from router.planning.placement_type import placement_type_of
 from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
@@ -46,7 +46,14 @@ from router.planning.problem import PlacementProblem, last_use, make_slots, most
 from router.planning.schedule import ScheduledRun
 from router.planning.shadow_prices import shadow_prices
 from router.planning.shared_limits import UseCounter, binding_limits, limit_amounts
-from router.planning.solve import PlacementSolution, better_answer, solve_in_stages, with_full_bound, with_holdings
+from router.planning.solve import (
+    PlacementSolution,
+    better_answer,
+    compacted,
+    solve_in_stages,
+    with_full_bound,
+    with_holdings,
+)
 from router.planning.solver import PulpSolver, Solver
 from router.planning.stability import keep_previous
 from router.planning.stay_put import keep_places
@@ -298,6 +305,9 @@ def _placement_problem(
     ends = [last_use(job, usable[job.name], request.now, steps_to_do(job, running=False)) for job in jobs]
     edges = [edge for held in request.limits.reservations for edge in (held.start, held.until) if edge is not None]
     edges += [edge for closed in request.limits.maintenance for edge in (closed.start, closed.until)]
+    edges += [edge for item in request.limits.commitments for edge in (item.start, item.until) if edge is not None]
+    if request.limits.commitments:  # what a commitment has in the last slot does not depend on the jobs
+        ends.append(request.now + request.horizon)
     # Jobs stored by another version may be due later than a file may say today; they are planned this far.
     last = min(max([*ends, request.now + request.slot]), request.now + _FARTHEST)
     slots = make_slots(request.now, request.slot, request.horizon, edges, last)
@@ -309,7 +319,9 @@ def _placement_problem(
         slots=slots,
         candidates={
             # Columns need no dominance: what is dear is never looked at, and the matrix costs more than it saves.
-            job.name: usable[job.name] if by_columns else drop_dominated(job, usable[job.name], use, tight)
+            job.name: usable[job.name]
+            if by_columns
+            else drop_dominated(job, usable[job.name], use, tight, request.limits)
             for job in placeable
         },
         all_candidates=everything,
@@ -333,7 +345,7 @@ def _search(run: PlanningRun, planning_input: PlanningInput) -> PlacementSolutio
         answer = solve_by_columns(problem, effort, request.gap, run.progress)
         if request.limits.maintenance:
             # Pieces between two windows are no single runs, which alone are started early there.
-            answer = with_holdings(answer, compact_holdings(problem, answer.holdings))
+            answer = with_holdings(answer, compacted(problem, answer.holdings))
         answer, _ = _keep_previous(run, answer)
         timings.solve += time.perf_counter() - began
         return answer
@@ -423,7 +435,9 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
     shadow = shadow_prices(answer, problem, run.search, request.resolve_limits)
     timings.solve += time.perf_counter() - began
     carbon = _plan_carbon(request.limits, lines)
-    objective = cost + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
+    commitments = commitments_used(problem, answer.runs)
+    covered = Usd.total(use.covered_usd for use in commitments)
+    objective = cost - covered + answer.threshold + (Usd(0) if carbon is None else carbon.carbon_usd)
     bound = min(answer.bound_usd, objective)
     gap = (objective - bound).nanos / objective.nanos if objective.nanos > 0 else 0.0
     status = _status(answer, gap, request)
@@ -451,6 +465,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
         jobs=summaries,
         cuts=budget.cuts,
         carbon=carbon,
+        commitments=commitments,
         fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
         inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(

@@ -89,6 +89,7 @@ class PlacementProblem:
     problem take, by limit and slot. Jobs in ``stays`` may only go on where they run (:mod:`router.planning.stays`).
     ``bands`` are those of teams by recent use (:mod:`router.planning.fair_share`). Where jobs are planned again with
     later deadlines, ``late`` are those and ``in_time`` the ones placed before (:mod:`router.planning.late_jobs`).
+    ``committed`` is what jobs outside the problem use of committed spend, in dollars by pool and slot.
     """
 
     jobs: tuple[Job, ...]
@@ -106,6 +107,7 @@ class PlacementProblem:
     bands: Mapping[str, int] = field(default_factory=dict)
     in_time: frozenset[str] = frozenset()
     late: frozenset[str] = frozenset()
+    committed: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
     @cached_property
     def emissions(self) -> EmissionTable | None:

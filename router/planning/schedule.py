@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
+from router.planning.commitments import fill_rank
 from router.planning.formulation import Layout
 from router.planning.problem import PlacementProblem, Slot
 
@@ -109,12 +110,11 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     pieces = _pieces(problem, job, holds)
     stays = any(p.candidate.running and p.startups == 0 for p in pieces)
     need = float(steps_to_do(job, running=stays))
-    budgeted = job.budget is not None or any(team.team == job.team for team in problem.limits.teams)
-    missing = _fill(pieces, need, budgeted=budgeted)
+    missing = _fill(pieces, need, problem, job)
     used = [p for p in pieces if p.is_used]
     while len(used) < len(pieces):  # a start in a dropped piece has to be made in another one
         pieces = used
-        missing = _fill(pieces, need, budgeted=budgeted)
+        missing = _fill(pieces, need, problem, job)
         used = [p for p in pieces if p.is_used]
     if missing > 1e-12 * need:
         _stretch(job, pieces, missing, need)
@@ -122,18 +122,11 @@ def runs_of(problem: PlacementProblem, job: Job, holds: Sequence[SlotHold]) -> t
     return _finished(job, pieces, need)
 
 
-def _fill(pieces: list[_Piece], whole: float, *, budgeted: bool) -> float:
-    """Set the productive hours of every piece, the cheapest step first; return the steps that find no room.
-
-    A step's carbon counts, but not for a job that a budget holds: the program may have counted on the least money.
-    """
+def _fill(pieces: list[_Piece], whole: float, problem: PlacementProblem, job: Job) -> float:
+    """Set the productive hours of every piece in the order of :func:`fill_rank`; return the steps without room."""
     need = whole
-
-    def dearness(c: Candidate) -> tuple[float, str]:
-        return (c.usd_per_step if budgeted else c.objective_per_step, c.key)
-
-    ranked = sorted({p.candidate.key: p.candidate for p in pieces}.values(), key=dearness)
-    for candidate in ranked:
+    found = {p.candidate.key: p.candidate for p in pieces}.values()
+    for candidate in sorted(found, key=lambda c: fill_rank(problem.limits, job, c)):
         own = [p for p in pieces if p.candidate is candidate]
         need -= _work(own, candidate, need, whole) * candidate.on_time_steps_per_hour
     return need

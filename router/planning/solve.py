@@ -12,7 +12,9 @@ from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.column_generation import Shortlist
+from router.planning.commitments import most_covered
 from router.planning.costing import carbon_usd, moves_of, objective_usd
+from router.planning.cover import committed_jobs, covered_usd
 from router.planning.effort import Effort
 from router.planning.formulation import Formulation
 from router.planning.greedy import greedy_holdings, start_values
@@ -20,7 +22,7 @@ from router.planning.left_shift import compact_holdings
 from router.planning.precedence import left_out_by_tier, levels_of
 from router.planning.problem import PlacementProblem, free_starts
 from router.planning.program import ConstraintRow, Program
-from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
+from router.planning.schedule import Holdings, ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
 from router.planning.solver import Solution, usd_below
 
 PLACEMENT = "placement"
@@ -57,9 +59,10 @@ class PlacementSolution:
 
     @property
     def spent(self) -> Usd:
-        """Return the objective, exact: cost, thresholds and carbon; for comparing two answers."""
+        """Return the objective, exact, for comparing two answers: cost less what is covered, thresholds, carbon."""
         compute = Usd.total(objective_usd(found) for found in self.runs.values())
-        return self.threshold + compute + Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
+        moves = Usd.total(m.cost_usd for m in moves_of(self.problem, self.runs))
+        return self.threshold + compute + moves - covered_usd(self.problem, self.runs)
 
 
 def solve_in_stages(
@@ -179,8 +182,8 @@ def _empty_answer(problem: PlacementProblem, program: Program, *, proven: bool) 
 def _answer(
     problem: PlacementProblem, formulation: Formulation, program: Program, solution: Solution, *, proven: bool
 ) -> PlacementSolution:
-    holdings = compact_holdings(problem, holdings_of(problem, formulation.layout, solution.values))
-    runs = {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+    holdings = compacted(problem, holdings_of(problem, formulation.layout, solution.values))
+    runs = _runs(problem, holdings)
     return PlacementSolution(
         problem=problem,
         stage_two=program,
@@ -191,6 +194,23 @@ def _answer(
         stage_one_proven=proven,
         hit_time_limit=solution.hit_time_limit,
     )
+
+
+def _runs(problem: PlacementProblem, holdings: Holdings) -> dict[str, tuple[ScheduledRun, ...]]:
+    return {name: runs_of(problem, problem.job[name], holds) for name, holds in holdings.items()}
+
+
+def compacted(problem: PlacementProblem, holdings: Holdings) -> dict[str, tuple[SlotHold, ...]]:
+    """Return the same jobs on the same candidates, never later, and with no less of their cost covered.
+
+    Where moving all would lose some cover, jobs that use committed spend stay at their times.
+    """
+    earlier = compact_holdings(problem, holdings)
+    if not problem.limits.commitments:
+        return earlier
+    if covered_usd(problem, _runs(problem, earlier)) >= covered_usd(problem, _runs(problem, holdings)):
+        return earlier
+    return compact_holdings(problem, holdings, committed_jobs(problem, holdings))
 
 
 def _greedy_answer(
@@ -221,7 +241,7 @@ def floor_usd(problem: PlacementProblem, placed: Container[str]) -> Usd:
         jobs = [job for job in problem.jobs if job.priority == tier]
         floors = sorted(min((_least_usd(job, c) for c in problem.candidates[job.name]), default=0.0) for job in jobs)
         total += sum(floors[: sum(job.name in placed for job in jobs)])
-    return usd_below(total)
+    return usd_below(max(0.0, total - most_covered(problem).dollars()))
 
 
 def _least_usd(job: Job, c: Candidate) -> float:

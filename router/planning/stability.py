@@ -15,6 +15,7 @@ from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
 from router.planning.costing import compute_usd, moves_of, objective_usd
+from router.planning.cover import covered_usd
 from router.planning.effort import Effort
 from router.planning.egress_caps import cap_place, cap_room_gb
 from router.planning.job_groups import are_together
@@ -384,4 +385,4 @@ class _Restoring:
             both = ({**self._runs, **fresh}, self._runs)
             moves, moved = (Usd.total(m.cost_usd for m in moves_of(problem, runs)) for runs in both)
             more += moves - moved
-        return more
+        return more + covered_usd(problem, self._runs) - covered_usd(problem, {**self._runs, **fresh})

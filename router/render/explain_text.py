@@ -62,22 +62,31 @@ def _summary(plan: Plan, job: JobSummary) -> str:
     if job.preemption is not None:
         text += f"; {job.preemption}"
     if job.runner_up is not None:
-        text += f"; {_compare(job, job.runner_up)}"
+        text += f"; {_compare(plan, job, job.runner_up)}"
     costly_rules = [c for c in job.constraint_costs if c.saving_usd.nanos > 0]
     if costly_rules:
         text += "; " + ", ".join(f"its {c.rule} costs {format_usd(c.saving_usd)}" for c in costly_rules)
     return wrap_text(text)
 
 
-def _compare(job: JobSummary, second: Alternative) -> str:
+def _compare(plan: Plan, job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
     name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
     if more.nanos < 0 and not second.lacks and second.carbon_usd is not None and job.carbon_usd is not None:
         extra = second.carbon_usd - job.carbon_usd
         return f"{name} would save {format_usd(-more)}, and its carbon counts {format_usd(extra)} more"
+    covered = covered_of(plan, job.job)
+    if covered.nanos and not second.lacks:
+        left = format_usd(job.cost_usd - covered)
+        return f"next best {name} for {format_usd(second.cost_usd)}, where {left} is left to pay here"
     if more.nanos < 0:
         return f"{name} would save {format_usd(-more)} but {second.lacks}"
     return f"next best {name}, {format_usd(more)} dearer"
+
+
+def covered_of(plan: Plan, job: str) -> Usd:
+    """Return how much of a job's cost commitments cover."""
+    return Usd.total(part.covered_usd for use in plan.commitments for part in use.jobs if part.job == job)
 
 
 def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) -> str:
@@ -131,6 +140,10 @@ def _result(plan: Plan, job: JobSummary) -> str:
     steps = format_count(job.steps, "step")
     head += _placement_type(plan, job.job)
     head.append(f"  {steps} for {format_usd(job.cost_usd)}, {format_step_price(job.usd_per_step)} $/step")
+    for use in plan.commitments:
+        covered = next((part.covered_usd for part in use.jobs if part.job == job.job), None)
+        if covered is not None:
+            head.append(wrap_text(f"commitment {use.commitment} covers {format_usd(covered)} of it", "  "))
     if job.late is not None and job.deadline is not None:
         head.append(wrap_text(str(job.late), "  "))
         head.append(
@@ -149,7 +162,7 @@ def _result(plan: Plan, job: JobSummary) -> str:
         counted = format_usd(job.carbon_usd)
         head.append(f"  {job.grams_co2e / GRAMS_PER_TONNE:,.3f} t CO2e, counted as {counted} and never paid")
     if job.runner_up is not None:
-        head.append(wrap_text(_compare(job, job.runner_up), "  "))
+        head.append(wrap_text(_compare(plan, job, job.runner_up), "  "))
     return "\n".join(head)
 
 

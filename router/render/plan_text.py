@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
-from router.planning.plan import JobSummary, Line, Plan, ShadowPrice, TeamStanding
+from router.planning.plan import CommitmentUse, JobSummary, Line, Plan, ShadowPrice, TeamStanding
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
 from router.render.cost_terms_text import team_terms_table
@@ -171,7 +171,20 @@ def _totals(plan: Plan) -> str:
     if plan.carbon is not None:
         words = f"{plan.carbon.tonnes:,.3f} t CO2e at {format_usd(plan.carbon.usd_per_tonne)} a tonne, never paid"
         lines.append(f"carbon   {format_usd(plan.carbon.carbon_usd):>13}   {words}")
+    if plan.commitments:
+        rest = format_usd(plan.cost_usd - plan.covered_usd)
+        words = f"of the total, by committed spend that is paid anyway; {rest} is left to pay"
+        lines.append(f"covered  {format_usd(plan.covered_usd):>13}   {words}")
+        lines += [wrap_text(describe_commitment(use), "  ") for use in plan.commitments]
     return "\n".join(lines)
+
+
+def describe_commitment(use: CommitmentUse) -> str:
+    """Return how much of a commitment the orders use, in words."""
+    return (
+        f"commitment {use.commitment}: {format_usd(use.used_usd)} of {format_usd(use.committed_usd)} used, "
+        f"{format_usd(use.unused_usd)} lost; it covers {format_usd(use.covered_usd)} of on-demand prices"
+    )
 
 
 def _cut_short(plan: Plan) -> str:

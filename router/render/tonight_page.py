@@ -55,6 +55,19 @@ def _carbon_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
     )
 
 
+def _commitment_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f"commitments.{use.commitment}.{name}", str(usd))
+        for use in plan.commitments
+        for name, usd in (
+            ("committed_usd", use.committed_usd),
+            ("used_usd", use.used_usd),
+            ("unused_usd", use.unused_usd),
+            ("covered_usd", use.covered_usd),
+        )
+    )
+
+
 def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
     """Return fields of the plan's JSON as they stand there."""
     plan = night.plan
@@ -70,6 +83,7 @@ def _raw_fields(night: Tonight) -> tuple[tuple[str, str], ...]:
         ("usage.at_risk_usd", "none" if plan.usage is None else str(plan.usage.at_risk_usd)),
         ("threshold_usd", str(plan.threshold_usd)),
         *_carbon_fields(plan),
+        *_commitment_fields(plan),
         ("bound_usd", str(plan.bound_usd)),
         ("gap", str(plan.gap)),
         ("gap_asked", str(plan.gap_asked)),
