@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import numpy as np
 
 from router.planning.columns.paths import Path
-from router.planning.columns.runs import RunPricer
+from router.planning.columns.runs import RunPricer, Surcharges
 from router.planning.columns.table import Floats, Ints, Table
+from router.planning.commitments import cover_rate
 from router.planning.costing import carbon_usd, compute_usd
 from router.planning.problem import free_starts, most_starts
-from router.planning.schedule import SlotHold, runs_of, starts_of
+from router.planning.schedule import ScheduledRun, SlotHold, runs_of, starts_of
 
 _DONE = 1 - 1e-9
 _LEAST_SHARE = 1e-6
@@ -26,6 +28,8 @@ class Column:
     """A schedule of one job. ``usd``: the objective without moves; ``counted``: dollars as budgets count them.
 
     ``use`` and ``amount`` are what it takes: limit x T + slot, and how much. ``moves`` are meter, month, gigabytes.
+    ``cover`` and ``committed`` are what it uses of committed spend: pool x T + slot, and dollars,
+    in each slot at most what it buys.
     """
 
     job: int
@@ -35,6 +39,8 @@ class Column:
     use: Ints
     amount: Floats
     moves: tuple[tuple[int, int, float], ...]
+    cover: Ints
+    committed: Floats
 
     @property
     def last(self) -> int:
@@ -53,16 +59,45 @@ def run_columns(table: Table, pricer: RunPricer, rows: Ints, starts: Ints) -> li
     columns = []
     for row, start, end, share in zip(rows.tolist(), starts.tolist(), ends.tolist(), shares.tolist(), strict=True):
         holds = tuple((slot, row, share if slot == end - 1 else 1.0) for slot in range(start, end))
-        columns.append(_column(table, holds, float(table.usd[row]), float(table.counted[row])))
+        used = _used_by_run(table, row, start, end) if table.has_commitments else {}
+        columns.append(_column(table, holds, float(table.usd[row]), float(table.counted[row]), used))
     return columns
 
 
-def path_column(table: Table, path: Path, surcharge: Floats) -> Column | None:
+def _used_by_run(table: Table, row: int, start: int, end: int) -> dict[int, float]:
+    """Return the dollars of committed spend that the run uses, by pool x T + slot."""
+    if table.committed[row] <= 0:
+        return {}
+    job, pool = int(table.job[row]), int(table.pool[row])
+    left, used = float(table.need[row] + table.startup[row]), {}
+    for slot in range(start, min(end, table.horizon)):
+        hours = min(left, float(table.hours[job, slot]))
+        left -= hours
+        if table.bought[pool, slot] > 0:
+            used[pool * table.slots + slot] = min(hours * float(table.committed[row]), float(table.bought[pool, slot]))
+    return used
+
+
+def _used_by_runs(table: Table, runs: Sequence[ScheduledRun]) -> dict[int, float]:
+    """Return the same of runs with exact times."""
+    used: dict[int, float] = {}
+    for run in runs if table.has_commitments else ():
+        rate = cover_rate(table.problem.limits, run.candidate) if run.order else None
+        for slot in () if rate is None else table.problem.slots[: table.horizon]:
+            hours = (min(run.end, slot.end) - max(run.start, slot.start)) / timedelta(hours=1)
+            if rate is not None and hours > 0 and table.bought[rate.pool, slot.index] > 0:
+                place = rate.pool * table.slots + slot.index
+                used[place] = used.get(place, 0.0) + hours * rate.dollars
+    bought = table.bought.ravel()
+    return {place: min(usd, float(bought[place])) for place, usd in used.items()}
+
+
+def path_column(table: Table, path: Path, charges: Surcharges) -> Column | None:
     """Return the path made to do just what its job needs, exactly priced; None where it cannot.
 
-    ``surcharge`` [K, T] decides which slots at the edges of its runs are given up or added.
+    ``charges`` decide which slots at the edges of its runs are given up or added.
     """
-    holds = _fitted(table, list(zip(path.slots, path.rows, [1.0] * len(path.slots), strict=True)), surcharge)
+    holds = _fitted(table, list(zip(path.slots, path.rows, [1.0] * len(path.slots), strict=True)), charges)
     return None if holds is None else priced_column(table, holds)
 
 
@@ -158,7 +193,8 @@ def priced_column(table: Table, holds: Sequence[Hold]) -> Column | None:
         return None
     threshold = max(0.0, starts - free_starts(job)) * job.gang.min_saving.dollars()
     counted = paid + float(table.dearest_moves[table.group[holds[0][1]]])
-    return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted)
+    used = _used_by_runs(table, runs)
+    return _column(table, tuple(holds), paid + carbon_usd(runs).dollars() + threshold, counted, used)
 
 
 def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
@@ -170,7 +206,9 @@ def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
     )
 
 
-def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -> Column:
+def _column(
+    table: Table, holds: tuple[Hold, ...], usd: float, counted: float, committed: Mapping[int, float]
+) -> Column:
     taken: dict[int, float] = {}
     for slot, row, share in holds:
         kind = table.kind[row]
@@ -193,15 +231,17 @@ def _column(table: Table, holds: tuple[Hold, ...], usd: float, counted: float) -
         use=np.array(places, dtype=np.int64),
         amount=np.array([taken[place] for place in places]),
         moves=moves,
+        cover=np.array(sorted(committed), dtype=np.int64),
+        committed=np.array([committed[place] for place in sorted(committed)]),
     )
 
 
-def _fitted(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold] | None:
+def _fitted(table: Table, holds: list[Hold], charges: Surcharges) -> list[Hold] | None:
     """Return the holdings without what is not needed, or with what they lack; None where nothing can be added."""
     if not holds:
         return None
     while share_done(table, holds) < _DONE:
-        added = _cheapest_neighbour(table, holds, surcharge)
+        added = _cheapest_neighbour(table, holds, charges)
         if added is None:
             return None
         holds = sorted([*holds, added])
@@ -209,16 +249,17 @@ def _fitted(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold] | 
         spare = [i for i in _edges(holds) if share_done(table, holds[:i] + holds[i + 1 :]) >= _DONE]
         if not spare:
             break
-        dearest = max(spare, key=lambda i: (_per_hour(table, holds[i], surcharge), i))
+        dearest = max(spare, key=lambda i: (_per_hour(table, holds[i], charges), i))
         holds = holds[:dearest] + holds[dearest + 1 :]
-    return _loosened(table, holds, surcharge)
+    return _loosened(table, holds, charges)
 
 
-def _per_hour(table: Table, hold: Hold, surcharge: Floats) -> float:
+def _per_hour(table: Table, hold: Hold, charges: Surcharges) -> float:
     slot, row, _ = hold
     hours = table.hours[table.job[row], slot]
     rate = table.usd[row] / (table.need[row] + table.startup[row])
-    return float(surcharge[table.kind[row], slot] / max(hours, 1e-9) + rate)
+    covered = table.committed[row] * charges.cover[table.pool[row], slot]
+    return float(charges.slot[table.kind[row], slot] / max(hours, 1e-9) + rate - covered)
 
 
 def _edges(holds: Sequence[Hold]) -> list[int]:
@@ -232,7 +273,7 @@ def _edges(holds: Sequence[Hold]) -> list[int]:
     return edges
 
 
-def _cheapest_neighbour(table: Table, holds: Sequence[Hold], surcharge: Floats) -> Hold | None:
+def _cheapest_neighbour(table: Table, holds: Sequence[Hold], charges: Surcharges) -> Hold | None:
     """Return the cheapest free slot beside a run, on the run's row."""
     taken = {slot for slot, _, _ in holds}
     free: list[Hold] = []
@@ -243,10 +284,10 @@ def _cheapest_neighbour(table: Table, holds: Sequence[Hold], surcharge: Floats) 
             free.append(after)
         if slot - 1 >= table.first[row] and slot - 1 < table.start_end[row] and slot - 1 not in taken:
             free.append((slot - 1, row, 1.0))
-    return min(free, key=lambda hold: (_per_hour(table, hold, surcharge), hold), default=None)
+    return min(free, key=lambda hold: (_per_hour(table, hold, charges), hold), default=None)
 
 
-def _loosened(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold]:
+def _loosened(table: Table, holds: list[Hold], charges: Surcharges) -> list[Hold]:
     """Return the holdings with the last slot of the dearest run beyond the horizon cut to the share that is needed."""
     if table.whole[table.job[holds[0][1]]]:
         return holds
@@ -257,7 +298,7 @@ def _loosened(table: Table, holds: list[Hold], surcharge: Floats) -> list[Hold]:
     ]
     if not ends:
         return holds
-    dearest = max(ends, key=lambda i: (_per_hour(table, holds[i], surcharge), i))
+    dearest = max(ends, key=lambda i: (_per_hour(table, holds[i], charges), i))
     slot, row, _ = holds[dearest]
     below, above = 0.0, 1.0
     for _ in range(30):

@@ -21,6 +21,7 @@ from router.planning.columns.master import ROOM, MasterSolution
 from router.planning.columns.runs import NEVER, Surcharges, row_floors, scarce_rows
 from router.planning.columns.table import Bools, Floats, Table
 from router.planning.columns.whole import PlanTotals, WholePlan
+from router.planning.commitment_rows import commitment_row
 from router.planning.effort import Effort
 from router.planning.formulation import (
     Formulation,
@@ -106,7 +107,7 @@ class GroupProgram:
         numbers: dict[int, Column] = {}
         values = start_values(self.table.problem, layout, {})
         start = dict(values)
-        rows = _GroupRows(builder, layout, start)
+        rows, cover = _GroupRows(builder, layout, start), _CoverRows(builder, totals, kept)
         for job in choice.jobs:
             u = layout.u[table.jobs[job].name]
             terms = [(u, -1.0)]
@@ -126,6 +127,7 @@ class GroupProgram:
                         more.setdefault(places[name], []).append((i, amount))
                     else:
                         fresh.setdefault(place, []).append((i, amount))
+                cover.add(option, i)
                 budget = places.get(team_row(table.jobs[job].team))
                 if budget is not None:
                     more.setdefault(budget, []).append((i, option.counted))
@@ -133,6 +135,7 @@ class GroupProgram:
         rows.write()
         for number, terms in more.items():
             builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
+        cover.write()
         for place, terms in sorted(fresh.items()):
             if sum(amount for _, amount in terms) > room[place] + ROOM:
                 builder.row(f"room {place}", terms, "<=", float(room[place]))
@@ -169,7 +172,7 @@ class GroupProgram:
         group = set(choice.jobs)
         kept = [None if job in group else column for job, column in enumerate(plan.columns)]
         homes = totals.homes(kept)
-        load = totals.load(kept)
+        load, committed = totals.load(kept), totals.committed(kept)
         held = {
             (table.limit_names[place // table.slots], int(place % table.slots)): float(load[place])
             for place in np.flatnonzero(load > _TINY).tolist()
@@ -185,6 +188,10 @@ class GroupProgram:
             candidates={table.jobs[job].name: self._candidates(job, choice.slack, homes) for job in choice.jobs},
             limits=table.problem.limits.model_copy(update={"teams": teams}),
             held=held,
+            committed={
+                (place // table.slots, place % table.slots): float(committed[place])
+                for place in np.flatnonzero(committed > 0).tolist()
+            },
         )
 
     def _candidates(self, job: int, slack: float, homes: Mapping[int, int]) -> tuple[Candidate, ...]:
@@ -199,6 +206,33 @@ class GroupProgram:
             own &= table.place[table.group] == home
         found = {table.rows[row].candidate.key: table.rows[row].candidate for row in np.flatnonzero(own).tolist()}
         return tuple(found[key] for key in sorted(found))
+
+
+class _CoverRows:
+    """Adds what whole columns use of committed spend to its rows, and writes those that are missing."""
+
+    def __init__(self, builder: ProgramBuilder, totals: PlanTotals, kept: Sequence[Column | None]) -> None:
+        self._builder, self._table = builder, totals.table
+        self._others = totals.committed(kept)
+        self._numbers = {row.name: number for number, row in enumerate(builder.rows)} if len(self._others) else {}
+        self._terms: dict[int, list[tuple[int, float]]] = {}
+
+    def add(self, option: Column, column: int) -> None:
+        """Note a column and what it uses."""
+        for place, usd in zip(option.cover.tolist(), option.committed.tolist(), strict=True):
+            self._terms.setdefault(place, []).append((column, -usd))
+
+    def write(self) -> None:
+        """Write v <= Σ dollars used by rows, columns and other jobs, for each pool and slot."""
+        builder, slots = self._builder, self._table.slots
+        for place, terms in sorted(self._terms.items()):
+            name = commitment_row((place // slots, place % slots))
+            number = self._numbers.get(name)
+            if number is None:
+                v = builder.variable(name, high=float(self._table.bought.ravel()[place]), cost=-1.0)
+                builder.row(name, [(v, 1.0), *terms], "<=", float(self._others[place]))
+            else:
+                builder.rows[number] = replace(builder.rows[number], terms=(*builder.rows[number].terms, *terms))
 
 
 class _GroupRows:

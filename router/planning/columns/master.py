@@ -1,8 +1,8 @@
 """Hold the linear program over the columns found so far; its duals are the prices at which the next ones are sought.
 
 Rows: one a job (its columns and ``u``, the share left out, add up to one), one a team budget, one a tier of jobs left
-out, the meters of egress with their tiers. Rows of limits come in when an answer exceeds them: of a hundred thousand a
-few hundred ever do.
+out, one a slot of committed spend, the meters of egress with their tiers. Rows of limits come in when an answer exceeds
+them: of a hundred thousand a few hundred ever do.
 """
 
 from __future__ import annotations
@@ -182,6 +182,16 @@ class ColumnArrays:
         return fits
 
 
+def _add_commitments(builder: ProgramBuilder, table: Table) -> dict[int, int]:
+    """Add v <= Σ dollars that columns use, v <= what the slot buys, -1 in the objective; return rows by place."""
+    rows: dict[int, int] = {}
+    for place in np.flatnonzero(table.bought.ravel() > 0).tolist() if table.has_commitments else ():
+        v = builder.variable(f"covered {place}", high=float(table.bought.ravel()[place]), cost=-1.0)
+        rows[place] = len(builder.rows)
+        builder.row(f"commitment {place}", [(v, 1.0)], "<=", 0.0)
+    return rows
+
+
 class Master:
     """The program over all columns so far; ``columns`` are all columns, in order of their arrival."""
 
@@ -203,6 +213,7 @@ class Master:
             members = [(int(self._u[j]), 1.0) for j in jobs if table.tier[j] == tier]
             builder.row(f"tier {tier}", members, "<=", float(len(members)))
         self._together = _add_job_groups(builder, table)
+        self._committed = _add_commitments(builder, table)
         layout = add_egress_rows(builder, table, self.egress)
         self._volume = {
             (item.meter, item.month): row for item, row in zip(self.egress.meters, layout.volume, strict=True)
@@ -278,6 +289,8 @@ class Master:
             terms[together] = 1.0
         for meter, month, gb in column.moves:
             terms[self._volume[meter, month]] = -gb
+        for place, usd in zip(column.cover.tolist(), column.committed.tolist(), strict=True):
+            terms[self._committed[place]] = -usd
         for place, amount in zip(column.use, column.amount, strict=True):
             row = self._limit_rows.get(int(place))
             if row is not None:
@@ -335,6 +348,9 @@ class Master:
         together = np.zeros(len(table.group_job))
         for group, row in self._together.items():
             together[group] = max(0.0, -duals[row])
+        cover = np.zeros(table.bought.size)
+        for place, row in self._committed.items():
+            cover[place] = min(1.0, max(0.0, -duals[row]))
         tier = np.maximum(0.0, -duals[self._tier])
         left_out = self._left_out_usd + (tier[table.tier] if len(tier) else 0.0)
         return MasterSolution(
@@ -350,6 +366,7 @@ class Master:
                 tier,
                 left_out,
                 together,
+                cover.reshape(table.bought.shape),
             ),
         )
 

@@ -58,6 +58,7 @@ class Improver:
         shared = float(prices.limit.ravel()[column.use] @ column.amount) if len(column.use) else 0.0
         moves = sum(prices.move[meter, month] * gb for meter, month, gb in column.moves)
         shared += float(prices.together[self.table.group[column.holds[0][1]]])
+        shared -= float(prices.cover.ravel()[column.cover] @ column.committed) if len(column.cover) else 0.0
         team = self.charges.team[column.job]
         return float(column.usd + team * column.counted + shared + moves - self.solution.alpha[column.job])
 
@@ -177,6 +178,11 @@ class Improver:
         if not len(rows):
             return plan
         plain = self._plain(room)
+        if table.has_commitments:
+            left = np.maximum(0.0, table.bought.ravel() - totals.committed(others))
+            plain = self._with_cover(plain, job, left)
+            if present is not None:
+                ceiling -= float(np.minimum(present.committed, left[present.cover]).sum())
         floors = row_floors(table, plain)
         rows = rows[floors[rows] < ceiling - _LEAST_GAIN]
         if not len(rows):
@@ -201,6 +207,7 @@ class Improver:
             prices = self.solution.prices
             free = replace(
                 prices,
+                cover=np.zeros_like(prices.cover),
                 limit=np.zeros_like(prices.limit),
                 team=np.zeros_like(prices.team),
                 together=np.zeros_like(prices.together),
@@ -215,7 +222,21 @@ class Improver:
             np.zeros_like(charges.team),
             self._move_only(),
             charges.later,
+            np.zeros_like(charges.cover),
+            np.zeros_like(charges.most_cover),
         )
+
+    def _with_cover(self, plain: Surcharges, job: int, left: Floats) -> Surcharges:
+        """Return the charges with the share of the job's hours that the cover left by others is enough for."""
+        table = self.table
+        most = np.zeros(len(table.bought))
+        own = np.flatnonzero((table.job == job) & (table.pool >= 0))
+        np.maximum.at(most, table.pool[own], table.committed[own])
+        needed = np.minimum(most[:, None] * table.hours[job], table.bought)
+        share = np.where(needed > 0, np.minimum(1.0, left.reshape(table.bought.shape) / np.maximum(needed, 1e-9)), 0.0)
+        cover = np.concatenate([share, np.zeros((1, table.slots))])
+        most_cover = table.committed * (table.need + table.startup) * cover.max(axis=1)[table.pool]
+        return replace(plain, cover=cover, most_cover=most_cover)
 
     def _move_only(self) -> Floats:
         dearest = self.charges.team[self.table.group_job] * self.table.dearest_moves

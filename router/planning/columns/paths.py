@@ -7,9 +7,10 @@ steps, the best schedule is a longest path over (row | off) by slot:
     Off(t) = max(Off(t-1), max_c V_c(t));      L(ν) = ν - max(0, Off(T))
 
 H_c are the hours of the whole job on c with one start, K_c its dollars. The first start is spread over the steps; each
-further one costs at least σ, in money and in time. L is concave, and its maximum over ν is a lower bound for every
-schedule of the group, fractional ones included; it is found by tangents between a path that does too little and one
-that does enough. Formulas: ``docs/design/037-many-jobs.md``.
+further one costs at least σ, in money and in time. What committed spend covers of an hour is a surcharge below zero. L
+is concave, and its maximum over ν is a lower bound for every schedule of the group, fractional ones included; it is
+found by tangents between a path that does too little and one that does enough. Formulas:
+``docs/design/037-many-jobs.md``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _TANGENTS = 14
 _NONE = -1e30
 _ENOUGH = 1 - 1e-9  # of the job's steps
 _SAME = 1e-9
+_LEAST_VALUE = 1e-4  # of the cost without cover
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class _Grid:
     saving: Floats
     weight: Floats
     goes_on: Bools
+    covered: bool
+    kink_hours: Floats
 
     @property
     def pools(self) -> int:
@@ -72,6 +76,8 @@ def bound_paths(table: Table, prices: Surcharges, groups: Ints, *, upper: Floats
     high = (np.full(grid.pools, np.inf), np.full(grid.pools, np.inf))
     first = np.minimum.reduceat(grid.usd, grid.first)
     nu = np.where(upper < NEVER / 2, upper, 2 * first)
+    if grid.covered:  # A run may cost next to nothing, and no path be worth its while near that value.
+        nu = np.maximum(nu, _LEAST_VALUE * first)
     value, best_nu = np.zeros(grid.pools), np.zeros(grid.pools)
     active = np.ones(grid.pools, dtype=np.bool_)
     for _ in range(_TANGENTS):
@@ -108,12 +114,18 @@ def _grid(table: Table, prices: Surcharges, groups: Ints) -> _Grid:
     pool = np.repeat(np.arange(len(groups)), sizes)
     job, slot = table.job[rows], np.arange(table.slots)
     team = prices.team[job]
+    surcharge, kink_hours = prices.slot[table.kind[rows]], np.zeros((0, 0))
+    if table.has_commitments:
+        cover = table.cover_by_slot(rows)
+        surcharge = surcharge - prices.cover[table.pool[rows]] * cover
+        # In the last slot of a run as many hours as have cover may be the best, rather than all or none.
+        kink_hours = cover / np.maximum(table.committed[rows], 1e-12)[:, None]
     return _Grid(
         rows=rows,
         pool=pool,
         first=first,
         hours=table.hours[job],
-        surcharge=prices.slot[table.kind[rows]],
+        surcharge=surcharge,
         may_hold=(slot >= table.first[rows][:, None]) & (slot < table.end[rows][:, None]),
         may_start=(slot >= table.first[rows][:, None]) & (slot < table.start_end[rows][:, None]),
         usd=table.usd[rows] + team * table.paid[rows],
@@ -123,12 +135,16 @@ def _grid(table: Table, prices: Surcharges, groups: Ints) -> _Grid:
         saving=table.saving[job[first]],
         weight=1.0 / (table.need[rows] + table.startup[rows]),
         goes_on=np.logical_or.reduceat(table.goes_on[rows], first),
+        covered=table.has_commitments,
+        kink_hours=kink_hours,
     )
 
 
 def _further_start(grid: _Grid, nu: Floats) -> Floats:
     """Return σ by pool: the least that a start beyond the first costs, in money, thresholds and time."""
-    worth = np.maximum(0.0, (nu[grid.pool] - grid.usd) * grid.weight) * grid.startup
+    per_hour = (nu[grid.pool] - grid.usd) * grid.weight
+    # With cover, an hour below zero may be worth holding: a start that is counted as steps must not cost more than it.
+    worth = (per_hour if grid.covered else np.maximum(0.0, per_hour)) * grid.startup
     sigma = np.minimum.reduceat(grid.startup_usd + worth, grid.first) + grid.saving
     # Where a row goes on without a start, all starts of the others are spread over their steps already.
     return np.where(grid.goes_on, 0.0, sigma)
@@ -147,15 +163,27 @@ def _longest(grid: _Grid, nu: Floats) -> tuple[Floats, Floats]:
         start = np.where(grid.may_start[:, t], fresh[grid.pool], _NONE)
         goes_on = value >= start
         hours = grid.hours[:, t]
-        value = np.where(goes_on, value, start) + hours * per_hour - grid.surcharge[:, t]
-        done = np.where(goes_on, done, fresh_done[grid.pool]) + hours * grid.weight
+        before, before_done = np.where(goes_on, value, start), np.where(goes_on, done, fresh_done[grid.pool])
+        value = before + hours * per_hour - grid.surcharge[:, t]
+        done = before_done + hours * grid.weight
         value = np.where(grid.may_hold[:, t], value, _NONE)
-        top = np.maximum.reduceat(value, grid.first)
+        end, end_done = value, done
+        if grid.covered:
+            end = _ending(grid, before, value, per_hour, t)
+            end_done = np.where(end > value, before_done + grid.kink_hours[:, t] * grid.weight, done)
+        top = np.maximum.reduceat(end, grid.first)
         rises = top > off
-        best = np.where(value == top[grid.pool], done, 0.0)
+        best = np.where(end == top[grid.pool], end_done, 0.0)
         off_done = np.where(rises, np.maximum.reduceat(best, grid.first), off_done)
         off = np.where(rises, top, off)
     return np.maximum(off, 0.0), np.where(off > 0.0, off_done, 0.0)
+
+
+def _ending(grid: _Grid, before: Floats, value: Floats, per_hour: Floats, t: int) -> Floats:
+    """Return by row the gain of a path that ends in the slot: it may use just the hours of it that have cover."""
+    kink = before + grid.kink_hours[:, t] * per_hour - grid.surcharge[:, t]
+    better: Floats = np.where(grid.may_hold[:, t] & (grid.kink_hours[:, t] > 0), np.maximum(value, kink), value)
+    return better
 
 
 @dataclass(frozen=True)
@@ -195,11 +223,13 @@ def _trace(grid: _Grid, nu: Floats, groups: Ints) -> tuple[Path, ...]:
         is_again[t] = again > 0.0
         start = np.where(grid.may_start[:, t], np.maximum(again, 0.0)[grid.pool], _NONE)
         went_on[t] = value >= start
-        value = np.where(went_on[t], value, start) + grid.hours[:, t] * per_hour - grid.surcharge[:, t]
+        before = np.where(went_on[t], value, start)
+        value = before + grid.hours[:, t] * per_hour - grid.surcharge[:, t]
         value = np.where(grid.may_hold[:, t], value, _NONE)
-        top = np.maximum.reduceat(value, grid.first)
+        end = _ending(grid, before, value, per_hour, t) if grid.covered else value
+        top = np.maximum.reduceat(end, grid.first)
         rises = top > off
-        first = np.minimum.reduceat(np.where(value == top[grid.pool], number, len(number)), grid.first)
+        first = np.minimum.reduceat(np.where(end == top[grid.pool], number, len(number)), grid.first)
         winner[t] = np.where(rises, first, -1)
         off = np.where(rises, top, off)
     return tuple(_follow(int(groups[p]), p, float(off[p]), grid, went_on, is_again, winner) for p in range(grid.pools))

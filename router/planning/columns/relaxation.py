@@ -1,7 +1,8 @@
 """Solve the relaxation over all schedules by rounds: price all jobs, add the best columns, solve the master again.
 
 Each round gives a bound: for any prices, Σ_j min(worth of placing j, v_j) - Σ π K - Σ ω B + the least egress can add,
-with v_j the least cost of any schedule of the job at these prices. Prices are a mixture of the master's and those of
+with v_j the least cost of any schedule of the job at these prices. Committed spend adds - Σ K (1 - ρ), with ρ between 0
+and 1 the part of a dollar that cover saves, which v_j counts. Prices are a mixture of the master's and those of
 the best bound so far, which keeps them from jumping; a round that finds nothing is priced at the master's own.
 """
 
@@ -124,8 +125,10 @@ class Relaxer:
         floors = row_floors(self.table, charges)
         end, share = self.pricer.ends(rows, starts)
         kind = self.table.kind[rows]
+        missing = charges.most_cover[rows] - self.pricer.cover_of(rows, starts, charges) if len(rows) else 0.0
         return (
             floors[rows]
+            + missing
             + charges.later[self.table.group[rows], self.table.month[starts]]
             + charges.running[kind, end - 1]
             - charges.running[kind, starts]
@@ -145,6 +148,7 @@ class Relaxer:
         capacity = np.where(np.isfinite(table.capacity), table.capacity, 0.0)
         shared = float(capacity @ prices.limit.sum(axis=1)) + float(prices.team @ table.team_left)
         shared += float(prices.tier @ self.master.most_left_out) + most_together(table, prices)
+        shared += float((table.bought * (1 - prices.cover)).sum())
         egress = least_egress_cost(table, self.master.egress, prices)
         total = float(np.minimum(value, prices.left_out).sum()) - shared + egress
         return Bound(total, prices, value)
@@ -259,7 +263,7 @@ class Relaxer:
             exact = bound_whole_slots(self.table, charges, groups[promising], number)
             moves = charges.group_moves[groups[promising]]
             sharper[promising] = np.maximum(sharper[promising], exact.value + moves)
-            columns += [path_column(self._costed, path, charges.slot) for path in exact.paths if path.slots]
+            columns += [path_column(self._costed, path, charges) for path in exact.paths if path.slots]
         budget = self.table.budget
         return sharper, [c for c in columns if c is not None and c.counted <= budget[c.job]]
 
@@ -311,9 +315,9 @@ class Relaxer:
         """Return the columns made of two paths: each fitted to the job, and their mixture."""
         table, found = self._costed, []
         if high.slots:
-            found.append(path_column(table, high, charges.slot))
+            found.append(path_column(table, high, charges))
         if low.slots and low != high:
-            found.append(path_column(table, low, charges.slot))
+            found.append(path_column(table, low, charges))
         if low != high:
             found.append(mixed_column(table, low, high))
         budget = table.budget
@@ -327,6 +331,8 @@ class Relaxer:
         team = charges.team[column.job]
         usd = column.usd if self.table is self._costed else 0.0
         shared += float(prices.together[self.table.group[column.holds[0][1]]])
+        if self.table is self._costed and len(column.cover):
+            shared -= float(prices.cover.ravel()[column.cover] @ column.committed)
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
 
     def _solved(self) -> MasterSolution:
@@ -353,8 +359,11 @@ def common_places(table: Table, number: int, floors: Floats, most: int) -> list[
     return [int(place) for place in ranked]
 
 
-def free_prices(table: Table) -> Prices:
-    """Return prices of nothing: each meter at its next tier, all else free."""
+def free_prices(table: Table, cover: float = 1.0) -> Prices:
+    """Return prices of nothing: each meter at its next tier, all else free.
+
+    ``cover`` of every dollar that uses committed spend is covered.
+    """
     return Prices(
         limit=np.zeros((len(table.capacity), table.slots)),
         team=np.zeros(len(table.team_names)),
@@ -363,6 +372,7 @@ def free_prices(table: Table) -> Prices:
         tier=np.zeros(0),
         left_out=np.full(len(table.jobs), NEVER),
         together=np.zeros(len(table.group_job)),
+        cover=np.where(table.bought > 0, cover, 0.0),
     )
 
 

@@ -1,8 +1,9 @@
 """Find the best unbroken runs of all jobs at given prices of what jobs share.
 
 A run of row i from slot t covers its hours without a gap: its cost is K_i + ω paid_i + moves + Σ surcharges of the
-slots held, the last one by its share beyond the horizon. ``floor`` is the same without surcharges, a lower bound for
-any schedule of the row's group, since prices are never below zero.
+slots held, the last one by its share beyond the horizon, less what committed spend covers. ``floor`` is the same
+without surcharges and with the most cover, a lower bound for any schedule of the row's group, since prices are never
+below zero.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Prices:
 
     ``move`` [meters, months] is for a gigabyte, ``allowance`` for a free one, ``tier`` [tiers] for leaving out a job of
     the tier beyond what is allowed, ``left_out`` [J] all that leaving out the job costs, ``together`` [G]
-    for keeping its job group in the region of the group of rows. None is below zero.
+    for keeping its job group in the region of the group of rows. None is below zero. ``cover`` [pools, T] is what a
+    dollar that uses committed spend saves, from 0 to 1.
     """
 
     limit: Floats
@@ -37,6 +39,7 @@ class Prices:
     tier: Floats
     left_out: Floats
     together: Floats
+    cover: Floats
 
     def mixed(self, other: Prices, share: float) -> Prices:
         """Return ``share`` of these prices and the rest of the other ones."""
@@ -49,6 +52,7 @@ class Prices:
             share * self.tier + rest * other.tier,
             share * self.left_out + rest * other.left_out,
             share * self.together + rest * other.together,
+            share * self.cover + rest * other.cover,
         )
 
 
@@ -57,7 +61,8 @@ class Surcharges:
     """Prices laid out for pricing: by kind and slot, their running sums, by job and by group.
 
     ``group_moves`` [G] is what moving into the group costs in the cheapest month in which its job may start, and
-    ``later`` [G, months] how much more it is in each month.
+    ``later`` [G, months] how much more it is in each month. ``cover`` [pools + 1, T] is the price of cover, nothing in
+    the last row; ``most_cover`` [N] what cover could save at most where the job is done on the row.
     """
 
     slot: Floats
@@ -65,6 +70,8 @@ class Surcharges:
     team: Floats
     group_moves: Floats
     later: Floats
+    cover: Floats
+    most_cover: Floats
 
     @classmethod
     def of(cls, table: Table, prices: Prices) -> Surcharges:
@@ -78,22 +85,29 @@ class Surcharges:
         least = np.where(table.start_months[table.group_job], by_month, np.inf).min(axis=1, initial=np.inf)
         least = np.where(np.isfinite(least), least, 0.0)
         moves = least + team[table.group_job] * table.dearest_moves + prices.together
-        return cls(slot, running, team, moves, by_month - least[:, None])
+        cover = np.concatenate([prices.cover, np.zeros((1, table.slots))])
+        most_cover = table.committed * (table.need + table.startup) * cover.max(axis=1)[table.pool]
+        return cls(slot, running, team, moves, by_month - least[:, None], cover, most_cover)
 
 
 def scarce_rows(table: Table, prices: Prices) -> Bools:
-    """Return which rows take of a limit that has a price, caps on egress included."""
+    """Return which rows take of a limit that has a price, caps on egress and committed spend included."""
     slot = np.einsum("ka,kat->kt", table.amounts, prices.limit[table.limits])
     scarce: Bools = np.any(slot > 0, axis=1)[table.kind]
     if table.cap_gb.size:
         capped = (table.cap_gb @ prices.limit[table.cap_limits, 0] > 0).any(axis=1)
         scarce = scarce | capped[table.group]
+    if table.has_commitments:
+        scarce = scarce | (table.committed > 0)  # whole schedules may contend for cover that parts of them share
     return scarce
 
 
 def row_floors(table: Table, prices: Surcharges) -> Floats:
-    """Return by row the cost of the job in one run on it, moves included, without prices of limits."""
-    cost = table.usd + prices.team[table.job] * table.paid + prices.group_moves[table.group]
+    """Return by row the cost of the job in one run on it, moves included, without prices of limits.
+
+    As much as any run on it could have is covered.
+    """
+    cost = table.usd + prices.team[table.job] * table.paid + prices.group_moves[table.group] - prices.most_cover
     return np.where(table.end > table.first, cost, NEVER)
 
 
@@ -182,7 +196,31 @@ class RunPricer:
         if blocked is not None:
             possible = possible & (blocked[kind, times.end] == blocked[kind, slot])
         later = prices.later[table.group[rows][:, None], table.month]
+        if table.has_commitments:
+            surcharge = surcharge + self._uncovered(rows, prices)
         return np.where(possible, floors[rows][:, None] + later + surcharge, NEVER)
+
+    def _uncovered(self, rows: Ints, prices: Surcharges) -> Floats:
+        """Return by row and first slot how much less a run has covered than the floor says, [n, T]."""
+        table, times = self.table, self.times(rows)
+        job, last = table.job[rows][:, None], times.end - 1
+        price = prices.cover[table.pool[rows]]
+        whole = np.cumsum(price * table.cover_by_slot(rows), axis=1)
+        saved = np.concatenate([np.zeros((len(rows), 1)), whole], axis=1)
+        begin, number = np.arange(table.slots), np.arange(len(rows))[:, None]
+        used = table.elapsed[job, begin] + (table.need[rows] + table.startup[rows])[:, None] - table.elapsed[job, last]
+        in_last = np.minimum(
+            table.committed[rows][:, None] * np.maximum(0.0, used), table.bought_by_row(rows)[number, last]
+        )
+        covered = saved[number, last] - saved[:, :-1] + in_last * price[number, last]
+        missing: Floats = prices.most_cover[rows][:, None] - covered
+        return missing
+
+    def cover_of(self, rows: Ints, starts: Ints, prices: Surcharges) -> Floats:
+        """Return what cover saves of the runs of these rows from these slots, which must be possible."""
+        missing = self._uncovered(rows, prices)[np.arange(len(rows)), starts]
+        saved: Floats = prices.most_cover[rows] - missing
+        return saved
 
     def best_of_rows(
         self, rows: Ints, prices: Surcharges, floors: Floats, blocked: Ints | None = None

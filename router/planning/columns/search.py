@@ -42,6 +42,7 @@ _GROUP = 60
 _ALL = 110  # jobs up to which all are chosen anew together
 _TRIES = 60
 _FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kind of group is given up
+_COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
 _TIER_FACTOR = 4.0
@@ -273,7 +274,8 @@ class _Search:
     def _by_slots(self, improver: Improver, program: GroupProgram, plan: WholePlan, slack: float) -> WholePlan:
         """Choose the schedules of a group anew, slot by slot on what is scarce."""
         regret = improver.regret(plan)
-        group = program.group(plan, regret, self.tried_by_slots, slack, _EXACT_GROUP)
+        size = _COVERED_GROUP if self.table.has_commitments else _EXACT_GROUP
+        group = program.group(plan, regret, self.tried_by_slots, slack, size)
         self.tried_by_slots[group] += 1
         options = {job: improver.options(plan, job, _EXACT_OPTIONS) for job in group}
         choice = GroupChoice(tuple(group), options, slack, _EXACT_NODES, self.gap / 10)
@@ -358,6 +360,7 @@ class _Search:
         table, totals = self.table, self.totals
         columns = list(plan.columns)
         load = totals.load(columns)
+        used = totals.committed(columns)
         for _ in range(4):
             moved = False
             order = sorted(
@@ -365,7 +368,9 @@ class _Search:
             )
             for column in order:
                 earlier = self._earlier(column, totals.capacity - load)
-                if earlier is not None:
+                if earlier is not None and totals.keeps_cover(used, column, earlier):
+                    used[column.cover] -= column.committed
+                    used[earlier.cover] += earlier.committed
                     load[column.use] -= column.amount
                     load[earlier.use] += earlier.amount
                     columns[column.job], moved = earlier, True
@@ -410,7 +415,7 @@ def _whole_jobs(share: float) -> int:
 
 def _penalties(table: Table) -> Floats:
     """Return what a job left out costs by tier: far above any schedule, more for each higher tier."""
-    free = Surcharges.of(table, free_prices(table))
+    free = Surcharges.of(table, free_prices(table, cover=0.0))
     floors = row_floors(table, free)
     dearest = float(floors[floors < NEVER / 2].max(initial=0.0))
     lowest = int(table.tier.max(initial=0))

@@ -68,6 +68,8 @@ def _priced(
     for i, paid in paid_terms(problem, layout, table.jobs[number]):
         # What the budget does not count of a variable's cost is its carbon.
         costs[i] = costs[i] * dearer - (costs[i] - paid) * (dearer - 1.0)
+    for (pool, slot), v in layout.covered.items():
+        costs[v] = -float(charges.cover[pool, slot])
     return program.minimising(costs)
 
 

@@ -22,6 +22,7 @@ from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.columns.crowds import find_crowds
+from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
 from router.planning.precedence import tiers_of
@@ -72,6 +73,9 @@ class Table:
     [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them. ``crowd_limits`` are those of
     :mod:`router.planning.columns.crowds`; they hold within the horizon alone.
 
+    ``pool`` [N] is the pool of committed spend that a row uses, -1 for none, and ``committed`` [N] the dollars that an
+    hour held uses of it; ``bought`` [P, T] are the dollars that each pool buys in each slot.
+
     ``job_group`` [J] numbers the job groups of the job files, -1 for none, and ``place`` [G] the region of each group
     of rows among ``places``.
     """
@@ -119,6 +123,9 @@ class Table:
     job_group_names: tuple[str, ...]
     place: Ints
     places: tuple[RegionId, ...]
+    pool: Ints
+    committed: Floats
+    bought: Floats
 
     @property
     def slots(self) -> int:
@@ -166,6 +173,22 @@ class Table:
         return may
 
     @cached_property
+    def has_commitments(self) -> bool:
+        """Return whether committed spend covers any row at any time."""
+        return bool((self.bought > 0).any() and (self.committed > 0).any())
+
+    def cover_by_slot(self, rows: Ints) -> Floats:
+        """Return [n, T]: the dollars that one job on the row could have covered in each slot that it holds whole."""
+        used = self.committed[rows][:, None] * self.hours[self.job[rows]]
+        covered: Floats = np.minimum(used, self.bought_by_row(rows))
+        return covered
+
+    def bought_by_row(self, rows: Ints) -> Floats:
+        """Return [n, T]: the dollars that the row's pool of committed spend buys in each slot."""
+        bought: Floats = np.concatenate([self.bought, np.zeros((1, self.slots))])[self.pool[rows]]
+        return bought
+
+    @cached_property
     def bound_groups(self) -> Ints:
         """Return the groups of rows whose job is in a job group."""
         return np.flatnonzero(self.job_group[self.group_job] >= 0)
@@ -199,7 +222,15 @@ class Table:
             replace(tariff, tiers=tuple(replace(tier, price=UsdPerGb(0)) for tier in tariff.tiers))
             for tariff in self.tariffs
         )
-        return replace(self, usd=nothing, start_usd=nothing, saving=np.zeros(len(self.jobs)), tariffs=tariffs)
+        return replace(
+            self,
+            usd=nothing,
+            start_usd=nothing,
+            saving=np.zeros(len(self.jobs)),
+            tariffs=tariffs,
+            committed=nothing,
+            bought=np.zeros_like(self.bought),
+        )
 
     @cached_property
     def _rows_of(self) -> Mapping[tuple[int, str], tuple[int, ...]]:
@@ -288,6 +319,7 @@ def build_table(problem: PlacementProblem) -> Table:
     job_groups, places = tuple(group_members(jobs)), tuple(sorted(set(regions)))
     capped, months = sorted(problem.limits.egress_caps_gb), sorted({slot.month for slot in problem.slots})
     groups = np.array(group, dtype=np.int64)
+    pool, committed = _committed(problem, rows)
     dearest_moves = np.array(dearest)
     return Table(
         problem=problem,
@@ -339,7 +371,28 @@ def build_table(problem: PlacementProblem) -> Table:
         job_group_names=job_groups,
         place=np.array([places.index(region) for region in regions], dtype=np.int64),
         places=places,
+        pool=pool,
+        committed=committed,
+        bought=_bought(problem),
     )
+
+
+def _committed(problem: PlacementProblem, rows: Sequence[TableRow]) -> tuple[Ints, Floats]:
+    """Return the pool of committed spend of each row, -1 for none, and the dollars that an hour held uses of it."""
+    pool, committed = np.full(len(rows), -1, dtype=np.int64), np.zeros(len(rows))
+    for number, row in enumerate(rows if problem.limits.commitments else ()):
+        rate = cover_rate(problem.limits, row.candidate)
+        if rate is not None:
+            pool[number], committed[number] = rate.pool, rate.dollars
+    return pool, committed
+
+
+def _bought(problem: PlacementProblem) -> Floats:
+    """Return the dollars that each pool of committed spend buys in each slot, nothing beyond the horizon."""
+    bought = np.zeros((len(problem.limits.commitments), len(problem.slots)))
+    for place, usd in buyable_by_place(problem).items():
+        bought[place] = usd.dollars()
+    return bought
 
 
 def _hours(problem: PlacementProblem) -> tuple[Floats, Bools]:

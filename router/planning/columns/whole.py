@@ -90,6 +90,27 @@ class PlanTotals:
                 total += size * price
         return total
 
+    def committed(self, columns: Iterable[Column | None]) -> Floats:
+        """Return the dollars that use committed spend, by pool and slot, flat."""
+        total = np.zeros(self.table.bought.size)
+        for column in columns:
+            if column is not None:
+                total[column.cover] += column.committed
+        return total
+
+    def covered_usd(self, used: Floats) -> float:
+        """Return how many of these dollars are covered."""
+        return float(np.minimum(used, self.table.bought.ravel()).sum())
+
+    def keeps_cover(self, used: Floats, column: Column, other: Column) -> bool:
+        """Return whether no less is covered with the other column in the place of one of those that use this much."""
+        if not len(column.cover) and not len(other.cover):
+            return True
+        fresh = used.copy()
+        fresh[column.cover] -= column.committed
+        fresh[other.cover] += other.committed
+        return self.covered_usd(fresh) >= self.covered_usd(used) - ROOM
+
     def plan(self, columns: Sequence[Column | None]) -> WholePlan:
         """Return the columns as a plan."""
         tiers = int(self.table.tier.max(initial=-1)) + 1
@@ -98,7 +119,10 @@ class PlanTotals:
             if column is None:
                 out[int(self.table.tier[job])] += 1
         paid = sum(column.usd for column in columns if column is not None)
-        return WholePlan(tuple(columns), tuple(out), paid + self.moves_usd(self.moved(columns)))
+        usd = paid + self.moves_usd(self.moved(columns))
+        if self.table.has_commitments:
+            usd -= self.covered_usd(self.committed(columns))
+        return WholePlan(tuple(columns), tuple(out), usd)
 
     def home(self, column: Column) -> int:
         """Return the region of a column, as the table numbers it."""
@@ -166,6 +190,7 @@ class _ChoiceProgram:
         self._peaks: dict[int, dict[int, float]] = {}
         self._teams: dict[int, list[tuple[int, float]]] = {}
         self._volumes: dict[tuple[int, int], list[tuple[int, float]]] = {}
+        self._committed: dict[int, list[tuple[int, float]]] = {}
         for job in choice.jobs:
             self._add_job(choice, job, float(left_out_usd[job]))
 
@@ -180,6 +205,10 @@ class _ChoiceProgram:
         for number, together in sorted(self._together.items()):
             self._add_together(number, together)
         _add_moves(builder, self.totals, self.totals.moved(self.kept), self._volumes)
+        others, bought = self.totals.committed(self.kept), self.totals.table.bought.ravel()
+        for place, found in sorted(self._committed.items()):
+            v = builder.variable(f"covered {place}", high=float(bought[place]), cost=-1.0)
+            builder.row(f"commitment {place}", [(v, 1.0), *found], "<=", float(others[place]))
         return builder.build()
 
     def _add_together(self, number: int, found: Mapping[tuple[int, int], list[tuple[int, float]]]) -> None:
@@ -224,6 +253,8 @@ class _ChoiceProgram:
             self._together.setdefault(own, {}).setdefault(place, []).append((i, 1.0))
         for meter, month, gb in column.moves:
             self._volumes.setdefault((meter, month), []).append((i, gb))
+        for place, usd in zip(column.cover.tolist(), column.committed.tolist(), strict=True):
+            self._committed.setdefault(place, []).append((i, -usd))
 
 
 def _add_moves(

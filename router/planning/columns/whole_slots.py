@@ -8,9 +8,10 @@ end of slot t and to hold row c in it, and Off(t, q) the same whatever is held:
                 V_c(t-1, p)              for q - p up to the units of a slot
                 Off(t-1, p) + a start    for q - p up to the units of a slot less its start-up
 
-Units of a slot are rounded up, so that nothing that can be done is missed. Beyond the horizon slots are shares: the
-least cost of the rest is a convex function, the cheapest hours first. A job that begins there spreads its start over
-its steps; for one that has begun, further starts there are free. Formulas: ``docs/design/037-many-jobs.md``.
+k_c and the start are less what committed spend covers of them in slot t. Units of a slot are rounded up, so that no
+work that can be done is missed. Beyond the horizon slots are shares: the least cost of the rest is a convex function,
+the cheapest hours first. A job that begins there spreads its start over its steps; for one that has begun, further
+starts there are free. Formulas: ``docs/design/037-many-jobs.md``.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class _Batch:
         self.units = self._units()
         units = self.units[self.pool]
         self.unit_usd = np.maximum(0.0, whole_usd - self.first_usd) / units
+        self.unit_cover, self.start_cover, self.covered_units = self._cover(prices, units)
         self.may_hold = (slot >= table.first[rows][:, None]) & (slot < table.end[rows][:, None]) & (self.hours > 0)
         self.may_start = self.may_hold & (slot < table.start_end[rows][:, None])
         scale = (units / self.need)[:, None]
@@ -99,6 +101,45 @@ class _Batch:
         units: Floats = numbers[total.argmin(axis=1)].astype(np.float64)
         return units
 
+    def _cover(self, prices: Surcharges, units: Floats) -> tuple[Floats, Floats, tuple[Ints, Ints]]:
+        """Return [n, T]: what cover saves of a unit done in a slot, at most of a start, and of how many units at most.
+
+        The units are those of a slot that is held already, and of one with a start, which uses cover too.
+        """
+        table, rows = self.table, self.rows
+        price, each = prices.cover[table.pool[rows]], table.committed[rows][:, None]
+        bought, startup = table.bought_by_row(rows), self.startup[:, None]
+        # A start that is longer than its slot goes on in the next ones.
+        fits = startup <= self.hours
+        starting = each * startup
+        start = np.where(fits, np.minimum(starting, bought) * price, starting * price.max(axis=1, initial=0.0)[:, None])
+        a_unit = np.maximum(each * (self.need / units)[:, None], 1e-12)
+        held = _rounded_up(np.minimum(bought / a_unit, self.most), self.most)
+        fresh = _rounded_up(np.clip((bought - starting) / a_unit, 0.0, self.most), self.most)
+        saved = np.asarray(price * each * (self.need / units)[:, None], dtype=np.float64)
+        return saved, start, (held, np.where(fits, fresh, held))
+
+    def _least(self, before: Floats, t: int, *, started: bool) -> Floats:
+        """Return [n, q]: the least dollars with the slot, by those before it: covered units first, then the others."""
+        most = (self.start_units if started else self.held_units)[:, t]
+        if not self.table.has_commitments:
+            return _least_before(before, most, self.unit_usd)
+        covered = np.minimum(most, self.covered_units[int(started)][:, t])
+        return _least_before(_least_before(before, covered, self._covered_usd(t)), most - covered, self.unit_usd)
+
+    def _covered_usd(self, t: int) -> Floats:
+        """Return the dollars of a covered unit done in the slot, by row."""
+        usd: Floats = np.maximum(0.0, self.unit_usd - self.unit_cover[:, t])
+        return usd
+
+    def _usd_of(self, row: int, t: int, units: Ints, *, started: bool) -> Floats:
+        """Return the dollars of these numbers of units of one row in the slot."""
+        if not self.table.has_commitments:
+            return np.asarray(float(self.unit_usd[row]) * units, dtype=np.float64)
+        covered = np.minimum(units, self.covered_units[int(started)][row, t])
+        usd: Floats = float(self._covered_usd(t)[row]) * covered + float(self.unit_usd[row]) * (units - covered)
+        return usd
+
     def solve(self) -> tuple[Floats, list[Path]]:
         """Return the bound and the schedule of each pool."""
         horizon, size = self.table.horizon, self.most + 1
@@ -107,11 +148,12 @@ class _Batch:
         off = np.full((len(self.groups), size), np.inf)
         self.values, self.offs = [value], [off]
         for t in range(horizon):
-            start = off[self.pool] + self.again_usd[:, None]
-            start[:, 0] = np.minimum(start[:, 0], self.first_usd)
+            saved = self.start_cover[:, t]
+            start = off[self.pool] + (self.again_usd - saved)[:, None]
+            start[:, 0] = np.minimum(start[:, 0], self.first_usd - saved)
             start[~self.may_start[:, t]] = np.inf
-            held = _least_before(value, self.held_units[:, t], self.unit_usd)
-            fresh = _least_before(start, self.start_units[:, t], self.unit_usd)
+            held = self._least(value, t, started=False)
+            fresh = self._least(start, t, started=True)
             value = np.minimum(held, fresh) + self.surcharge[:, t][:, None]
             value[~self.may_hold[:, t]] = np.inf
             off = np.minimum(off, np.minimum.reduceat(value, self.first, axis=0))
@@ -191,23 +233,26 @@ class _Batch:
 
     def _before(self, pool: int, row: int, t: int, q: int) -> tuple[int, bool, bool]:
         """Return the units before a slot that ends with ``q``, whether its row was held then, and whether none was."""
-        k = float(self.unit_usd[row])
+        saved = float(self.start_cover[row, t - 1])
         most = int(self.held_units[row, t - 1])
         low = max(0, q - most)
         spans = np.arange(low, q + 1)
-        held = self.values[t - 1][row, spans] + k * (q - spans)
+        held = self.values[t - 1][row, spans] + self._usd_of(row, t - 1, q - spans, started=False)
         best, at = (float(held.min()), int(spans[held.argmin()])) if len(held) else (np.inf, q)
         if not self.may_start[row, t - 1]:
             return at, True, False
         low = max(0, q - int(self.start_units[row, t - 1]))
         spans = np.arange(low, q + 1)
-        again = self.offs[t - 1][pool, spans] + float(self.again_usd[row]) + k * (q - spans)
+        again = self.offs[t - 1][pool, spans] + float(self.again_usd[row]) - saved
+        again = again + self._usd_of(row, t - 1, q - spans, started=True)
         if len(again) and float(again.min()) < best:
             best, at, goes_on = float(again.min()), int(spans[again.argmin()]), False
         else:
             goes_on = True
-        if low == 0 and float(self.first_usd[row]) + k * q < best:
-            return 0, False, True
+        if low == 0:
+            first = float(self.first_usd[row]) - saved + self._usd_of(row, t - 1, np.array([q]), started=True)[0]
+            if first < best:
+                return 0, False, True
         return at, goes_on, False
 
 
