@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -75,20 +76,29 @@ def command(home: Path, *arguments: object, account: bool = True) -> Ran:
     return _without_secrets(Ran(done.returncode, done.stdout, done.stderr))
 
 
+# A process begins with the peak of the one that it was forked from, so a small one starts the command and measures it.
+_MEASURE = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[2:])
+_, status, used = os.wait4(process.pid, 0)
+open(sys.argv[1], "w").write(str(used.ru_maxrss))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def command_with_memory(home: Path, *arguments: object) -> tuple[Ran, float]:
     """The installed script, and the most memory that it had, in MiB."""
     home.mkdir(parents=True, exist_ok=True)
-    out, err = home / ".stdout", home / ".stderr"
-    words = [str(STEPFARE), *map(str, arguments)]
+    out, err, peak = home / ".stdout", home / ".stderr", home / ".peak"
+    words = [sys.executable, "-c", _MEASURE, str(peak), str(STEPFARE), *map(str, arguments)]
     with out.open("w") as stdout, err.open("w") as stderr:
-        process = subprocess.Popen(words, env=environment(home), stdout=stdout, stderr=stderr)
+        process = subprocess.Popen(words, env=environment(home), stdout=stdout, stderr=stderr, start_new_session=True)
         try:
-            _, status, used = os.wait4(process.pid, 0)
+            code = process.wait()
         except BaseException:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             raise
-    process.returncode = os.waitstatus_to_exitcode(status)  # Popen has not seen it end
-    return _without_secrets(Ran(process.returncode, out.read_text(), err.read_text())), used.ru_maxrss / 1024
+    return _without_secrets(Ran(code, out.read_text(), err.read_text())), int(peak.read_text()) / 1024
 
 
 def _without_secrets(ran: Ran) -> Ran:
