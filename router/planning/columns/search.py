@@ -45,6 +45,7 @@ _FAILS, _FAILS_TO_PLACE = 6, 3  # tries in turn without a gain after which a kin
 _COVERED_GROUP = 8  # programs with cover take far longer
 _EXACT_GROUP, _EXACT_OPTIONS, _EXACT_NODES = 25, 6, 5
 _PART_OF_GAP = 0.25
+_SINGLES_TO_PLACE, _SINGLES_TO_SAVE = 0.25, 0.5  # of the gap
 _TIER_FACTOR = 4.0
 _TIER_RANGE = 4096.0  # between the lowest tier and the highest: a program of larger numbers is not solved exactly
 _NEAR_RUNS = 60
@@ -178,7 +179,7 @@ class _Search:
         relaxer.start()
         _, bound = relaxer.over_runs(self.gap * _PART_OF_GAP, _RUN_ROUNDS)
         self.progress(f"relaxation over {len(self.master.columns):,} unbroken runs of {len(table.jobs):,} jobs")
-        solution, bound = self._relaxed(bound, _PATH_ROUNDS)
+        solution, bound = self._relaxed(bound, _PATH_ROUNDS, _SINGLES_TO_PLACE)
         self.progress(f"relaxation over {len(self.master.columns):,} schedules, bound ${bound.usd:,.2f}")
         plan = self._first_plan(solution)
         self.progress(f"a plan of ${plan.usd:,.2f}, {sum(plan.left_out)} left out, bound ${bound.usd:,.2f}")
@@ -196,16 +197,16 @@ class _Search:
             state = self._improve(self._with_jobs_left_out(state))
         return replace(state, plan=self._early(self._stayed(state)))
 
-    def _relaxed(self, bound: Bound, rounds: int) -> tuple[MasterSolution, Bound]:
+    def _relaxed(self, bound: Bound, rounds: int, singles: float) -> tuple[MasterSolution, Bound]:
         """Return the relaxation over all schedules: paths, then whole slots, then exact programs of single jobs.
 
-        The last are dear, and solved only where the distance to the bound asks for them.
+        The last are dear, and solved only where the distance to the bound is more than ``singles`` of the gap.
         """
         near = self.gap * _PART_OF_GAP
         solution, bound = self.relaxer.over_paths(near, rounds, bound)
         solution, found = self.relaxer.over_paths(near, _WHOLE_ROUNDS, bound, units=WHOLE_SLOT_UNITS[:1])
         bound = max(bound, found, key=lambda b: b.usd)
-        if solution.objective - bound.usd > near * solution.objective:
+        if solution.objective - bound.usd > self.gap * singles * solution.objective:
             _, bound = self.relaxer.over_single_jobs(bound)
             solution, found = self.relaxer.over_paths(near, _LAST_ROUNDS, bound, units=WHOLE_SLOT_UNITS)
             bound = max(bound, found, key=lambda b: b.usd)
@@ -293,10 +294,11 @@ class _Search:
         self.master.set_column_costs(free=False)
         self.master.set_left_out(np.zeros(len(self.table.jobs)), most)
         _, bound = self.relaxer.over_runs(self.gap * _PART_OF_GAP, _AGAIN_ROUNDS)
-        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS)
+        solution, bound = self._relaxed(bound, _AGAIN_ROUNDS, _SINGLES_TO_SAVE)
         self.progress(f"{sum(state.plan.left_out)} left out, bound ${bound.usd:,.2f}")
         self.tried[:] = 0
-        dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1])
+        many = len(self.table.jobs) > _MANY
+        dived = dive(self.master, self.totals, solution, self.effort, _DIVES[1]) if many else self._first_plan(solution)
         plan = min(state.plan, dived, key=lambda found: found.rank)
         sure = proven and plan.left_out == state.plan.left_out
         least = max(bound.usd, floor_bound(self.table, state.plan.left_out))
