@@ -203,7 +203,7 @@ class _Prices:
 
 @dataclass(frozen=True)
 class _Covered:
-    """What cover saves in each slot by candidate, how many hours of it have cover, and how many there are."""
+    """The saving by cover in each slot by candidate, the hours of it that have cover, and all its hours."""
 
     usd: Vector
     hours: Vector

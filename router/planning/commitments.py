@@ -28,7 +28,7 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CoverRate:
-    """What an hour held on a candidate uses: of which pool, on-demand dollars an hour, the share of them billed."""
+    """The use of an hour held on a candidate: the pool, its on-demand dollars an hour, the share of them billed."""
 
     pool: int
     usd_per_hour: UsdPerHour
