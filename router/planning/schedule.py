@@ -136,11 +136,12 @@ def _work(own: list[_Piece], candidate: Candidate, need: float, whole: float) ->
     """Fill these pieces of one candidate, and return the hours that they work.
 
     Start-ups are what the program asks for: what the shares rise by, and at least the candidate's part of one start,
-    unless the job runs there.
+    unless the job runs there and goes on.
     """
     rate, startup = candidate.on_time_steps_per_hour, candidate.startup_hours
     held, rises = sum(p.held for p in own), sum(p.startups for p in own)
-    part = 0.0 if candidate.running else rate / whole  # share of a start for each hour of work
+    goes_on = candidate.running and own[0].slots[0].index == 0
+    part = 0.0 if goes_on else rate / whole  # share of a start for each hour of work
     hours = max(0.0, min(need / rate, held / (1 + startup * part)))
     _add_starts(own, max(0.0, hours * part - rises))
     left = hours

@@ -183,11 +183,11 @@ def _plan(
         moves=tuple(moves),
         unplaced=tuple(Unplaced(job.name, job.team, job.priority, "no room", ()) for job in out),
         shadow_prices=(),
-        jobs=tuple(_summary(job, lines, moves) for job in instance.jobs),
+        jobs=tuple(_summary(job, lines, moves, instance.now) for job in instance.jobs),
     )
 
 
-def _summary(job: Job, lines: list[Line], moves: list[PlannedMove]) -> JobSummary:
+def _summary(job: Job, lines: list[Line], moves: list[PlannedMove], now: datetime) -> JobSummary:
     own = [line.cost_usd for line in lines if line.job == job.name]
     own += [move.cost_usd for move in moves if move.job == job.name]
     return JobSummary(
@@ -200,7 +200,7 @@ def _summary(job: Job, lines: list[Line], moves: list[PlannedMove]) -> JobSummar
         steps=job.steps_left,
         start=None,
         finish=None,
-        deadline=None,
+        deadline=None if job.deadline is None else job.deadline.at(now),
         confidence=job.confidence,
         on_time_probability=None,
         runner_up=None,
