@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
@@ -25,17 +25,26 @@ _LATER_SECTIONS = ("maintenance", "egress_caps_gb", "commitments")  # they are w
 ReservedCost = Literal["amortised", "sunk", "unknown"]
 
 
-def _split_region(value: Any) -> Any:
-    """Split ``region: aws/us-east-1`` into cloud and region."""
-    if isinstance(value, dict) and isinstance(value.get("region"), str) and "/" in value["region"]:
-        cloud, _, region = value["region"].partition("/")
-        if value.get("cloud") not in (None, cloud):
-            raise RefusedError(f"the region is of {cloud}, the cloud is {value['cloud']}", at=("region",))
-        return {**value, "cloud": cloud, "region": region}
-    return value
+class _PlaceSpec(Spec):
+    """A rule about a place, which may be written as ``region: aws/us-east-1``."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _split_region(cls, value: Any) -> Any:
+        if isinstance(value, dict) and isinstance(value.get("region"), str) and "/" in value["region"]:
+            cloud, _, region = value["region"].partition("/")
+            if value.get("cloud") not in (None, cloud):
+                raise RefusedError(f"the region is of {cloud}, the cloud is {value['cloud']}", at=("region",))
+            return {**value, "cloud": cloud, "region": region}
+        return value
 
 
-class Limit(Spec):
+def _check_dates(start: datetime | None, until: datetime | None) -> None:
+    if start is not None and until is not None and until <= start:
+        raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+
+
+class Limit(_PlaceSpec):
     """A limit on what all gangs together use at every instant: at most ``amount`` of what matches.
 
     A field left out matches any. Without ``market`` everything but reservations counts.
@@ -57,13 +66,8 @@ class Limit(Spec):
     unit: Literal["accelerators", "vcpus", "machines"] = Field(description="What the amount counts.")
     kind: Literal["quota", "stock"] = Field(default="quota", description="What we may use, or what there is.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _region_with_cloud(cls, value: Any) -> Any:
-        return _split_region(value)
 
-
-class Reservation(Spec):
+class Reservation(_PlaceSpec):
     """Machines paid for already, up to ``machines`` from ``from`` until ``until``: they cost nothing more.
 
     Their real cost goes into $/step, the ledger and showback: an amortised price, or the word sunk. Left out, it is
@@ -85,15 +89,9 @@ class Reservation(Spec):
     start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
     until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _region_with_cloud(cls, value: Any) -> Any:
-        return _split_region(value)
-
     @model_validator(mode="after")
     def _consistent(self) -> Reservation:
-        if self.start is not None and self.until is not None and self.until <= self.start:
-            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        _check_dates(self.start, self.until)
         if self.sunk and self.usd_per_hour is not None:
             raise RefusedError("has a price and is sunk", "keep usd_per_hour or sunk, not both", at=("sunk",))
         return self
@@ -106,7 +104,7 @@ class Reservation(Spec):
         return "unknown" if self.usd_per_hour is None else "amortised"
 
 
-class Maintenance(Spec):
+class Maintenance(_PlaceSpec):
     """A window in which no gang that matches may hold machines; a field left out matches any.
 
     A job with checkpoints may pause over it and pays its new start; one without cannot span it.
@@ -125,19 +123,13 @@ class Maintenance(Spec):
     start: UtcTime = Field(alias="from", description="When it begins.")
     until: UtcTime = Field(description="When it ends.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _region_with_cloud(cls, value: Any) -> Any:
-        return _split_region(value)
-
     @model_validator(mode="after")
     def _consistent(self) -> Maintenance:
-        if self.until <= self.start:
-            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        _check_dates(self.start, self.until)
         return self
 
 
-class Commitment(Spec):
+class Commitment(_PlaceSpec):
     """Committed spend: dollars an hour that are paid whether used or not, for on-demand machines that match.
 
     A machine that would cost $10 on demand uses $10 x (1 - discount) of the commitment. What an hour leaves unused is
@@ -161,15 +153,9 @@ class Commitment(Spec):
     start: UtcTime | None = Field(default=None, alias="from", description="When it begins; left out: it has begun.")
     until: UtcTime | None = Field(default=None, description="When it ends; left out: no end is known.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _region_with_cloud(cls, value: Any) -> Any:
-        return _split_region(value)
-
     @model_validator(mode="after")
     def _consistent(self) -> Commitment:
-        if self.start is not None and self.until is not None and self.until <= self.start:
-            raise RefusedError("ends before it begins", "until lies after from", at=("until",))
+        _check_dates(self.start, self.until)
         if self.usd_per_hour.nanos <= 0:
             raise RefusedError("commits nothing", "write the dollars an hour that are paid", at=("usd_per_hour",))
         return self
