@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.columns.crowds import Crowd, find_crowds
+from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.columns.table import build_table
 from router.planning.problem import PlacementProblem
 from tests.support.made_up_jobs import simple_job
@@ -37,36 +37,36 @@ def problem(machines: Sequence[int], cap: int) -> PlacementProblem:
     return problem_of(a_request(big_jobs(*machines), [replace(NORTH, machines_cap=cap)]))
 
 
-def crowds(machines: Sequence[int], cap: int) -> set[tuple[int, int]]:
-    return {(crowd.jobs, crowd.least) for crowd in find_crowds(problem(machines, cap))}
+def cliques(machines: Sequence[int], cap: int) -> set[tuple[int, int]]:
+    return {(clique.jobs, clique.least) for clique in find_clique_rows(problem(machines, cap))}
 
 
 def test_jobs_of_more_than_half_run_one_at_a_time() -> None:
-    assert crowds([2, 2, 2], 3) == {(1, 2)}
+    assert cliques([2, 2, 2], 3) == {(1, 2)}
 
 
 def test_what_the_limit_says_alone_is_not_said_again() -> None:
-    assert crowds([3, 3], 3) == set()
-    assert crowds([2, 2, 2], 4) == set()
-    assert crowds([2, 1], 3) == set()
+    assert cliques([3, 3], 3) == set()
+    assert cliques([2, 2, 2], 4) == set()
+    assert cliques([2, 1], 3) == set()
 
 
 @pytest.mark.parametrize("cap", range(3, 9))
 def test_every_set_that_fits_keeps_the_rows(cap: int) -> None:
     machines = [1, 2, 2, 3, 3, 4, 5]
-    found = find_crowds(problem(machines, cap))
+    found = find_clique_rows(problem(machines, cap))
     assert found
     for chosen in product((False, True), repeat=len(machines)):
         taken = [count for count, held in zip(machines, chosen, strict=True) if held]
         if sum(taken) <= cap:
-            assert all(sum(count >= crowd.least for count in taken) <= crowd.jobs for crowd in found)
+            assert all(sum(count >= clique.least for count in taken) <= clique.jobs for clique in found)
 
 
 def test_beyond_the_horizon_jobs_share_slots() -> None:
     table = build_table(problem([2, 2, 2], 3))
-    (crowd,) = table.crowd_limits.tolist()
-    assert table.limit_names[crowd] == Crowd("capacity aws/north-1/p9.48xlarge/on_demand", 1, 2).name
-    by_slot = table.capacity_by_slot.reshape(len(table.capacity), table.slots)[crowd]
+    (clique,) = table.clique_limits.tolist()
+    assert table.limit_names[clique] == CliqueRow("capacity aws/north-1/p9.48xlarge/on_demand", 1, 2).name
+    by_slot = table.capacity_by_slot.reshape(len(table.capacity), table.slots)[clique]
     assert by_slot[: table.horizon].tolist() == [1.0] * table.horizon
     assert (by_slot[table.horizon :] == float("inf")).all()
 

@@ -21,7 +21,7 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.columns.crowds import find_crowds
+from router.planning.columns.clique_rows import find_clique_rows
 from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
@@ -70,8 +70,8 @@ class Table:
     ``first``, ``end``, ``start_end`` [N] are slots: the first that may be held, the first that may not, the first in
     which no run may begin. ``limits`` and ``amounts`` [K, A] are what each kind takes, padded with the limit that never
     binds. Caps on egress are limits too, one for each cloud (C) and month, all of it in slot 0: ``cap_limits``
-    [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them. ``crowd_limits`` are those of
-    :mod:`router.planning.columns.crowds`; they hold within the horizon alone.
+    [C, months], and ``cap_gb`` [G, C] the gigabytes that a group takes of them. ``clique_limits`` are those of
+    :mod:`router.planning.columns.clique_rows`; they hold within the horizon alone.
 
     ``pool`` [N] is the pool of committed spend that a row uses, -1 for none, and ``committed`` [N] the dollars that an
     hour held uses of it; ``bought`` [P, T] are the dollars that each pool buys in each slot.
@@ -109,7 +109,7 @@ class Table:
     tariffs: tuple[Tariff, ...]
     limit_names: tuple[str, ...]
     capacity: Floats
-    crowd_limits: Ints
+    clique_limits: Ints
     limits: Ints
     amounts: Floats
     team: Ints
@@ -139,9 +139,9 @@ class Table:
 
     @cached_property
     def capacity_by_slot(self) -> Floats:
-        """Return the capacity of each limit in each slot, flat; beyond the horizon crowds share slots."""
+        """Return the capacity of each limit in each slot, flat; beyond the horizon clique rows do not hold."""
         by_slot = np.repeat(self.capacity, self.slots).reshape(len(self.capacity), self.slots)
-        by_slot[np.ix_(self.crowd_limits, np.flatnonzero(~self.order))] = np.inf
+        by_slot[np.ix_(self.clique_limits, np.flatnonzero(~self.order))] = np.inf
         flat: Floats = by_slot.ravel()
         return flat
 
@@ -353,7 +353,7 @@ def build_table(problem: PlacementProblem) -> Table:
         capacity=np.append(
             kinds.capacity, [cap_room_gb(problem, cloud, month) for cloud in capped for month in months]
         ),
-        crowd_limits=len(kinds.names) - len(kinds.crowds) + np.arange(len(kinds.crowds)),
+        clique_limits=len(kinds.names) - len(kinds.cliques) + np.arange(len(kinds.cliques)),
         limits=limits,
         amounts=amounts,
         team=np.array([names.index(job.team) if job.team in names else -1 for job in jobs], dtype=np.int64),
@@ -471,23 +471,23 @@ class _Meters:
 class _Kinds:
     """Number the different uses of limits that can bind; limit 0 is a pad that never does.
 
-    ``crowds`` are rows that follow from the limits where machines are held whole: at most so many jobs at a time.
+    ``cliques`` follow from the limits where machines are held whole: at most so many large jobs at a time.
     """
 
     def __init__(self, problem: PlacementProblem) -> None:
         self._problem = problem
-        self.crowds = find_crowds(problem)
+        self.cliques = find_clique_rows(problem)
         plain = ("", *sorted(problem.binding))
-        self.names = (*plain, *(crowd.name for crowd in self.crowds))
+        self.names = (*plain, *(clique.name for clique in self.cliques))
         self._limit = {name: number for number, name in enumerate(plain)}
         self.capacity = np.array(
             [
                 np.inf,
                 *(float(problem.shared[name].amount) for name in plain[1:]),
-                *(float(crowd.jobs) for crowd in self.crowds),
+                *(float(clique.jobs) for clique in self.cliques),
             ]
         )
-        self._crowd_limits = {crowd.name: len(plain) + number for number, crowd in enumerate(self.crowds)}
+        self._clique_limits = {clique.name: len(plain) + number for number, clique in enumerate(self.cliques)}
         self._kinds: dict[tuple[tuple[int, int], ...], int] = {}
         self._by_key: dict[int, int] = {}
 
@@ -498,7 +498,7 @@ class _Kinds:
             return known
         limit = self._limit
         taken = tuple(sorted((limit[name], amount) for name, amount in use.items() if name in limit and amount))
-        taken += tuple((self._crowd_limits[c.name], 1) for c in self.crowds if use.get(c.limit, 0) >= c.least)
+        taken += tuple((self._clique_limits[c.name], 1) for c in self.cliques if use.get(c.limit, 0) >= c.least)
         kind = self._by_key[id(use)] = self._kinds.setdefault(taken, len(self._kinds))
         return kind
 
