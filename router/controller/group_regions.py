@@ -30,11 +30,11 @@ class GroupMember:
 Trial = Callable[[Sequence[GroupMember]], tuple[int, Usd]]
 
 
-def regions_of_groups(members: Mapping[int, GroupMember], attempt: Trial) -> Mapping[int, frozenset[RegionId]]:
+def regions_of_groups(members: Mapping[int, GroupMember], place: Trial) -> Mapping[int, frozenset[RegionId]]:
     """Return the regions that each member may go to, by its number; one that is alone may go anywhere and is left out.
 
     Where gangs of the group keep running, it is their region. Else it is the region where most of those that wait find
-    a place by ``attempt``, then where they cost least; the ``MOST_REGIONS`` that look best are tried.
+    a place by ``place``, then where they cost least; the ``MOST_REGIONS`` that look best are tried.
     """
     regions: dict[int, frozenset[RegionId]] = {}
     waiting: dict[str, list[int]] = {}
@@ -45,12 +45,12 @@ def regions_of_groups(members: Mapping[int, GroupMember], attempt: Trial) -> Map
             waiting.setdefault(member.job.group, []).append(number)
     for numbers in waiting.values():
         if len(numbers) > 1:
-            region = _common_region([members[number] for number in numbers], attempt)
+            region = _common_region([members[number] for number in numbers], place)
             regions |= dict.fromkeys(numbers, frozenset() if region is None else frozenset({region}))
     return regions
 
 
-def _common_region(members: Sequence[GroupMember], attempt: Trial) -> RegionId | None:
+def _common_region(members: Sequence[GroupMember], place: Trial) -> RegionId | None:
     least: dict[RegionId, list[float]] = {}
     for member in members:
         costs: dict[RegionId, float] = {}
@@ -64,5 +64,5 @@ def _common_region(members: Sequence[GroupMember], attempt: Trial) -> RegionId |
     found: dict[RegionId, tuple[int, Usd]] = {}
     for region in ranked:
         there = [replace(member, found=tuple(c for c in member.found if c.region == region)) for member in members]
-        found[region] = attempt(there)
+        found[region] = place(there)
     return min(ranked, key=lambda region: (-found[region][0], found[region][1]), default=None)

@@ -211,12 +211,12 @@ class Replanner:
             if one.job.group is not None
         }
 
-        def attempt(some: Sequence[GroupMember]) -> tuple[int, Usd]:
+        def place(some: Sequence[GroupMember]) -> tuple[int, Usd]:
             wants = [PlacementRequest(member.job, member.found) for member in some]
             placements = place_gangs(wants, limits, uses, solver=self.solver)
             return len(placements.placed), Usd.total(placements.expected_usd.values())
 
-        regions = regions_of_groups(members, attempt)
+        regions = regions_of_groups(members, place)
         return {number: one.within(regions[number]) if number in regions else one for number, one in found.items()}
 
     def mates_in(self, job: Job, alive: Collection[Attempt]) -> frozenset[RegionId]:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from pricing.book import PriceBook
 from pricing.money import Usd
+from pricing.units import format_count
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
@@ -188,7 +189,7 @@ def _plan_with_late_jobs(run: PlanningRun, jobs: tuple[Job, ...]) -> LatePlan:
     first = _plan_jobs(replace(run, search=search.within(_IN_TIME, _IN_TIME)), jobs, tightened_confidence)
 
     def plan_again(moved: tuple[Job, ...], order: JobOrder) -> PlannedJobs:
-        run.progress(f"planning {len(order.late)} late jobs beside {len(order.in_time)} that are in time")
+        run.progress(f"planning {format_count(len(order.late), 'late job')} beside {len(order.in_time)} in time")
         part = replace(run, search=search.within(1 / 2, 1 / 2))
         return _plan_jobs(part, moved, dict(tightened_confidence), order)
 

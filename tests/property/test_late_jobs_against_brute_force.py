@@ -13,7 +13,7 @@ BOTH = pytest.mark.parametrize("compact_jobs", [30, 0], ids=["compact", "columns
 
 
 def wrong_plans(seeds: Iterable[int], compact_jobs: int) -> tuple[dict[int, tuple[str, ...]], int, int]:
-    """What is wrong by seed; how many jobs are late, and how many plans with such were compared with all others."""
+    """Return faults by seed, the number of late jobs, and of plans with such that were compared with all others."""
     found = {seed: judge(seed, compact_jobs=compact_jobs) for seed in seeds}
     late = sum(each.late for each in found.values())
     compared = sum(each.compared for each in found.values() if each.late)

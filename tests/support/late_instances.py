@@ -40,7 +40,7 @@ def make_late_instance(seed: int) -> Instance:
 
 @dataclass(frozen=True)
 class LateFindings:
-    """What is wrong with a plan, in words; how many jobs are late, and whether all other plans were compared."""
+    """Faults of a plan, in words; the number of its late jobs, and whether all other plans were compared."""
 
     wrong: tuple[str, ...]
     late: int
@@ -113,7 +113,7 @@ def _moved(job: Job, deadline: datetime | None) -> Job:
 
 
 def _against_all_plans(problem: Problem, plan: Plan, out: set[str], *, proven: bool) -> list[str]:
-    """What the plan claims beyond the truth, under the later deadlines; what it misses where it is ``proven``."""
+    """Return the plan's claims beyond the truth, under the later deadlines, and misses where it is ``proven``."""
     best, left_out, value, bound = optimum(problem), problem.levels.count(out), plan.objective_usd, plan.bound_usd
     if left_out < best.unplaced:
         return [f"leaves out {left_out}, the least is {best.unplaced}"]
