@@ -199,23 +199,23 @@ class TestServer(StateSuite):
             assert connection.execute("SELECT count(*) FROM facts").fetchone() == (0,)
             assert connection.execute("SELECT to_regclass('ledger')").fetchone() == (None,)
 
-    def test_nothing_acknowledged_is_lost_when_the_server_crashes(
-        self, server: PostgresHere, store: StateStore, url: str
-    ) -> None:
-        for number in range(20):
-            store.ledger.append([entry(f"k{number}")], after=number)
-        server.stop(signal.SIGQUIT)
-        try:
+    def test_nothing_acknowledged_is_lost_when_the_server_crashes(self) -> None:
+        """On a server of its own: what all other tests wrote would be replayed when it starts again."""
+        with postgres_here() as server, contextlib.ExitStack() as stack:
+            url = server.url_of_new_schema()
+            store = stack.enter_context(StateStore.open(url, now=NOW))
+            for number in range(20):
+                store.ledger.append([entry(f"k{number}")], after=number)
+            server.stop(signal.SIGQUIT)
             with pytest.raises(BusyError, match="cannot be reached") as caught:
                 store.ledger.head()
             _says(caught.value, "try again")
             with pytest.raises(BusyError):
                 StateStore.open(url, now=NOW)
-        finally:
             server.start()
-        # The store finds it again by itself.
-        assert store.ledger.head() == 20
-        assert store.ledger.append([entry("after")], after=20) == 21
+            # The store finds it again by itself.
+            assert store.ledger.head() == 20
+            assert store.ledger.append([entry("after")], after=20) == 21
 
     def test_a_lock_that_is_held_for_too_long(self, server: PostgresHere, url: str) -> None:
         StateStore.open(url, now=NOW).close()
