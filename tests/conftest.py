@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +19,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
+
+# What all processes of one run share; workers inherit it from the process that starts them.
+IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
+if not IS_WORKER:
+    os.environ["STEPFARE_TESTS_SHARED"] = tempfile.mkdtemp(prefix="stepfare-tests-shared-")
 
 # Also for the commands that tests start: they inherit it.
 os.environ["STEPFARE_HOME"] = tempfile.mkdtemp(prefix="stepfare-tests-")
@@ -44,3 +50,5 @@ def pytest_collection() -> Iterator[None]:
 def pytest_unconfigure() -> None:
     """Give everything back to the collector: libraries that count their objects at exit would report leaks."""
     gc.unfreeze()
+    if not IS_WORKER:
+        shutil.rmtree(os.environ["STEPFARE_TESTS_SHARED"], ignore_errors=True)

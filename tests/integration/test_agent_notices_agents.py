@@ -71,6 +71,7 @@ def test_a_file_beside_the_spool_announces_on_the_sandbox(tmp_path: Path) -> Non
         assert all(rank.process.poll() is None for rank in ranks)
 
 
+@pytest.mark.slow
 def test_one_that_is_heard_while_the_coordinator_is_away_comes_before_all_else(
     tmp_path: Path, service: MetadataService
 ) -> None:

@@ -207,7 +207,14 @@ def test_nobody_there_to_be_asked(site: Site) -> None:
     _refused(site, 2, "--yes: nobody can be asked here", "agree with --yes", options=())
 
 
-@pytest.mark.parametrize("answer", ["n\n", "\n", "\x04"], ids=["no", "nothing", "end"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param("n\n", id="no"),
+        pytest.param("\n", id="nothing", marks=pytest.mark.slow),
+        pytest.param("\x04", id="end", marks=pytest.mark.slow),
+    ],
+)
 def test_whoever_is_asked_and_does_not_say_yes(site: Site, answer: str) -> None:
     asks, terminal = pty.openpty()
     try:

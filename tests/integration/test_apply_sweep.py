@@ -95,6 +95,7 @@ def test_a_gang_without_its_run_directory_is_destroyed_by_its_tag(site: Site) ->
     assert disagreements(site) == []
 
 
+@pytest.mark.slow
 def test_an_attempt_that_the_database_lost_is_an_orphan(site: Site) -> None:
     assert site.apply().code == 0
     attempt = directory(site).name
@@ -144,6 +145,7 @@ def test_a_state_that_is_lost_makes_nothing_twice_and_what_it_made_can_be_releas
     assert site.run("sweep", "--state", "all").code == 2
 
 
+@pytest.mark.slow
 def test_a_backup_of_the_state_releases_what_ran_when_it_was_made(site: Site) -> None:
     assert site.apply().code == 0
     file = site.folder / "state.gz"

@@ -217,6 +217,7 @@ def test_other_events_do_not_reach_the_queue(scene: Scene) -> None:
     assert scene.cloud.waiting() == 0
 
 
+@pytest.mark.slow
 def test_many_at_once(scene: Scene) -> None:
     machines = 25
     made = attempt("a2", phase=Phase.RUNNING, machines=machines)

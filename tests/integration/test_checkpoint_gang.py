@@ -112,6 +112,7 @@ def test_heartbeats_tell_how_far_it_is_and_what_is_saved(tmp_path: Path) -> None
     assert (beat["steps"], coordinator.messages("saved", 1)) == (STEPS, [])
 
 
+@pytest.mark.slow
 def test_a_stop_is_a_request_and_what_it_saved_is_said_before_the_end(plain: dict[int, float], tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     with _gang(tmp_path, "one", _command(folder, "--step-seconds", 0.03)) as (coordinator, ranks):

@@ -154,6 +154,7 @@ def _killed_at_random(store: ObjectStore, folder: Path, rounds: int, seed: int) 
     return cut
 
 
+@pytest.mark.slow
 def test_an_uploader_killed_at_random_leaves_the_newest_durable_whole(store: ObjectStore, tmp_path: Path) -> None:
     _killed_at_random(store, tmp_path, 2, 5)
 

@@ -122,6 +122,7 @@ def test_json_is_the_table_and_csv_has_a_row_a_window_and_policy(traces: Path, t
     assert all(float(row["finish_h"]) <= float(row["deadline_h"]) for row in rows)
 
 
+@pytest.mark.slow
 def test_any_number_of_processes_finds_the_same(traces: Path) -> None:
     asked = ("--work", "10h", "--ratio", "1.3", "--every", "8h", "--zones", "us-east-1a,us-west-2a", "-o", "json")
     alone, three = (run(traces, *asked, "--processes", count) for count in (1, 3))

@@ -61,9 +61,13 @@ def test_one_variant_is_compared_with_the_plan(folder: Path) -> None:
     ("form", "words"),
     [
         ("table", (r"in all rows but the base: drop-job rush", r"\+6h +384 +2 of 2 +\$", r"base +3 of 3 +\$")),
-        ("wide", (r"STATUS +JOBS +MOVES", r"limit aws p5 spot", r"optimal")),
+        pytest.param("wide", (r"STATUS +JOBS +MOVES", r"limit aws p5 spot", r"optimal"), marks=pytest.mark.slow),
         ("csv", (r"^variant,deadline all,limit aws p5 spot,jobs,placed,cost_usd", r"deadline all \+0h; limit")),
-        ("json", (r'"sweeps": \[\n    "deadline all",\n    "limit aws p5 spot"', r'"values": \[\n')),
+        pytest.param(
+            "json",
+            (r'"sweeps": \[\n    "deadline all",\n    "limit aws p5 spot"', r'"values": \[\n'),
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_grid_in_every_format(folder: Path, tmp_path: Path, form: str, words: tuple[str, ...]) -> None:

@@ -189,6 +189,7 @@ def test_what_people_add_later_is_noted_too(home: Path, tmp_path: Path) -> None:
     assert total(november) == Decimal("26750.96325")
 
 
+@pytest.mark.slow
 def test_a_bill_that_came_while_the_state_was_away_is_booked_by_the_report(home: Path, tmp_path: Path) -> None:
     at = datetime(2026, 12, 10, 8, tzinfo=UTC)
     import_bills([restated(tmp_path, "500")], BillStore(home / "bills"), at)

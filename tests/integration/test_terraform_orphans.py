@@ -70,18 +70,18 @@ class Killer:
 @pytest.mark.parametrize(
     ("kind", "count", "after", "cut"),
     [
-        ("apply_start", 1, 0.0, 0),
+        pytest.param(*("apply_start", 1, 0.0, 0), marks=pytest.mark.slow),
         ("apply_complete", 1, 0.0, 0),
-        ("apply_complete", 5, 0.0, 0),
-        ("apply_start", 6, 0.0, 0),
+        pytest.param(*("apply_complete", 5, 0.0, 0), marks=pytest.mark.slow),
+        pytest.param(*("apply_start", 6, 0.0, 0), marks=pytest.mark.slow),
         ("apply_start", 6, 0.01, 0),
-        ("apply_start", 6, 0.03, 0),
-        ("apply_start", 7, 0.06, 0),
-        ("apply_complete", 6, 0.0, 0),
+        pytest.param(*("apply_start", 6, 0.03, 0), marks=pytest.mark.slow),
+        pytest.param(*("apply_start", 7, 0.06, 0), marks=pytest.mark.slow),
+        pytest.param(*("apply_complete", 6, 0.0, 0), marks=pytest.mark.slow),
         ("apply_complete", 7, 0.05, 0),
         ("apply_complete", 8, 0.0, 0),
         ("apply_start", 6, 0.03, 100),
-        ("apply_complete", 8, 0.0, 300),
+        pytest.param(*("apply_complete", 8, 0.0, 300), marks=pytest.mark.slow),
     ],
 )
 def test_killed_at_any_moment_of_an_apply(directory: Path, kind: str, count: int, after: float, cut: int) -> None:

@@ -109,6 +109,7 @@ def test_without_a_stock_there_is_no_limit(cloud: Path, runs: Path) -> None:
     assert list(cloud.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_starts_that_take_their_time_and_nodes_that_never_do_anything(cloud: Path, runs: Path) -> None:
     (cloud / "stock").write_text("delay 1.5\nsick *-1\n")
     directory = _gang(runs, "a-1", 2, "echo here; exec sleep 300")

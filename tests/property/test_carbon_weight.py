@@ -18,7 +18,7 @@ from tests.property.test_plan_against_brute_force import differences
 from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import request_of, solve_instance
 
-FEW, MANY = range(5, 200, 48), range(0, 200, 4)
+FEW, MANY = range(5, 200, 96), range(0, 200, 4)
 
 
 def weighed_instance(seed: int, usd_per_tonne: int | None = None) -> Instance:
@@ -67,7 +67,7 @@ def test_100_plans_weigh_carbon_exactly() -> None:
 def test_a_higher_weight_never_emits_more_and_never_costs_less() -> None:
     """Both plans are optimal, place the same jobs, and no start has a threshold."""
     fell = 0
-    for seed in range(0, 40, 5):
+    for seed in range(0, 40, 10):
         plans = []
         for weight in (0, 2000, 30000):
             instance = weighed_instance(seed, weight)

@@ -16,7 +16,7 @@ from tests.support.plan_agreement import SOLVER, compare_planners, value_of
 from tests.support.running_instances import make_running_instance, make_sharing_instance
 from tests.support.solved_instances import Solved, request_of, solve
 
-FEW = range(1, 200, 14)
+FEW = range(1, 200, 28)
 
 
 def wrong(solved: Solved, plan: Plan) -> list[str]:
@@ -56,7 +56,7 @@ def test_columns_never_claim_more_than_is_true_of_100_instances() -> None:
 
 
 def test_columns_never_claim_more_than_is_true_of_running_jobs() -> None:
-    assert wrong_plans(range(1, 40, 4), make_running_instance) == {}
+    assert wrong_plans(range(1, 40, 8), make_running_instance) == {}
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_columns_never_claim_more_than_is_true_of_running_jobs_in_100_instances(
 
 
 def test_columns_never_claim_more_than_is_true_of_shares() -> None:
-    assert wrong_plans(range(2, 40, 4), make_sharing_instance) == {}
+    assert wrong_plans(range(2, 40, 8), make_sharing_instance) == {}
 
 
 @pytest.mark.slow

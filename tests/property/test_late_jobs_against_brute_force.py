@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.late_instances import judge
 
-FEW = range(1, 120, 11)
+FEW = range(1, 120, 22)
 BOTH = pytest.mark.parametrize("compact_jobs", [30, 0], ids=["compact", "columns"])
 
 

@@ -16,7 +16,7 @@ from tests.support.eligibility import missing_candidates
 from tests.support.instances import Instance, make_instance
 from tests.support.solved_instances import request_of, solve_instance
 
-FEW, MANY = range(2, 80, 12), range(1, 200, 4)
+FEW, MANY = range(2, 80, 24), range(1, 200, 4)
 
 
 def placed_instance(seed: int) -> Instance:

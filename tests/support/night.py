@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
+
+from filelock import FileLock
 
 from router.app.plan import PlanOptions, plan_request
 from router.planning.plan import Plan
+from router.planning.plan_json import plan_from_json, plan_to_json
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.repository import ROOT
 
@@ -25,5 +30,9 @@ def nightly_request() -> PlanRequest:
 
 @cache
 def nightly_plan() -> Plan:
-    """The plan; equal for every test."""
-    return make_plan(nightly_request())
+    """The plan; equal for every test, and made by the first process of a run that asks for it."""
+    file = Path(os.environ["STEPFARE_TESTS_SHARED"]) / "night.json"
+    with FileLock(f"{file}.lock"):
+        if not file.exists():
+            file.write_text(plan_to_json(make_plan(nightly_request())), encoding="utf-8")
+    return plan_from_json(file.read_text(encoding="utf-8"))

@@ -54,7 +54,7 @@ def test_what_cannot_be_played_is_said() -> None:
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
-@pytest.mark.parametrize("zones", [1, 3])
+@pytest.mark.parametrize("zones", [pytest.param(1, marks=pytest.mark.slow), 3])
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_in_time_in_any_availability(name: str, paid: bool, zones: int, data: st.DataObject) -> None:
@@ -129,13 +129,13 @@ def against(
 
 
 @pytest.mark.parametrize(("name", "paid"), QUICK)
-@pytest.mark.parametrize("patience", [1, 2, 5])
+@pytest.mark.parametrize("patience", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 5))])
 def test_in_time_where_all_that_is_started_is_taken(name: str, paid: bool, patience: int) -> None:
     assert against(POLICIES[name], paid, patience, lambda _: None) == 0
 
 
 @pytest.mark.parametrize("name", LEARN)
-@pytest.mark.parametrize("patience", [1, 3])
+@pytest.mark.parametrize("patience", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_learns_is_in_time_where_all_that_it_starts_is_taken(name: str, patience: int) -> None:
     def past(inputs: SimulationInputs) -> Series:
         return replace(inputs.series, zones=tuple(zone(z.zone, [1, 1, 1, 0] * 30) for z in inputs.series.zones))

@@ -111,8 +111,15 @@ def test_ranks_killed_in_a_gang_cost_what_was_not_saved_and_no_more(plain: dict[
     assert losses(tmp_path) == plain
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("asked", [0, 1])
+@pytest.mark.parametrize(
+    ("number", "code", "asked"),
+    [
+        (signal.SIGTERM, 143, 0),
+        (signal.SIGINT, 130, 1),
+        pytest.param(signal.SIGTERM, 143, 1, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, 0, marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(
     plain: dict[int, float], number: int, code: int, asked: int, tmp_path: Path
 ) -> None:
