@@ -18,6 +18,7 @@ from router.controller.context import ControllerContext
 from router.controller.group_regions import GroupMember, regions_of_groups
 from router.controller.job_history import policy_history_of
 from router.controller.lifecycle import ReleaseReason
+from router.controller.measured_speeds import job_as_measured
 from router.controller.metering import cost_so_far
 from router.controller.orders import Order
 from router.controller.placement_options import GangPlacement, placement_from
@@ -267,7 +268,7 @@ class Replanner:
         return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
 
     def left_of(self, chain: AttemptHistory) -> Job | None:
-        """Return the remaining work of the job from its last confirmed step.
+        """Return the remaining work of the job from its last confirmed step, at the speed that its gangs showed.
 
         None where its specification is not known.
         """
@@ -283,7 +284,8 @@ class Replanner:
             return None
         step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
-        return remaining_job(_read_job(text), step, there, self._plan_time(chain.last))
+        job = job_as_measured(_read_job(text), chain, self.book())
+        return remaining_job(job, step, there, self._plan_time(chain.last))
 
     def _plan_time(self, attempt: Attempt) -> datetime:
         """Return when the attempt's plan was made; cached, because a plan never changes."""

@@ -83,5 +83,5 @@ class GuardedRule:
     def _in_time(self, state: JobState, steps: float, hour: float, stage: Stage) -> Iterator[Candidate]:
         """Yield what is not spot, has room now and is on time with that many steps from the hour on."""
         for c in self.sure[state.job.name]:
-            if hour + c.reserved_hours(steps) <= state.deadline and stage.has_room(state.job.name, c):
+            if hour + stage.reserved_hours(state, c, steps) <= state.deadline and stage.has_room(state.job.name, c):
                 yield c

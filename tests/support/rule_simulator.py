@@ -2,8 +2,9 @@
 
 A job waits until its rule names a gang for which there is room and which is not gone; it then starts up (billed),
 works, writes checkpoints as its job says, and is interrupted as the world says: work since the last checkpoint is lost,
-all of it without one. Machines are billed from start to end at the price of the day. What a gang takes of limits it
-holds to the end of a tick. Moves into a region are billed at the month's tariffs, all jobs together.
+all of it without one. After a tick of work its speed on that accelerator is known to all rules. Machines are billed
+from start to end at the price of the day. What a gang takes of limits it holds to the end of a tick. Moves into a
+region are billed at the month's tariffs, all jobs together.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
 from pricing.egress import Tariff, compute_meter_costs
 from pricing.places import RegionId
+from router.jobs.goodput import on_time_steps_per_hour
 from router.jobs.limits import Limits
+from router.jobs.measured_speed import RELATIVE_ERROR
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.egress_rows import allowance_left, already_moved
@@ -196,6 +199,8 @@ class Stage:
         self.night, self.world = night, world
         self.used: dict[str, int] = defaultdict(int)
         self.tick = 0
+        # True over stated speed by job and accelerator, once a gang has worked for a tick.
+        self.measured: dict[tuple[str, str], float] = {}
 
     def has_room(self, job: str, candidate: Candidate) -> bool:
         """Whether the gang can be had now."""
@@ -221,11 +226,22 @@ class Stage:
         moves = self.moves(state, candidate)
         if moves is None:
             return math.inf
-        return candidate.expected_usd(state.steps_left) + sum(t.dearest.dollars() for t in moves)
+        work = state.steps_left / self.measured.get((state.job.name, candidate.accelerator), 1.0)
+        return candidate.expected_usd(work) + sum(t.dearest.dollars() for t in moves)
+
+    def reserved_hours(self, state: JobState, candidate: Candidate, steps: float) -> float:
+        """Return the hours to hold for the steps, start-up included, at the measured speed where there is one."""
+        ratio = self.measured.get((state.job.name, candidate.accelerator))
+        if ratio is None:
+            return candidate.reserved_hours(steps)
+        nominal = candidate.risk.nominal_steps_per_hour * ratio
+        risk = replace(candidate.risk, nominal_steps_per_hour=nominal, relative_error=RELATIVE_ERROR)
+        speed = on_time_steps_per_hour(risk, state.job.steps_left, state.job.confidence)
+        return candidate.startup_hours + steps / speed
 
     def can_be_on_time(self, state: JobState, candidate: Candidate, hour: float) -> bool:
         """Whether a start at the hour meets the deadline at the speed that the job's confidence asks for."""
-        return hour + candidate.reserved_hours(state.steps_left) <= state.deadline + _TINY
+        return hour + self.reserved_hours(state, candidate, state.steps_left) <= state.deadline + _TINY
 
 
 class _Simulation:
@@ -318,6 +334,8 @@ class _Simulation:
             starting = min(state.startup_left, length)
             state.startup_left -= starting
             state.worked += length - starting
+            if state.worked >= TICK:
+                self.stage.measured[name, c.accelerator] = state.speed / c.risk.nominal_steps_per_hour
             over = state.worked - state.hours_to_finish()
             if over >= -_TINY and state.startup_left <= _TINY:
                 length -= max(0.0, over)

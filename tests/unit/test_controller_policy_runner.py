@@ -69,3 +69,24 @@ def test_a_hint_moves_a_gang_only_where_hints_are_heeded_and_not_to_and_fro(site
     assert asked(heeds, site) == ()
     waits = Adviser(Replanner(site, book, GreedyPolicy()), most_s=10.0)
     assert not [a for a in asked(waits, site) if isinstance(a.decision, MoveDecision)]
+
+
+@pytest.mark.parametrize(("steps_done", "moves"), [(2000, False), (640, True)], ids=["as stated", "a third of it"])
+def test_a_gang_slower_than_stated_leaves_spot_while_on_demand_is_in_time(
+    site: ControllerContext, steps_done: int, moves: bool
+) -> None:
+    """Its 20,000 steps take 20 hours as stated and 63 as measured, of the 72 until its deadline."""
+    one = site.store.attempts.find()[0]
+    started = site.clock()
+    # Two hours in which the gang was seen, and six more until the policy is asked.
+    site.store.attempts.change(one, met_at=started)
+    for rank in range(2):
+        heard = started + timedelta(hours=2)
+        site.store.attempts.set_node(one.id, rank, step=steps_done, step_seconds=7200 / steps_done, heard_at=heard)
+    adviser = Adviser(Replanner(site, book), most_s=10.0)
+    later(site, timedelta(hours=8))
+    asked(adviser, site)
+    later(site, TICK)
+    found = [a for a in asked(adviser, site) if a.attempt.id == one.id]
+    assert [a.event for a in found] == [PolicyEvent.TICK]
+    assert isinstance(found[0].decision, MoveDecision) == moves
