@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+_SHAPE = re.compile(r"-(?:\d+GB|PCIe|NVL|SXM\d?)")
 # Fabrics that carry collectives between machines without the kernel's TCP stack.
 RDMA_FABRICS = frozenset({"efa", "infiniband", "gpudirect-tcpx", "gpudirect-tcpxo", "roce", "ici"})
 
@@ -22,6 +24,11 @@ class Accelerator:
     source: str
     as_of: str
     checked: bool
+
+    @property
+    def family(self) -> str:
+        """Return the name without size of memory and form: ``A100`` of ``A100-80GB``, ``H100`` of ``H100-PCIe``."""
+        return _SHAPE.sub("", self.name)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -128,6 +128,9 @@ def _job_findings(job: Job, document: YamlDocument, names: _Names) -> Iterator[B
         if (running := job.status.running) is not None:
             yield from names.region(("status", "running", "region"), running.region_id)
             yield from names.machine(("status", "running", "instance_type"), running.cloud, running.instance_type)
+            if (other := running.mixed_with) is not None:
+                path = ("status", "running", "mixed_with", "instance_type")
+                yield from names.machine(path, running.cloud, other.instance_type)
     yield from _residency_findings(job, names)
 
 

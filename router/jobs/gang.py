@@ -34,8 +34,9 @@ def parse_accelerators(value: object, at: Path = ()) -> Iterator[GangOption]:
     elif isinstance(value, str):
         if "+" in value:
             raise RefusedError(
-                f"{value!r} mixes machine types, which is not supported yet",
-                "list them as alternatives, one to be chosen: [H100:8, A100-80GB:16]",
+                f"{value!r} states how many of each go into one gang, which is not supported",
+                "list them as alternatives, one to be chosen: [H100:8, A100-80GB:16]; for types of one family, "
+                "`mixed: true` allows both in one gang",
                 at=at,
             )
         match = _NAMED.fullmatch(value.strip())
@@ -122,7 +123,7 @@ class Gang(Spec):
     A gang is always in one region; ``regions`` is how many the job may use one after the other.
     """
 
-    words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of", "mixed"})
+    words: ClassVar[frozenset[str]] = frozenset({"accelerators", "any_of"})
     options: Options
     rdma: Literal["required", "optional"] = Field(
         default="optional",
@@ -138,6 +139,13 @@ class Gang(Spec):
         "Left out: no bound.",
         examples=[0, 1],
     )
+    mixed: Flag = Field(
+        default=False,
+        description="Whether one gang may have machines of two types, such as A100 with 40 and with 80 GB: one "
+        "accelerator family, fabric and market, and as many accelerators a machine. It is as fast as the slower type "
+        "alone. Where their accelerators differ, the gang must be allowed on either.",
+        examples=[True],
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -145,12 +153,6 @@ class Gang(Spec):
         if not isinstance(value, dict):
             return value
         value = dict(value)
-        if value.pop("mixed", False):
-            raise RefusedError(
-                "mixed machine types in one gang are not supported yet",
-                "leave `mixed` out: the alternatives are tried one by one",
-                at=("mixed",),
-            )
         given = [word for word in ("accelerators", "any_of", "options") if word in value]
         if not given:
             raise RefusedError("no accelerators are given", "add e.g. `accelerators: H100:8`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -58,8 +59,15 @@ def parse_name(value: object) -> str:
     return text
 
 
+class MixedPart(Spec):
+    """The machines of the second type in a gang of two types, by their accelerators."""
+
+    instance_type: Text
+    accelerators: Count
+
+
 class Placement(Spec):
-    """The place where a job runs at this moment, on how many accelerators."""
+    """The place where a job runs at this moment, on how many accelerators in all."""
 
     cloud: Text
     region: Text
@@ -68,6 +76,35 @@ class Placement(Spec):
     market: Market
     accelerators: Count
     since: UtcTime | None = None
+    mixed_with: MixedPart | None = Field(
+        default=None,
+        description="Of a gang of two machine types: the other type, and how many of the `accelerators` it has.",
+    )
+
+    @model_validator(mode="after")
+    def _two_types(self) -> Placement:
+        other = self.mixed_with
+        if other is not None and other.instance_type == self.instance_type:
+            raise RefusedError(
+                f"{other.instance_type} is the type that it is mixed with",
+                "name the other type, or leave mixed_with out",
+                at=("mixed_with", "instance_type"),
+            )
+        if other is not None and other.accelerators >= self.accelerators:
+            raise RefusedError(
+                f"{other.accelerators} accelerators of {self.accelerators} leave none of {self.instance_type}",
+                "`accelerators` above counts those of both types",
+                at=("mixed_with", "accelerators"),
+            )
+        return self
+
+    @property
+    def accelerators_by_type(self) -> Mapping[str, int]:
+        """Return the accelerators of each machine type, the first one first."""
+        other = self.mixed_with
+        if other is None:
+            return {self.instance_type: self.accelerators}
+        return {self.instance_type: self.accelerators - other.accelerators, other.instance_type: other.accelerators}
 
     @property
     def region_id(self) -> RegionId:
@@ -381,6 +418,10 @@ class Job(Spec):
                 del content["run"]["code"]
         if self.gang.max_moves is None:
             del content["gang"]["max_moves"]
+        if not self.gang.mixed:
+            del content["gang"]["mixed"]
+        if self.status is not None and self.status.running is not None and self.status.running.mixed_with is None:
+            del content["status"]["running"]["mixed_with"]
         if self.group is None:
             del content["group"]
         if self.placement is None:  # as above

@@ -121,9 +121,19 @@ BAD = {
     "no mapping": ({"gang": "gang: H100:8"}, "6:7", "gang", "is not a mapping of fields", ""),
     "confidence of one": ({"confidence": "confidence: 1"}, "7:13", "confidence", "must be at most 0.999, not 1", ""),
     "mixed gang": ({"gang": "gang: {accelerators: H100:8+A100-80GB:8}"}, "6:22", "gang.accelerators",
-                   "not supported yet", "alternatives"),
-    "mixed gang by word": ({"gang": "gang: {accelerators: H100:8, mixed: true}"}, "6:37", "gang.mixed",
-                           "not supported yet", ""),
+                   "not supported", "mixed: true"),
+    "mixed gang by a number": ({"gang": "gang: {accelerators: H100:8, mixed: 1}"}, "6:37", "gang.mixed",
+                               "neither true nor false", "write true or false"),
+    "mixed with itself": (
+        {"status": "status: {running: {cloud: aws, region: us-east-1, instance_type: p4d.24xlarge, market: spot, "
+                   "accelerators: 16, mixed_with: {instance_type: p4d.24xlarge, accelerators: 8}}}"},
+        "7:140", "status.running.mixed_with.instance_type", "is the type that it is mixed with", "name the other type",
+    ),
+    "mixed with all of it": (
+        {"status": "status: {running: {cloud: aws, region: us-east-1, instance_type: p4d.24xlarge, market: spot, "
+                   "accelerators: 16, mixed_with: {instance_type: p4de.24xlarge, accelerators: 16}}}"},
+        "7:169", "status.running.mixed_with.accelerators", "leave none of p4d.24xlarge", "counts those of both types",
+    ),
     "a size in a list": ({"gang": "gang:\n  accelerators: {H100: [4, 0]}"}, "7:28", "gang.accelerators.H100[1]",
                          "0 is no number of H100", "1 or more"),
     "not filled in": ({"steps": "steps: {FILL IN: how many steps there are}"}, "3:8", "steps",

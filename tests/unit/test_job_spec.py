@@ -80,8 +80,8 @@ def test_the_ways_to_write_a_gang(gang: dict[str, Any], options: str) -> None:
 @pytest.mark.parametrize(
     ("gang", "words"),
     [
-        ({"accelerators": "H100:8+A100-80GB:8"}, "not supported yet"),
-        ({"accelerators": "H100:8", "mixed": True}, "not supported yet"),
+        ({"accelerators": "H100:8+A100-80GB:8"}, "not supported"),
+        ({"accelerators": "H100:8", "mixed": "yes"}, "mixed"),
         ({"accelerators": "H100:0"}, "no number of h100"),
         ({"accelerators": "H100:-8"}, "no number of h100"),
         ({"accelerators": "H100:8.5"}, "no number of h100"),
