@@ -46,13 +46,15 @@ def with_read_quotas(
 
 
 def running_placements(loaded: LoadedJobs, book: PriceBook) -> tuple[tuple[Placement, int], ...]:
-    """Return where jobs run at this moment, and on how many machines."""
+    """Return where jobs run at this moment, and on how many machines; a gang of two machine types is two placements."""
     placements = []
     for job in loaded.jobs:
         place = job.status.running if job.status is not None else None
-        machine = book.machine(place.cloud, place.instance_type) if place is not None else None
-        if place is not None and machine is not None:
-            placements.append((place, -(-place.accelerators // machine.accelerator_count)))
+        for name, accelerators in place.accelerators_by_type.items() if place is not None else ():
+            machine = book.machine(place.cloud, name) if place is not None else None
+            if place is not None and machine is not None:
+                alone = {"instance_type": name, "accelerators": accelerators, "mixed_with": None}
+                placements.append((place.model_copy(update=alone), -(-accelerators // machine.accelerator_count)))
     return tuple(placements)
 
 

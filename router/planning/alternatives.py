@@ -16,7 +16,7 @@ from router.planning.egress_caps import full_cap
 from router.planning.egress_rows import allowance_left, already_moved
 from router.planning.job_groups import mates_region
 from router.planning.left_shift import Load, add_load, earliest_run, load_without
-from router.planning.plan import Alternative
+from router.planning.plan import Alternative, describe_mix
 from router.planning.problem import PlacementProblem, Slot, most_starts, slots_within_dates
 from router.planning.schedule import SlotHold, runs_of
 from router.planning.shared_limits import limit_amounts, use_of
@@ -295,6 +295,7 @@ def _shown(job: Job, run: SingleRun, *, dominated: bool) -> Alternative:
         amortised_usd_per_hour=c.amortised_usd_per_hour if c.parts[-1].listing.cost else None,
         grams_co2e=None if c.carbon is None else grams_over(c.carbon, run.billed),
         carbon_usd=None if c.carbon is None else run.carbon_usd,
+        mix=describe_mix((part.machines, part.offer.instance_type) for part in c.parts),
     )
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from fractions import Fraction
 from functools import cached_property
 
 from pricing.book import PriceBook
-from pricing.carbon import GRAMS_PER_TONNE, EmissionTable, UnknownCarbonError
 from pricing.machines import Machine
-from pricing.money import UsdPerHour, divide_half_even
+from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
-from pricing.problems import InvalidInputError
-from pricing.units import BYTES_PER_GB, gb_to_bytes
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import Checkpoint, GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.planning.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
+from router.planning.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.placement_rule import placement_refusal
-from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, transfers_into
+from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, cloud_cap_exceeded, transfers_into
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
 LONGEST_RUN = timedelta(days=90)
@@ -41,18 +39,11 @@ class GangPart:
     listing: OfferListing
 
 
-@dataclass(frozen=True, slots=True)
-class GangCarbon:
-    """Emissions of a gang: exact grams of CO2e an hour, what they count in dollars, and which figures are doubtful."""
-
-    grams_per_hour: Fraction
-    usd_per_hour: UsdPerHour
-    doubt: str
-
-
 @dataclass(frozen=True)
 class Candidate:
-    """A gang that could run a job: one offer, or an on-demand core (first part) with the rest on spot.
+    """A gang that could run a job: one offer, an on-demand core (first part) with the rest on spot, or several parts.
+
+    Several parts are of several zones, or of two machine types (the cheaper one last).
 
     Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
     job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running`` marks where the
@@ -267,6 +258,8 @@ class CandidateFinder:
                     dropped.append(result)
             if not job.gang.same_zone:
                 candidates += self._over_zones(job, option, findings)
+        if job.gang.mixed:
+            candidates += self._over_types(job, findings)
         return _with_running(job, sorted(candidates, key=lambda c: c.key), self.now), tuple(dropped)
 
     def _evaluate_listing(
@@ -310,6 +303,40 @@ class CandidateFinder:
                 candidates.append(candidate)
         return candidates
 
+    def _over_types(self, job: Job, findings: _JobFindings) -> list[Candidate]:
+        """Return gangs of two machine types of one family; a spot gang with an on-demand core has one type."""
+        candidates: list[Candidate] = []
+        options = {(option.accelerator, option.count): option for option in job.gang.options}
+        sizes = sorted({option.count for option in job.gang.options})
+        for pair, count in ((pair, count) for pair in self._pairs for count in sizes):
+            wanted = [options.get((each.machine.accelerator, count)) for each in pair.listings]
+            if any(
+                option is None or self._rules_out(job, option, each)
+                for option, each in zip(wanted, pair.listings, strict=True)
+            ):
+                continue
+            if job.gang.on_demand_share > 0 and pair.cheaper.offer.market is Market.SPOT:
+                continue
+            option, machines = (
+                options[pair.cheaper.machine.accelerator, count],
+                count // pair.cheaper.machine.accelerator_count,
+            )
+            for gang in mixed_gangs(pair, machines, self._limits, running_split(job, pair)):
+                parts = tuple(GangPart(each.offer, each.machine, number, each) for each, number in gang)
+                candidate = self._evaluate_gang(job, option, parts, findings)
+                if isinstance(candidate, Candidate):
+                    candidates.append(candidate)
+        return candidates
+
+    @cached_property
+    def _pairs(self) -> tuple[MachinePair, ...]:
+        return machine_pairs((each for found in self._listings.values() for each in found), self._limits)
+
+    def _rules_out(self, job: Job, option: GangOption, listing: OfferListing) -> bool:
+        """Return whether a rule, other than a limit or a lack of machines, forbids the gang on one listing."""
+        refused = refusal(job, option, replace(listing, cap=None), self._limits, ())
+        return refused is not None or placement_refusal(job, option, (listing,), self._book) is not None
+
     def _evaluate_gang(
         self,
         job: Job,
@@ -318,18 +345,14 @@ class CandidateFinder:
         findings: _JobFindings,
     ) -> Candidate | DroppedListing:
         """Return the gang of these parts as a candidate, or why it is dropped."""
-        listing, machines = parts[-1].listing, sum(part.machines for part in parts)
+        listing = parts[-1].listing
 
         def drop(code: str, reason: str) -> DroppedListing:
             return DroppedListing(code, reason, listing, option.count)
 
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
-        moves, speeds = findings.moves, findings.speeds
-        key = (listing.offer.cloud, listing.offer.instance_type, machines)
-        if key not in speeds:
-            speeds[key] = gang_speed(job.workload, listing.machine, machines, listing.accelerator)
-        speed = speeds[key]
+        moves, speed = findings.moves, _speed_of(job, parts, findings)
         if isinstance(speed, UnknownSpeed):
             return drop("speed", speed.reason)
         place = listing.region.id
@@ -341,7 +364,7 @@ class CandidateFinder:
         cap_reason = cap_exceeded(job, transfers)
         if cap_reason is not None:
             return drop("egress cap", cap_reason)
-        above = _above_caps(self._limits, transfers, place)
+        above = cloud_cap_exceeded(self._limits, transfers, place)
         if above:
             return drop("egress cap of a cloud", above)
         candidate = self._with_rates(job, option, parts, speed, transfers, findings)
@@ -382,7 +405,7 @@ class CandidateFinder:
     ) -> Candidate | ListingRefusal:
         """Return the candidate with its rates, or why it is too slow or too risky."""
         gang = self._gang(parts, option.count)
-        steps = steps_to_do(job, running=_runs_here(job, parts, option.count, self.now))
+        steps = steps_to_do(job, running=_runs_here(job, parts, self.now))
         key = (
             speed.steps_per_hour,
             speed.relative_error,
@@ -431,55 +454,13 @@ class CandidateFinder:
                 interruptions_per_hour=sum(r.interruptions_per_hour for r in risks),
                 recovery_hours=max(r.recovery_hours for r in risks),
                 weak="; ".join(dict.fromkeys(doubt for doubt in doubts if doubt)),
-                carbon=None if self._emissions is None else self._carbon(self._emissions, parts),
+                carbon=None
+                if self._emissions is None
+                else gang_carbon(
+                    ((p.machines, p.machine, p.listing.region) for p in parts), self._emissions, self._limits
+                ),
             )
         return gang
-
-    def _carbon(self, emissions: EmissionTable, parts: tuple[GangPart, ...]) -> GangCarbon:
-        """Return the emissions of a gang, the worth of each part rounded once."""
-        found = [(part.machines, emissions.emission(part.machine, part.listing.region)) for part in parts]
-        grams = [machines * each.grams_per_hour for machines, each in found]
-        return GangCarbon(
-            grams_per_hour=sum(grams, Fraction(0)),
-            usd_per_hour=_sum_rates(carbon_rate(each, self._limits) for each in grams),
-            doubt="; ".join(dict.fromkeys(each.doubt for _, each in found if each.doubt)),
-        )
-
-
-def emission_table(book: PriceBook, limits: Limits) -> EmissionTable | None:
-    """Return the emissions of the book's machines; None where the limits state no weight of carbon.
-
-    Raises InvalidInputError where the book knows no carbon at all.
-    """
-    if limits.carbon is None:
-        return None
-    try:
-        return EmissionTable(book)
-    except UnknownCarbonError as error:
-        raise InvalidInputError.single(
-            str(error), where="limits", field="carbon", remedy="leave carbon out, or plan with another book"
-        ) from None
-
-
-def carbon_rate(grams_per_hour: Fraction, limits: Limits) -> UsdPerHour:
-    """Return what emissions count an hour at the weight of the limits, rounded half to even."""
-    if limits.carbon is None:
-        return UsdPerHour(0)
-    exact = grams_per_hour * limits.carbon.usd_per_tonne.nanos / GRAMS_PER_TONNE
-    return UsdPerHour(divide_half_even(exact.numerator, exact.denominator))
-
-
-def _above_caps(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
-    """Return which cloud's cap on egress is less than these transfers alone take in a month ("" for none)."""
-    leaving: dict[str, int] = {}
-    for t in transfers if limits.egress_caps_gb else ():
-        if t.source.cloud != to.cloud:
-            leaving[t.source.cloud] = leaving.get(t.source.cloud, 0) + t.volume_bytes
-    for cloud, volume in leaving.items():
-        cap = limits.egress_caps_gb.get(cloud)
-        if cap is not None and volume > gb_to_bytes(cap):
-            return f"{volume / BYTES_PER_GB:,.0f} GB would leave {cloud}, at most {cap:,} GB may in a month"
-    return ""
 
 
 def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRates | ListingRefusal:
@@ -497,10 +478,35 @@ def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRate
     return GangRates(expected, on_time, goodput.to_digits(goodput.billed_share(risk)), risk)
 
 
+def _speed_of(job: Job, parts: tuple[GangPart, ...], findings: _JobFindings) -> Speed | UnknownSpeed:
+    """Return the speed of a gang: of machine types the slowest that the whole gang would have on one of them.
+
+    The relative error of a mix is the larger one.
+    """
+    machines, found = sum(part.machines for part in parts), {}
+    for part in parts:
+        key = (part.offer.cloud, part.offer.instance_type, machines)
+        if key not in findings.speeds:
+            findings.speeds[key] = gang_speed(job.workload, part.machine, machines, part.listing.accelerator)
+        speed = findings.speeds[key]
+        if isinstance(speed, UnknownSpeed):
+            return speed
+        found[part.offer.instance_type] = speed
+    slowest = min(found, key=lambda name: (found[name].steps_per_hour, name))
+    if len(found) == 1:
+        return found[slowest]
+    error = max(speed.relative_error for speed in found.values())
+    return Speed(found[slowest].steps_per_hour, error, f"that of {slowest} alone: {found[slowest].basis}")
+
+
 def _kind(parts: tuple[GangPart, ...]) -> str:
     """Return the suffix of a candidate's key that tells gangs of several parts apart."""
     if len(parts) == 1:
         return ""
+    first = parts[0]
+    if first.offer.instance_type != parts[-1].offer.instance_type:
+        own = f"({first.listing.reservation})" if first.listing.reservation else ""
+        return f"+{first.machines}x{first.offer.instance_type}{own}"
     return "+core" if parts[0].offer.market is not parts[-1].offer.market else "+zones"
 
 
@@ -562,7 +568,7 @@ def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> flo
     return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
-def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int, now: datetime) -> bool:
+def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:
     """Return whether the job's status says that it runs on exactly these parts (an unknown zone fits any).
 
     A job that may not run yet cannot go on: wherever it runs, it has to start again.
@@ -570,13 +576,14 @@ def _runs_here(job: Job, parts: tuple[GangPart, ...], accelerators: int, now: da
     placement = job.status.running if job.status else None
     if placement is None or (job.earliest_start is not None and job.earliest_start.at(now) > now):
         return False
-    offer = parts[-1].offer
-    same = (offer.cloud, offer.region, offer.instance_type, offer.market, accelerators) == (
+    offer, by_type = parts[-1].offer, {part.offer.instance_type: 0 for part in parts}
+    for part in parts:
+        by_type[part.offer.instance_type] += part.machines * part.machine.accelerator_count
+    same = (offer.cloud, offer.region, offer.market, by_type) == (
         placement.cloud,
         placement.region,
-        placement.instance_type,
         placement.market,
-        placement.accelerators,
+        placement.accelerators_by_type,
     )
     return same and (placement.zone is None or offer.zone is None or placement.zone == offer.zone)
 
@@ -587,7 +594,7 @@ def _with_running(job: Job, candidates: list[Candidate], now: datetime) -> tuple
     That is the one in the stated zone if it is there, else the first by key that fits.
     """
     placement = job.status.running if job.status else None
-    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, c.accelerators, now)]
+    indexes = [i for i, c in enumerate(candidates) if _runs_here(job, c.parts, now)]
     if placement is None or not indexes:
         return tuple(candidates)
     index = min(indexes, key=lambda i: (candidates[i].offer.zone != placement.zone, i))

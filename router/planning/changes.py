@@ -210,7 +210,7 @@ def _why(change: PlacementChange, causes: Sequence[Cause], after: PlanFacts) -> 
 def _old_place_now(here: JobPlacement, new: JobSummary) -> str:
     """Return what the old place would cost now, where the new plan has it among its alternatives."""
     for a in new.alternatives:
-        place = JobPlacement(a.cloud, a.region, a.zone, a.instance_type, a.market, a.accelerators)
+        place = JobPlacement(a.cloud, a.region, a.zone, a.instance_type, a.market, a.accelerators, a.mix)
         if place == here:
             state = f", but {a.lacks}" if a.lacks else ""
             return f"the old place would now cost ${a.cost_usd.dollars():,.2f}{state}"

@@ -13,11 +13,10 @@ from datetime import timedelta
 from fractions import Fraction
 
 from pricing.money import Usd, UsdPerHour
-from pricing.places import Market
 from router.jobs.limits import Commitment, Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate
-from router.planning.listings import OfferListing, is_named_by
+from router.planning.listings import commitment_of
 from router.planning.problem import PlacementProblem, Slot
 
 _HOUR = timedelta(hours=1)
@@ -40,21 +39,14 @@ class CoverRate:
         return self.usd_per_hour.dollars() * self.billed
 
 
-def commits_to(commitment: Commitment, listing: OfferListing) -> bool:
-    """Return whether the commitment covers these machines: on demand, and nothing that it names is another."""
-    bought = listing.offer.market is Market.ON_DEMAND
-    accelerator = commitment.accelerator in (None, listing.machine.accelerator)
-    return bought and accelerator and is_named_by(commitment, listing)
-
-
 def cover_rate(limits: Limits, candidate: Candidate) -> CoverRate | None:
     """Return what the candidate uses of committed spend; None where no commitment matches any part of it.
 
-    All parts of a gang are of one type and region, so that those on demand match the same commitments.
+    Its parts on demand never match two of them: of such machine types no mixed gang is made.
     """
     rate, pool = UsdPerHour(0), None
     for part in candidate.parts if limits.commitments else ():
-        found = next((n for n, item in enumerate(limits.commitments) if commits_to(item, part.listing)), None)
+        found = commitment_of(limits, part.listing)
         if found is not None:
             pool, rate = found, rate + part.offer.usd_per_hour.times(part.machines)
     return None if pool is None else CoverRate(pool, rate, candidate.billed_per_reserved)

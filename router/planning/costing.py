@@ -12,8 +12,9 @@ from pricing.money import Usd, UsdPerHour, divide_half_even
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import GangCarbon, GangPart, carbon_rate
+from router.planning.candidates import GangPart
 from router.planning.egress_rows import allowance_left, already_moved
+from router.planning.emissions import GangCarbon, carbon_rate
 from router.planning.feasibility import covers
 from router.planning.plan import Capacity, Line, PlannedMove
 from router.planning.problem import PlacementProblem
@@ -53,7 +54,7 @@ def _line(problem: PlacementProblem, run: ScheduledRun, part: GangPart, gang: st
         instance_type=offer.instance_type,
         market=offer.market.value,
         machines=part.machines,
-        accelerator=c.accelerator,
+        accelerator=part.machine.accelerator,
         accelerators=part.machines * part.machine.accelerator_count,
         start=run.start,
         end=run.end,

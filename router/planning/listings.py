@@ -98,6 +98,18 @@ def is_named_by(rule: Limit | Maintenance | Commitment, listing: OfferListing) -
     return all(wanted is None or wanted == actual for wanted, actual in pairs)
 
 
+def commits_to(commitment: Commitment, listing: OfferListing) -> bool:
+    """Return whether the commitment covers these machines: on demand, and nothing that it names is another."""
+    bought = listing.offer.market is Market.ON_DEMAND
+    accelerator = commitment.accelerator in (None, listing.machine.accelerator)
+    return bought and accelerator and is_named_by(commitment, listing)
+
+
+def commitment_of(limits: Limits, listing: OfferListing) -> int | None:
+    """Return the number of the first commitment that covers the machines; None where none does."""
+    return next((n for n, item in enumerate(limits.commitments) if commits_to(item, listing)), None)
+
+
 def _offer_listing(offer: Offer, book: PriceBook, limits: Limits) -> OfferListing | None:
     machine = book.machine(offer.cloud, offer.instance_type)
     region = book.region(offer.region_id)

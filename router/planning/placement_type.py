@@ -50,7 +50,8 @@ def placement_type_of(job: Job, candidates: Sequence[Candidate], dropped: Sequen
 def _gangs(candidates: Sequence[Candidate], dropped: Sequence[DroppedListing]) -> Iterator[_Gang]:
     """Yield the gangs that the job's rules allow, those that cannot be timed or do not fit included."""
     for c in candidates:
-        yield c.parts[-1].machine, c.accelerators, c.parts[-1].listing.accelerator
+        for part in c.parts:
+            yield part.machine, c.accelerators, part.listing.accelerator
     for drop in dropped:
         if drop.code == "speed":
             yield drop.listing.machine, drop.accelerators, drop.listing.accelerator

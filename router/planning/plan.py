@@ -5,6 +5,7 @@ A plan never holds addresses or instance ids. Its JSON form is :mod:`router.plan
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -29,8 +30,8 @@ class Line:
 
     ``start``..``end`` is held (reserved); ``hours`` are the hours expected to be billed, and ``cost_usd`` =
     ``usd_per_hour`` x ``hours``, rounded once. ``usd_per_hour`` is the marginal price of all ``machines`` (zero on a
-    reservation), ``usd_per_step`` the amortised one. A gang with an on-demand core has two lines with the same
-    ``gang``, start and end; steps stand on the first.
+    reservation), ``usd_per_step`` the amortised one. A gang with an on-demand core, or of two machine types,
+    has two lines with the same ``gang``, start and end; steps stand on the first.
 
     ``reservation_cost`` says what is known of a reservation's price: amortised, sunk (its amortised price is then
     zero), unknown (None then); "" for any other market. ``policy`` is the one that an accepted quote was made for; None
@@ -94,6 +95,16 @@ class Line:
         return self.max_usd_per_hour.over(self.end - self.start)
 
 
+def describe_mix(machines: Iterable[tuple[int, str]]) -> str:
+    """Return numbers and types as ``3x p4d.24xlarge + 1x p4de.24xlarge``; "" where all are of one type."""
+    by_type: dict[str, int] = {}
+    for count, instance_type in machines:
+        by_type[instance_type] = by_type.get(instance_type, 0) + count
+    if len(by_type) < 2:
+        return ""
+    return " + ".join(f"{count}x {name}" for name, count in sorted(by_type.items()))
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
     """Bytes moved into a region for a job; ``what`` is data, stream or checkpoint."""
@@ -152,7 +163,8 @@ class ShadowPrice:
 class Alternative:
     """Another way to run all remaining steps of a job, the other jobs held in place; also the fallback order.
 
-    ``lacks`` says what it lacks against the chosen one ("" when it could be had, only dearer).
+    ``lacks`` says what it lacks against the chosen one ("" when it could be had, only dearer). ``mix`` tells the
+    machines of a gang of two types, which ``instance_type`` names one of; "" for any other.
     """
 
     cloud: str
@@ -174,6 +186,7 @@ class Alternative:
     amortised_usd_per_hour: UsdPerHour | None = None
     grams_co2e: int | None = None
     carbon_usd: Usd | None = None
+    mix: str = ""
 
     @property
     def objective_usd(self) -> Usd:

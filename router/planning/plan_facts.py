@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from pricing.money import Usd
 from router.planning.inputs import LimitAmount
-from router.planning.plan import JobSummary, Line, Plan
+from router.planning.plan import JobSummary, Line, Plan, describe_mix
 from router.planning.plan_usage import TeamUsage
 
 T = TypeVar("T")
@@ -20,7 +20,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobPlacement:
-    """The place and gang on which most of a job runs; a job that is left out has none."""
+    """The place and gang on which most of a job runs; a job that is left out has none.
+
+    ``mix`` tells the machines of a gang of two types, of which ``instance_type`` names one; "" for any other.
+    """
 
     cloud: str
     region: str
@@ -28,10 +31,12 @@ class JobPlacement:
     instance_type: str
     market: str
     accelerators: int
+    mix: str = ""
 
     def __str__(self) -> str:
         zone = f"/{self.zone}" if self.zone else ""
-        return f"{self.cloud}/{self.region}{zone} {self.instance_type} {self.market} x{self.accelerators}"
+        machines = self.mix or self.instance_type
+        return f"{self.cloud}/{self.region}{zone} {machines} {self.market} x{self.accelerators}"
 
 
 def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
@@ -40,8 +45,11 @@ def main_placement(lines: Sequence[Line], job: str) -> JobPlacement | None:
     if not own:
         return None
     best = max(own, key=lambda x: (x.kind == "order", x.hours, x.market == "spot", x.gang))
-    whole = sum(x.accelerators for x in own if x.gang == best.gang)
-    return JobPlacement(best.cloud, best.region, best.zone, best.instance_type, best.market, whole)
+    gang = [x for x in own if x.gang == best.gang]
+    mix = describe_mix((x.machines, x.instance_type) for x in gang)
+    return JobPlacement(
+        best.cloud, best.region, best.zone, best.instance_type, best.market, sum(x.accelerators for x in gang), mix
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +175,18 @@ class PlanFacts:
         summary = self.jobs.get(job)
         for other in () if summary is None else summary.alternatives:
             known = JobPlacement(
-                other.cloud, other.region, other.zone, other.instance_type, other.market, other.accelerators
+                other.cloud,
+                other.region,
+                other.zone,
+                other.instance_type,
+                other.market,
+                other.accelerators,
+                other.mix,
             )
             if known == place:
                 return other.usd_per_hour.nanos
+        if place.mix:
+            return None
         each = self._nanos_per_accelerator.get(
             (place.cloud, place.region, place.zone, place.instance_type, place.market)
         )

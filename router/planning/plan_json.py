@@ -62,7 +62,7 @@ RESERVATION_FIELDS: Mapping[type, tuple[str, ...]] = MappingProxyType(
 FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
     {
         Line: ("capacity", "policy", "grams_co2e", "carbon_usd", "carbon_doubt"),
-        Alternative: ("grams_co2e", "carbon_usd"),
+        Alternative: ("grams_co2e", "carbon_usd", "mix"),
         JobSummary: ("preemption", "grams_co2e", "carbon_usd", "late"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),

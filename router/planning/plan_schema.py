@@ -348,6 +348,7 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "amortised_usd_per_hour": "Of a reservation alone: what all machines really cost an hour; null where unknown.",
         "grams_co2e": _GRAMS,
         "carbon_usd": _CARBON_USD,
+        "mix": "Of a gang of two machine types alone: how many of each; instance_type is then one of them.",
     },
     plan.ConstraintCost: {
         "": "What a rule costs the job, the others held in place.",

@@ -179,10 +179,10 @@ def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
         return
     job, c = blocked
     taken = base.problem.use[job, c.key][limit.name]
-    machines = _machines_of(base.problem, c, limit.name)
-    yield _Raise(math.ceil(taken / machines), 1, c.offer.instance_type)
+    machines, instance_type = _counted_machines(base.problem, c, limit.name)
+    yield _Raise(math.ceil(taken / machines), 1, instance_type)
     if machines > 1:
-        yield _Raise(taken, machines, c.offer.instance_type)
+        yield _Raise(taken, machines, instance_type)
 
 
 def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None:
@@ -206,10 +206,13 @@ def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None
     return None if best is None else best[1:]
 
 
-def _machines_of(problem: PlacementProblem, c: Candidate, name: str) -> int:
-    """Return how many of the candidate's machines the limit counts: all, or those of the part whose capacity it is."""
-    counted = sum(part.machines for part in c.parts if name in use_of_parts((part,), problem.limits))
-    return counted or c.machines
+def _counted_machines(problem: PlacementProblem, c: Candidate, name: str) -> tuple[int, str]:
+    """Return how many of the candidate's machines the limit counts, and their type.
+
+    These are all, or those of the part whose capacity it is; of several types the last one's name.
+    """
+    counted = [part for part in c.parts if name in use_of_parts((part,), problem.limits)] or c.parts
+    return sum(part.machines for part in counted), counted[-1].offer.instance_type
 
 
 def _comparable(base: PlacementSolution, after: PlacementSolution) -> bool:

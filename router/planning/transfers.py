@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -9,7 +10,8 @@ from pricing.book import PriceBook
 from pricing.egress import Tariff
 from pricing.money import Usd, divide_half_even
 from pricing.places import Region, RegionId
-from pricing.units import BYTES_PER_GB, BYTES_PER_GIB, gib_to_bytes
+from pricing.units import BYTES_PER_GB, BYTES_PER_GIB, gb_to_bytes, gib_to_bytes
+from router.jobs.limits import Limits
 from router.jobs.spec import Job
 
 
@@ -114,6 +116,19 @@ def _tariff(source: RegionId, region: Region, book: PriceBook) -> Tariff | None:
     if origin is None:
         return book.egress.outbound(source.cloud, None)
     return book.egress.between(origin, region)
+
+
+def cloud_cap_exceeded(limits: Limits, transfers: Iterable[Transfer], to: RegionId) -> str:
+    """Return which cloud's cap on egress is less than these transfers alone take in a month ("" for none)."""
+    leaving: dict[str, int] = {}
+    for t in transfers if limits.egress_caps_gb else ():
+        if t.source.cloud != to.cloud:
+            leaving[t.source.cloud] = leaving.get(t.source.cloud, 0) + t.volume_bytes
+    for cloud, volume in leaving.items():
+        cap = limits.egress_caps_gb.get(cloud)
+        if cap is not None and volume > gb_to_bytes(cap):
+            return f"{volume / BYTES_PER_GB:,.0f} GB would leave {cloud}, at most {cap:,} GB may in a month"
+    return ""
 
 
 def cap_exceeded(job: Job, transfers: tuple[Transfer, ...]) -> str | None:

@@ -20,7 +20,7 @@ from router.jobs.fields import suggest
 from router.jobs.limits import Carbon, TeamBudget
 from router.jobs.quantities import TOO_FAR, TOO_FAR_REMEDY, Moment, format_duration, is_beyond_planning
 from router.jobs.spec import Job
-from router.planning.candidates import emission_table
+from router.planning.emissions import emission_table
 from router.planning.planner import PlanRequest
 
 ALL_JOBS = "all"

@@ -112,7 +112,7 @@ class QuoteProblem:
                 name, "no offer passes the job's rules", "see the reasons", reasons=summarise_reasons(self.dropped)
             )
         if not self.venues and self.untold and len(self.untold) == len(self.candidates):
-            what = "it fits reservations alone, of which a quote can say nothing"
+            what = "it fits reservations, or gangs of two machine types, of which a quote can say nothing"
             return Refused(name, what, "plan it; or state usd_per_hour and dates that reach", reasons=self.untold)
         if not self.venues:
             what = "it may run on spot alone and cannot resume: each loss begins all over"

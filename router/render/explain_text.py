@@ -71,7 +71,7 @@ def _summary(plan: Plan, job: JobSummary) -> str:
 
 def _compare(plan: Plan, job: JobSummary, second: Alternative) -> str:
     more = second.cost_usd - job.cost_usd
-    name = f"{second.cloud}/{second.region} {second.instance_type} {second.market}"
+    name = f"{second.cloud}/{second.region} {second.mix or second.instance_type} {second.market}"
     if more.nanos < 0 and not second.lacks and second.carbon_usd is not None and job.carbon_usd is not None:
         extra = second.carbon_usd - job.carbon_usd
         return f"{name} would save {format_usd(-more)}, and its carbon counts {format_usd(extra)} more"
@@ -204,7 +204,7 @@ def _alternatives(job: JobSummary, screen: Screen) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}",
-            f"{a.machines}x {a.instance_type}",
+            a.mix or f"{a.machines}x {a.instance_type}",
             MARKETS[a.market],
             format_usd(a.cost_usd),
             _signed(a.cost_usd - job.cost_usd) if job.finish else "",

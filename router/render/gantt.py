@@ -146,20 +146,21 @@ def gantt_of(plan: Plan) -> Gantt:
 def runs_of(lines: Iterable[Line]) -> tuple[JobRun, ...]:
     """Return the runs of all jobs by place, market, start and job.
 
-    Lines of one gang and time are one bar (a gang may lie in several zones); bars that touch are one.
+    Lines of one gang and time are one bar (a gang may lie in several zones, or be of two machine types); bars that
+    touch are one.
     """
 
-    def key(x: Line) -> tuple[str, str, str, int, str, bool, str, datetime, datetime]:
+    def key(x: Line) -> tuple[str, str, str, int, bool, str, datetime, datetime]:
         market = _MARKET_ORDER[x.market]
-        return (x.job, x.cloud, x.region, market, x.accelerator, x.kind == "outlook", x.gang, x.start, x.end)
+        return (x.job, x.cloud, x.region, market, x.kind == "outlook", x.gang, x.start, x.end)
 
     found: dict[tuple[str, str, str, str, int, str], list[Bar]] = {}
     for _, group in groupby(sorted(lines, key=key), key):
         gang = tuple(group)
         first = gang[0]
-        size = sum(x.accelerators for x in gang)
+        size, kinds = sum(x.accelerators for x in gang), " + ".join(dict.fromkeys(x.accelerator for x in gang))
         bar = Bar(first.start, first.end, first.kind == "outlook", Usd.total(x.cost_usd for x in gang), len(gang))
-        found.setdefault((first.job, first.cloud, first.region, first.market, size, first.accelerator), []).append(bar)
+        found.setdefault((first.job, first.cloud, first.region, first.market, size, kinds), []).append(bar)
     runs = (JobRun(*what, _joined(lane)) for what, bars in found.items() for lane in _without_overlaps(bars))
     return tuple(sorted(runs, key=lambda r: (*_by_place((r.cloud, r.region)), _MARKET_ORDER[r.market], r.start, r.job)))
 

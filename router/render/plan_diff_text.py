@@ -10,6 +10,7 @@ from typing import Any
 from pricing.money import Usd
 from pricing.units import format_count
 from router.planning.changes import PlacementChange, PlanDiff
+from router.planning.plan_facts import JobPlacement
 from router.render.tables import PLAIN, Screen, format_day_time, format_table, format_usd, wrap_text
 
 SCHEMA_VERSION = 1
@@ -89,6 +90,14 @@ def _where(change: PlacementChange, quiet: Set[str]) -> str:
     return "\n".join(lines)
 
 
+def _plain_place(place: JobPlacement | None) -> dict[str, Any] | None:
+    """Return a placement as plain data; ``mix`` is there for gangs of two machine types alone."""
+    if place is None:
+        return None
+    content = asdict(place)
+    return content if place.mix else {name: value for name, value in content.items() if name != "mix"}
+
+
 def diff_json(found: PlanDiff) -> str:
     """Return ``schema_version``, totals and changes as JSON; money is written as decimal strings."""
 
@@ -96,8 +105,8 @@ def diff_json(found: PlanDiff) -> str:
         return {
             "job": change.job,
             "change": change.kind,
-            "before": asdict(change.before) if change.before else None,
-            "after": asdict(change.after) if change.after else None,
+            "before": _plain_place(change.before),
+            "after": _plain_place(change.after),
             "cost_before_usd": str(change.cost_before) if change.cost_before else None,
             "cost_after_usd": str(change.cost_after) if change.cost_after else None,
             "start_before": change.start_before.isoformat() if change.start_before else None,

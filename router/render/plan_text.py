@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pricing.money import Usd
 from pricing.places import mixes_simulated_and_real
 from pricing.units import format_count
-from router.planning.plan import CommitmentUse, JobSummary, Line, Plan, ShadowPrice, TeamStanding
+from router.planning.plan import CommitmentUse, JobSummary, Line, Plan, ShadowPrice, TeamStanding, describe_mix
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
 from router.render.cost_terms_text import team_terms_table
@@ -94,15 +94,15 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     place = main_placement(plan.lines, job.job)
     if place is None:
         return (job.job, "", "", "", "", "", "")
-    kind = next(x.accelerator for x in own)
     gang = [x for x in own if x.gang == own[0].gang]
+    kinds = dict.fromkeys(x.accelerator.removesuffix("GB") for x in gang)
     market = "mix" if len(gang) > 1 else MARKETS[place.market]
     later = "" if any(x.kind == "order" for x in own) else "*"
     weak = "~" if any(x.weak for x in own) else ""
     return (
         job.job,
         f"{place.cloud}/{place.region}",
-        f"{place.accelerators}x{kind.removesuffix('GB')}",
+        f"{place.accelerators}x{'+'.join(kinds)}",
         market,
         format_day_time(job.start) + later,
         format_step_price(job.usd_per_step),
@@ -207,11 +207,25 @@ def _footnotes(plan: Plan) -> list[str]:
         notes.append("~ rests on a weak price or risk: stepfare explain says why")
     if mixes_simulated_and_real(x.cloud for x in plan.lines):
         notes.append(MIXED_CLOUDS_WARNING)
+    notes += _mixed_gangs(plan)
     notes += _unbounded(plan)
     notes += _reserved(plan)
     if plan.lines:
         notes.append("START is day of the month and UTC; $/STEP counts reservations at their own price")
     return ["\n".join(notes)] if notes else []
+
+
+def _mixed_gangs(plan: Plan) -> list[str]:
+    """Return a line for each job with gangs of two machine types, which says how many of each."""
+    gangs: dict[tuple[str, str], list[Line]] = {}
+    for line in plan.lines:
+        gangs.setdefault((line.job, line.gang), []).append(line)
+    mixes: dict[str, dict[str, None]] = {}
+    for (job, _), gang in gangs.items():
+        mix = describe_mix((line.machines, line.instance_type) for line in gang)
+        if mix:
+            mixes.setdefault(job, {})[mix] = None
+    return [wrap_text(f"{job}: one gang of {'; '.join(found)}", "  ").lstrip() for job, found in mixes.items()]
 
 
 def _unbounded(plan: Plan, mark: str = "") -> list[str]:

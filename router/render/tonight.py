@@ -198,7 +198,9 @@ def _job_row(job: JobSummary, lines: Sequence[Line]) -> JobRow:
     place = main_placement(lines, job.job)
     gang = [line for line in lines if line.gang == lines[0].gang]
     markets = " + ".join(dict.fromkeys(MARKET_WORDS[line.market] for line in gang))
-    machines = f"{place.accelerators:,} {lines[0].accelerator}, {markets}" if place is not None else "none"
+    kinds = " + ".join(dict.fromkeys(line.accelerator for line in gang))
+    mix = f" ({place.mix})" if place is not None and place.mix else ""
+    machines = f"{place.accelerators:,} {kinds}{mix}, {markets}" if place is not None else "none"
     return JobRow(
         job=job.job,
         team=job.team,

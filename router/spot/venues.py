@@ -108,10 +108,13 @@ def build_quote_options(
 
 
 def unquotable_reason(candidate: Candidate, hours: tuple[datetime, datetime] | None) -> str:
-    """Return why a quote can say nothing of a reservation, or "" where it can.
+    """Return why a quote can say nothing of a candidate, or "" where it can.
 
-    The reasons are that it has no price, or that its dates are too short for the window.
+    The reasons are that it has no price, or that its dates are too short for the window. No recorded availability
+    tells how two machine types are had together, so a quote counts on no such gang.
     """
+    if len({part.offer.instance_type for part in candidate.parts}) > 1:
+        return f"{candidate.key}: nothing is known of how both machine types are had together"
     costs = {part.listing.cost for part in candidate.parts} - {None}
     if costs - {"amortised"}:
         word = "sunk" if "sunk" in costs else "unknown"

@@ -12,6 +12,7 @@ from pricing.offers import Offer
 from pricing.places import PROVISIONABLE_CLOUDS, Market
 from router.jobs.spec import Job
 from router.planning.plan import Line
+from tests.support.mix_oracle import mix_problems
 from tests.support.placement_oracle import unplaceable
 from tests.support.plan_view import Stretch, View
 from tests.support.residency_oracle import forbidden
@@ -59,13 +60,13 @@ def check_placement(view: View) -> Iterator[str]:
         for stretch in view.stretches(job):
             line = stretch.head
             region = next(r for r in view.book.regions if (r.id.cloud, r.id.region) == (line.cloud, line.region))
-            machine = view.book.machine(line.cloud, line.instance_type)
-            if machine is None:
-                continue
+            machines = {view.book.machine(line.cloud, part.instance_type) for part in stretch.lines}
             zones = {part.zone for part in stretch.lines}
-            why = unplaceable(job, view.book, machine, stretch.accelerators, zones, region)
-            if why:
-                yield f"{job.name} {line.start}: {why}"
+            for machine in machines - {None}:
+                assert machine is not None
+                why = unplaceable(job, view.book, machine, stretch.accelerators, zones, region)
+                if why:
+                    yield f"{job.name} {line.start}: {why}"
 
 
 def check_gangs(view: View) -> Iterator[str]:
@@ -77,12 +78,15 @@ def check_gangs(view: View) -> Iterator[str]:
 
 
 def _gang_problems(view: View, job: Job, stretch: Stretch) -> Iterator[str]:
-    lines, head = stretch.lines, stretch.head
+    lines = stretch.lines
     wanted = {(option.accelerator, option.count) for option in job.gang.options}
-    if (head.accelerator, stretch.accelerators) not in wanted:
-        yield f"{head.accelerator}:{stretch.accelerators} was not asked for"
-    if len({(line.cloud, line.region, line.instance_type) for line in lines}) > 1:
-        yield "machines of several types or regions in one gang"
+    for accelerator in sorted({line.accelerator for line in lines}):
+        if (accelerator, stretch.accelerators) not in wanted:
+            yield f"{accelerator}:{stretch.accelerators} was not asked for"
+    if len({(line.cloud, line.region) for line in lines}) > 1:
+        yield "machines of several regions in one gang"
+    if len({line.instance_type for line in lines}) > 1:
+        yield from mix_problems(job, view.book, lines)
     if job.gang.same_zone and len({line.zone for line in lines}) > 1:
         yield "several zones in one gang"
     total = sum(line.machines for line in lines)

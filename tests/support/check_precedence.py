@@ -50,7 +50,7 @@ def staying(view: View, job: Job) -> Staying | None:
     if job.deadline is not None and ends > job.deadline.at(view.now):
         return None
     # Whole slots are held: near the end of a reservation or of the horizon the slots decide, which are not judged here.
-    if paid is not None and (paid.start is not None or paid.until is not None):
+    if any(item.start is not None or item.until is not None for item in paid):
         return None
     slots = slot_edges(
         view.now,

@@ -23,7 +23,7 @@ ACCELERATORS = tuple(
 )
 
 
-def _machine(cloud: str, name: str, accelerator: str, count: int, vcpus: int | None, fabric: str) -> Machine:
+def made_up_machine(cloud: str, name: str, accelerator: str, count: int, vcpus: int | None, fabric: str) -> Machine:
     return Machine(
         cloud=cloud,
         instance_type=name,
@@ -44,14 +44,14 @@ def _machine(cloud: str, name: str, accelerator: str, count: int, vcpus: int | N
 
 
 MACHINES = (
-    _machine("aws", "p9.48xlarge", "H100", 8, 192, "efa"),
-    _machine("aws", "p9.24xlarge", "H100", 4, 96, "efa"),
-    _machine("aws", "g9.48xlarge", "A100-80GB", 8, 96, "ethernet"),
-    _machine("azure", "ND96_h9", "H100", 8, 96, "infiniband"),
-    _machine("gcp", "a9-highgpu-8g", "H100", 8, 208, "gpudirect-tcpxo"),
-    _machine("gcp", "a7-highgpu-8g", "A100-80GB", 8, 96, "gpudirect-tcpx"),
-    _machine("lambda", "gpu_8x_h9", "H100", 8, 208, "infiniband"),
-    _machine("static", "hall-h9", "H100", 8, None, "infiniband"),
+    made_up_machine("aws", "p9.48xlarge", "H100", 8, 192, "efa"),
+    made_up_machine("aws", "p9.24xlarge", "H100", 4, 96, "efa"),
+    made_up_machine("aws", "g9.48xlarge", "A100-80GB", 8, 96, "ethernet"),
+    made_up_machine("azure", "ND96_h9", "H100", 8, 96, "infiniband"),
+    made_up_machine("gcp", "a9-highgpu-8g", "H100", 8, 208, "gpudirect-tcpxo"),
+    made_up_machine("gcp", "a7-highgpu-8g", "A100-80GB", 8, 96, "gpudirect-tcpx"),
+    made_up_machine("lambda", "gpu_8x_h9", "H100", 8, 208, "infiniband"),
+    made_up_machine("static", "hall-h9", "H100", 8, None, "infiniband"),
 )
 
 

@@ -17,7 +17,7 @@ def make_job(fields: Mapping[str, Any]) -> Job:
     rest = dict(fields)
     options: Sequence[tuple[str, int]] = rest.pop("options")
     gang = {"options": [f"{accelerator}:{count}" for accelerator, count in options]}
-    for name in ("regions", "rdma", "on_demand_share", "min_saving", "max_moves", "same_zone"):
+    for name in ("regions", "rdma", "on_demand_share", "min_saving", "max_moves", "same_zone", "mixed"):
         if name in rest:
             gang[name] = rest.pop(name)
     if "startup_minutes" in rest:

@@ -12,6 +12,7 @@ from pricing.places import Market, RegionId
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.plan import Line, Plan
+from tests.support.schedules import held_by_type
 
 HOUR = timedelta(hours=1)
 
@@ -127,17 +128,19 @@ class View:
     def stays(self, job: Job, run: Sequence[Stretch]) -> bool:
         """Whether the run goes on from where the job stands now, so that no start is paid."""
         place = job.status.running if job.status is not None else None
-        line = max(run[0].lines, key=lambda part: part.market == Market.SPOT)  # of a mix the spot rest
+        line = max(run[0].lines, key=lambda part: part.market == Market.SPOT)  # of a core and a rest the spot rest
+        held: dict[str, int] = {}
+        for part in run[0].lines:
+            held[part.instance_type] = held.get(part.instance_type, 0) + part.accelerators
         return (
             place is not None
             and line.start == self.now
-            and (place.cloud, place.region, place.instance_type, str(place.market))
-            == (line.cloud, line.region, line.instance_type, line.market)
+            and (place.cloud, place.region, str(place.market)) == (line.cloud, line.region, line.market)
+            and held_by_type(place) == held
             and (
                 place.zone == line.zone
                 or (None in (place.zone, line.zone) and not self._sold_in_zone(line, place.zone))
             )
-            and place.accelerators == run[0].accelerators
         )
 
     def _sold_in_zone(self, line: Line, zone: str | None) -> bool:

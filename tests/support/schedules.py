@@ -106,14 +106,25 @@ def standing(placement: Placement | None, candidates: Sequence[CandidateLike]) -
     return {c for c, zone in fitting.items() if zone == max(fitting.values())}
 
 
+def held_by_type(placement: Placement) -> dict[str, int]:
+    """Accelerators that a running job holds, by machine type."""
+    second = placement.mixed_with
+    held = {placement.instance_type: placement.accelerators - (second.accelerators if second is not None else 0)}
+    return held if second is None else {**held, second.instance_type: second.accelerators}
+
+
 def _fit(placement: Placement, candidate: CandidateLike) -> int:
     """2 where the zone is the same too, 1 where one of the two names none, 0 elsewhere."""
-    offer = candidate.parts[-1].offer  # of a mix the spot rest: it names the market
-    accelerators = sum(part.machines * part.machine.accelerator_count for part in candidate.parts)
+    offer = candidate.parts[-1].offer  # of a core and a rest the spot rest: it names the market
+    types = {part.offer.instance_type for part in candidate.parts}
+    by_type = {
+        name: sum(p.machines * p.machine.accelerator_count for p in candidate.parts if p.offer.instance_type == name)
+        for name in types
+    }
     same = (
-        (placement.cloud, placement.region, placement.instance_type) == (offer.cloud, offer.region, offer.instance_type)
+        (placement.cloud, placement.region) == (offer.cloud, offer.region)
         and placement.market == offer.market
-        and placement.accelerators == accelerators
+        and by_type == held_by_type(placement)
     )
     if not same:
         return 0
@@ -204,10 +215,10 @@ def closes(window: Maintenance, place: tuple[str, str, str | None, str], family:
     return named and (not window.family or family in window.family)
 
 
-def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> Reservation | None:
-    """The reservation on which a candidate is, by the name that its offer gives as its source."""
+def reserved(candidate: CandidateLike, reservations: Sequence[Reservation]) -> list[Reservation]:
+    """The reservations on which a candidate is, by the names that its offers give as their source."""
     sources = {part.offer.source for part in candidate.parts}
-    return next((item for item in reservations if f"reservation {item.name}" in sources), None)
+    return [item for item in reservations if f"reservation {item.name}" in sources]
 
 
 def _outside(
@@ -216,10 +227,10 @@ def _outside(
     """Patterns that hold a reservation in a slot that does not lie wholly within its dates, or what is closed."""
     wrong = np.zeros(len(slots), dtype=bool)
     for c, candidate in enumerate(candidates):
-        item = reserved(candidate, limits.reservations)
+        items = reserved(candidate, limits.reservations)
         windows = [w for w in limits.maintenance for part in candidate.parts if closes(w, *_place_and_family(part))]
         for t, (begin, end) in enumerate(pairwise(edges)):
-            dated = item is None or (begin >= (item.start or begin) and end <= (item.until or end))
+            dated = all(begin >= (item.start or begin) and end <= (item.until or end) for item in items)
             if not dated or any(begin < w.until and w.start < end for w in windows):
                 wrong |= slots[:, t] == c
     return wrong
