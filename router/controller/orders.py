@@ -13,7 +13,7 @@ from router.planning.plan import Line, Plan
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One gang for one span of time: one line, two with an on-demand core, or one per zone."""
+    """One gang for one span of time: one line, two with an on-demand core, or one per zone or machine type."""
 
     job: str
     gang: str

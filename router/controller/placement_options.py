@@ -102,7 +102,7 @@ def placements_of(
     The order's own placement comes first, then the job's alternatives that can be ordered, cheapest plan first.
     ``market``: what is for sale now, by accelerator. Left out are alternatives that are not in it within their
     ceilings, and those that the plan does not describe machine by machine (an on-demand core with a spot rest, a gang
-    over several zones).
+    over several zones or of two machine types).
     """
     found = [_planned_placement(order)]
     summary = next((summary for summary in plan.jobs if summary.job == order.job), None)
@@ -125,7 +125,7 @@ def placement_from(candidate: Candidate, start: datetime, end: datetime) -> Gang
             part.offer.zone,
             part.offer.instance_type,
             part.offer.market,
-            candidate.accelerator,
+            part.machine.accelerator,
             part.machine.accelerator_count,
             part.offer.usd_per_hour if part.listing.cost is None else part.listing.amortised or _FREE,
             _ceiling(part.offer.usd_per_hour, part.offer.market),
@@ -184,23 +184,33 @@ def fill_list_prices(choice: GangPlacement, book: PriceBook) -> GangPlacement:
     return replace(choice, seats=tuple(priced(seat) for seat in choice.seats))
 
 
+def fabric_of(choice: GangPlacement, book: PriceBook) -> str:
+    """Return the fabric that joins all machine types of the gang; none where they differ or it is unknown."""
+    machines = [book.machine(choice.cloud, name) for name in {seat.instance_type for seat in choice.seats}]
+    fabrics = {machine.fabric if machine is not None else None for machine in machines}
+    return (fabrics.pop() if len(fabrics) == 1 else None) or "none"
+
+
 def zones_with_offers(choice: GangPlacement, book: PriceBook, otherwise: str | None = None) -> Mapping[str, str]:
     """Return for each instance type the first zone where the book sells it on every market that the placement needs.
 
-    ``otherwise`` is used where the book knows no zone; types that remain without one are left out.
+    ``otherwise`` is used where the book knows no zone; types that remain without one are left out. Several types share
+    a zone: the first that sells all of those of which the book knows zones.
     """
     sold: dict[tuple[str, str], set[Market]] = {}
     for offer in book.offers:
         if offer.zone and (offer.cloud, offer.region) == (choice.cloud, choice.region):
             sold.setdefault((offer.instance_type, offer.zone), set()).add(offer.market)
-    zone_by_type: dict[str, str] = {}
+    zones: dict[str, set[str]] = {}
     for instance_type in dict.fromkeys(seat.instance_type for seat in choice.seats):
         needed = {seat.market for seat in choice.seats if seat.instance_type == instance_type}
-        zones = [zone for (name, zone), markets in sold.items() if name == instance_type and needed <= markets]
-        zone = min(zones, default=otherwise)
-        if zone is not None:
-            zone_by_type[instance_type] = zone
-    return zone_by_type
+        zones[instance_type] = {
+            zone for (name, zone), markets in sold.items() if name == instance_type and needed <= markets
+        }
+    known = [found for found in zones.values() if found]
+    shared = set.intersection(*known) if known else set()
+    zone = min(shared, default=otherwise if len(known) < 2 else None)
+    return {} if zone is None else dict.fromkeys(zones, zone)
 
 
 def _planned_placement(order: Order) -> GangPlacement:
@@ -240,7 +250,7 @@ def _fallback_placement(
     order: Order, plan: Plan, job: Job, alternative: Alternative, rank: int
 ) -> GangPlacement | None:
     market, spot = Market(alternative.market), alternative.market == Market.SPOT
-    if not alternative.provisionable or alternative.lacks or alternative.finish is None:
+    if not alternative.provisionable or alternative.lacks or alternative.finish is None or alternative.mix:
         return None
     if spot and job.gang.on_demand_share > 0:
         return None  # The core has other machines at another price, which an alternative does not describe.

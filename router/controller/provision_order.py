@@ -24,6 +24,7 @@ from router.controller.orders import Order
 from router.controller.placement_options import (
     GangPlacement,
     blocking_shortage,
+    fabric_of,
     fill_list_prices,
     fill_zones,
     zones_with_offers,
@@ -364,8 +365,7 @@ def _build_spec(
 ) -> tuple[WorkspaceSpec, tuple[NodeRecord, ...]]:
     plain, secret = resolve_environment(job, site.environment, site.deploy.secrets_of(job.team))
     hosts, nodes = assign_hosts(site, attempt, nodes)
-    machine = book.machine(choice.cloud, choice.seats[0].instance_type)
-    fabric = (machine.fabric if machine and len(nodes) > 1 else None) or "none"
+    fabric = fabric_of(choice, book) if len(nodes) > 1 else "none"
     spec = build_workspace(
         attempt,
         nodes,

@@ -40,7 +40,7 @@ from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
 from router.planning.current_use import RunningMachines, running_use
-from router.planning.remaining_work import checkpoint_interval, fits_reservations, remaining_job
+from router.planning.remaining_work import checkpoint_interval, fits_reservations, interval_at, remaining_job
 from router.planning.replacement import PlacementRequest, place_gangs
 from router.planning.shared_limits import LimitUse
 from router.planning.solver import PulpSolver, Solver
@@ -367,7 +367,10 @@ def _save_interval(
     The interval is halved where the time of a notice was too short to save.
     """
     part = chosen.parts[-1]
-    best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
+    if part.offer.instance_type == chosen.parts[0].offer.instance_type:
+        best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
+    else:
+        best = interval_at(job, chosen.risk.interruptions_per_hour)
     intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
     if answers is not None and answers.step is None:
         return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)

@@ -37,7 +37,7 @@ REGION, TYPE = "sandbox-east", "h100.1x"
 ZONE_A, ZONE_B = f"{REGION}-a", f"{REGION}-b"
 # Ends when it is told to, and takes its time.
 WAITS = "trap 'sleep 0.7; exit 0' TERM; while :; do sleep 60 & wait; done"
-_SANDBOX: dict[str, Any] = {
+SANDBOX: dict[str, Any] = {
     "start": "2026-01-01T00:00:00Z",
     "regions": [
         {
@@ -224,7 +224,7 @@ class Template:
         folder: Path,
         jobs: Sequence[Mapping[str, Any]],
         engine: Path | None = None,
-        cloud: Mapping[str, Any] = _SANDBOX,
+        cloud: Mapping[str, Any] = SANDBOX,
     ) -> None:
         self.folder, self._engine = folder, engine
         folder.mkdir(parents=True)

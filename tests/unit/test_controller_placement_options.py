@@ -21,18 +21,22 @@ from router.controller.placement_options import (
     GangPlacement,
     MachineSpec,
     blocking_shortage,
+    fabric_of,
     fill_zones,
     maximum_cost,
+    placement_from,
     placements_of,
     zones_with_offers,
 )
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
+from router.planning.candidates import candidates_for
 from router.planning.listings import listings_by_accelerator
 from router.planning.plan import Alternative, Plan
 from router.state.records import Shortage
 from tests.support.made_up_book import book, offer
-from tests.support.made_up_jobs import make_limits, simple_job
+from tests.support.made_up_jobs import make_job, make_limits, simple_job
+from tests.support.mixed_instances import mixing_book
 from tests.support.scenes import HOUR, NOW, plan_of
 
 SPOT = offer("aws/north-1", "p9.48xlarge", "spot", "24")
@@ -431,3 +435,50 @@ def test_a_place_in_words() -> None:
     assert same.place == "aws/north-1a 3 x p9.48xlarge spot"
     apart = replace(choice, seats=(replace(first, zone="a"), replace(second, zone="b"), replace(third, zone="b")))
     assert apart.place == "aws/north-1 1 x p9.48xlarge spot in a + 2 x p9.48xlarge spot in b"
+
+
+def two_types() -> GangPlacement:
+    """A gang of two machines on Google Cloud, of two types."""
+    choice = replace(choose(gang(machines=2))[0][0], cloud="gcp", region="lake-1")
+    kinds = ("a9-highgpu-8g", "a7-highgpu-8g")
+    return replace(choice, seats=tuple(replace(s, instance_type=k) for s, k in zip(choice.seats, kinds, strict=True)))
+
+
+def test_two_machine_types_are_made_in_one_zone_that_sells_both() -> None:
+    market = two_types().seats[0].market.value
+    first = [sold("a9-highgpu-8g", market, zone) for zone in ("a", "b", "c")]
+    second = [sold("a7-highgpu-8g", market, zone) for zone in ("c", "b")]
+    both = {"a9-highgpu-8g": "b", "a7-highgpu-8g": "b"}
+    assert zones_with_offers(two_types(), book([*first, *second])) == both
+    # Nothing is known of where the second is sold: it is tried beside the first.
+    assert zones_with_offers(two_types(), book(first)) == dict.fromkeys(both, "a")
+    assert zones_with_offers(two_types(), book([]), "z") == dict.fromkeys(both, "z")
+    apart = [sold("a9-highgpu-8g", market, "a"), sold("a7-highgpu-8g", market, "b")]
+    assert zones_with_offers(two_types(), book(apart), "z") == {}
+
+
+def test_machine_types_are_joined_by_the_fabric_that_both_have() -> None:
+    assert fabric_of(choose(gang())[0][0], book([])) == "efa"
+    assert fabric_of(two_types(), book([])) == "none"  # two kinds of GPUDirect
+    unknown = replace(two_types(), cloud="nowhere")
+    assert fabric_of(unknown, book([])) == "none"
+
+
+def test_a_candidate_of_two_types_is_placed_machine_by_machine() -> None:
+    offers = (
+        offer("aws/south-1", "g9.48xlarge", "on_demand", "33"),
+        offer("aws/south-1", "g9d.48xlarge", "on_demand", "27", cap=1),
+    )
+    points = [
+        {"accelerator": name, "count": 16, "steps_per_hour": 9.0, "fabric": "ethernet"}
+        for name in ("A100-80GB", "A100-40GB")
+    ]
+    fields = {"name": "a", "steps": 9, "options": [("A100-80GB", 16), ("A100-40GB", 16)], "profile": points}
+    found, _ = candidates_for(make_job({**fields, "mixed": True}), mixing_book(offers), make_limits({}), NOW, False)
+    (mix,) = (c for c in found if len(c.parts) == 2)
+    placed = placement_from(mix, NOW, NOW + HOUR)
+    assert {(s.instance_type, s.accelerator, s.accelerators, s.usd_per_hour.dollars()) for s in placed.seats} == {
+        ("g9.48xlarge", "A100-80GB", 8, 33.0),
+        ("g9d.48xlarge", "A100-40GB", 8, 27.0),
+    }
+    assert "1 x g9.48xlarge on_demand + 1 x g9d.48xlarge on_demand" in placed.place

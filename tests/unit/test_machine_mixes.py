@@ -12,6 +12,7 @@ from pricing.book_file import embedded_book
 from pricing.machines import Machine
 from pricing.offers import Offer
 from pricing.places import Market
+from router.controller.job_history import matches_machines
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, candidates_for
@@ -25,6 +26,7 @@ from router.render.explain_text import job_text
 from router.render.gantt import runs_of
 from router.render.plan_text import table, wide
 from router.spot.venues import unquotable_reason
+from tests.support import state_values
 from tests.support.checker import check_plan
 from tests.support.made_up_book import made_up_machine, offer
 from tests.support.made_up_jobs import make_job, make_limits
@@ -237,6 +239,24 @@ def test_the_checker_sees_a_mix_that_the_job_does_not_allow_and_one_that_is_too_
 def test_a_quote_counts_on_no_mix() -> None:
     (mix, *_) = found(a_job(), BIG, SMALL).values()
     assert "both machine types" in unquotable_reason(mix, None)
+
+
+def test_the_controller_tells_gangs_by_the_number_of_each_type() -> None:
+    kept, _ = candidates_for(a_job(), mixing_book((BIG, replace(SMALL, machines_cap=4))), make_limits({}), NOW, False)
+    running = state_values.attempt("a1", cloud="aws", region="south-1", machines=4)
+
+    def matching(*types: str) -> list[str]:
+        nodes = [
+            state_values.node("a1", rank, instance_type=name, market=Market.ON_DEMAND)
+            for rank, name in enumerate(types)
+        ]
+        return [c.key for c in kept if matches_machines(c, running, nodes)]
+
+    big, small = "g9.48xlarge", "g9d.48xlarge"
+    assert matching(big, small, small, big) == ["aws/south-1/g9d.48xlarge/on_demandx32+2xg9.48xlarge"]
+    assert matching(big, big, big, big) == ["aws/south-1/g9.48xlarge/on_demandx32"]
+    assert matching(small, small, small, small) == ["aws/south-1/g9d.48xlarge/on_demandx32"]
+    assert matching(big, big, "p9.48xlarge", "p9.48xlarge") == []
 
 
 def pairs_of(book_machines: tuple[Machine, ...]) -> set[tuple[str, str]]:
