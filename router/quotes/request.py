@@ -113,7 +113,12 @@ class QuoteProblem:
             )
         if not self.venues and self.untold and len(self.untold) == len(self.candidates):
             what = "it fits reservations, or gangs of two machine types, of which a quote can say nothing"
-            return Refused(name, what, "plan it; or state usd_per_hour and dates that reach", reasons=self.untold)
+            return Refused(
+                name,
+                what,
+                "plan it; or state usd_per_hour and dates that reach",
+                reasons=tuple(dict.fromkeys(self.untold)),
+            )
         if not self.venues:
             what = "it may run on spot alone and cannot resume: each loss begins all over"
             return Refused(name, what, "add `checkpoint:`, or `market: {spot: allowed}`")

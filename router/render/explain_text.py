@@ -204,18 +204,19 @@ def _alternatives(job: JobSummary, screen: Screen) -> str:
     rows = [
         (
             f"{a.cloud}/{a.region}",
-            a.mix or f"{a.machines}x {a.instance_type}",
+            f"{a.machines} of two types" if a.mix else f"{a.machines}x {a.instance_type}",
             MARKETS[a.market],
             format_usd(a.cost_usd),
             _signed(a.cost_usd - job.cost_usd) if job.finish else "",
-            str(number) if a.lacks else "",
+            str(number) if a.lacks or a.mix else "",
         )
         for number, a in enumerate(job.alternatives, start=1)
     ]
     header = ("OTHERWISE", "MACHINES", "BUY", "COST", "MORE", "")
     text = format_table(header, rows, frozenset({"COST", "MORE"}), {"OTHERWISE": 20, "MACHINES": 24}, screen)
-    lacks = [wrap_text(f"{n} {a.lacks}", "  ") for n, a in enumerate(job.alternatives, start=1) if a.lacks]
-    return "\n".join([text, *lacks])
+    words = ("; ".join(filter(None, (a.mix, a.lacks))) for a in job.alternatives)
+    notes = [wrap_text(f"{number} {note}", "  ") for number, note in enumerate(words, start=1) if note]
+    return "\n".join([text, *notes])
 
 
 def _signed(amount: Usd) -> str:

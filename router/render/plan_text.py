@@ -95,14 +95,16 @@ def _row(plan: Plan, job: JobSummary) -> tuple[str, ...]:
     if place is None:
         return (job.job, "", "", "", "", "", "")
     gang = [x for x in own if x.gang == own[0].gang]
-    kinds = dict.fromkeys(x.accelerator.removesuffix("GB") for x in gang)
+    kinds = {x.accelerator.removesuffix("GB") for x in gang}
+    # A gang of two machine types has accelerators of one family.
+    kind = kinds.pop() if len(kinds) == 1 else min(kinds).split("-")[0]
     market = "mix" if len(gang) > 1 else MARKETS[place.market]
     later = "" if any(x.kind == "order" for x in own) else "*"
     weak = "~" if any(x.weak for x in own) else ""
     return (
         job.job,
         f"{place.cloud}/{place.region}",
-        f"{place.accelerators}x{'+'.join(kinds)}",
+        f"{place.accelerators}x{kind}",
         market,
         format_day_time(job.start) + later,
         format_step_price(job.usd_per_step),

@@ -114,7 +114,7 @@ def unquotable_reason(candidate: Candidate, hours: tuple[datetime, datetime] | N
     tells how two machine types are had together, so a quote counts on no such gang.
     """
     if len({part.offer.instance_type for part in candidate.parts}) > 1:
-        return f"{candidate.key}: nothing is known of how both machine types are had together"
+        return "gangs of two machine types: nothing is known of how both types are had together"
     costs = {part.listing.cost for part in candidate.parts} - {None}
     if costs - {"amortised"}:
         word = "sunk" if "sunk" in costs else "unknown"

@@ -210,6 +210,7 @@ def test_a_plan_and_what_is_printed_of_it_show_both_types() -> None:
     }
     assert len({line.gang for line in plan.lines}) == 1
     assert "a: one gang of 2x g9.48xlarge + 2x g9d.48xlarge" in table(plan)
+    assert " 32xA100 " in table(plan)
     assert all(kind in wide(plan) for kind in ("g9.48xlarge", "g9d.48xlarge"))
     assert all(kind in job_text(plan, "a") for kind in ("2x g9.48xlarge", "2x g9d.48xlarge"))
     (run,) = runs_of(plan.lines)
@@ -223,7 +224,9 @@ def test_an_alternative_tells_both_types() -> None:
     mixes = [a.mix for a in plan.jobs[0].alternatives if a.mix]
     assert "2x g9.48xlarge + 2x g9d.48xlarge" in mixes
     assert plan_from_json(plan_to_json(plan)) == plan
-    assert "2x g9.48xlarge + 2x" in job_text(plan, "a")
+    text = job_text(plan, "a")
+    assert "4 of two types" in text
+    assert any(line.endswith("2x g9.48xlarge + 2x g9d.48xlarge") for line in text.splitlines())
 
 
 def test_the_checker_sees_a_mix_that_the_job_does_not_allow_and_one_that_is_too_fast() -> None:
@@ -238,7 +241,7 @@ def test_the_checker_sees_a_mix_that_the_job_does_not_allow_and_one_that_is_too_
 
 def test_a_quote_counts_on_no_mix() -> None:
     (mix, *_) = found(a_job(), BIG, SMALL).values()
-    assert "both machine types" in unquotable_reason(mix, None)
+    assert "how both types are had together" in unquotable_reason(mix, None)
 
 
 def test_the_controller_tells_gangs_by_the_number_of_each_type() -> None:
