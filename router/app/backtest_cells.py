@@ -133,7 +133,7 @@ def _work(
         size, rest = divmod(option.count, machine.accelerator_count)
         if rest or not size:
             continue
-        speed = gang_speed(job.workload, machine, size, kind)
+        speed = gang_speed(job.workload, machine, size, kind, book.accelerators)
         if isinstance(speed, Speed):
             return _played(job, machine, size, speed, now, changeover)
         why = "workload", speed.reason

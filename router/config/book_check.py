@@ -20,6 +20,7 @@ from router.config.yamlfile import FieldPath, YamlDocument
 from router.jobs.fields import RefusedError, suggest
 from router.jobs.gang import GangOption, parse_accelerators
 from router.jobs.limits import Commitment, Limit, Maintenance
+from router.jobs.point_speed import arithmetic_refusal
 from router.jobs.residency import unknown_tokens
 from router.jobs.spec import Job
 
@@ -80,7 +81,8 @@ def check_against_book(loaded: LoadedJobs, book: PriceBook) -> None:
     """Check every name in the jobs against the book.
 
     InvalidInputError with every name that the book does not know, and every gang size that no machine of the book
-    divides. What is known but not on sale today is reported by the plan.
+    divides, and measured speeds that its accelerators cannot have. What is known but not on sale today is reported by
+    the plan.
     """
     names = _Names(book)
     problems = [
@@ -118,6 +120,10 @@ def _job_findings(job: Job, document: YamlDocument, names: _Names) -> Iterator[B
     for index, point in enumerate(job.workload.profile):
         path = ("workload", "profile", index, "accelerator")
         yield from names.accelerator(path, point.accelerator)
+        sheet = names.book.accelerator(point.accelerator)
+        wrong = None if sheet is None else arithmetic_refusal(point, job.workload, sheet)
+        if wrong is not None:
+            yield ("workload", "profile", index), *wrong
     if job.data is not None:
         yield from names.region(("data", "at"), job.data.at)
     if job.status is not None:

@@ -165,6 +165,7 @@ def _points(parts: Schema, _: Schema) -> None:
             **positive,
         },
         "tokens_per_step": {"description": "Tokens of the global batch.", **positive},
+        "batch_per_accelerator": {"description": "In place of batch: the samples of each accelerator.", **positive},
     }
     point["allOf"] = [
         {"oneOf": [{"required": ["accelerator", "count"]}, {"required": ["accelerators"]}]},

@@ -28,6 +28,7 @@ from router.jobs.fields import (
     show_value,
 )
 from router.jobs.gang import Gang, GangOption
+from router.jobs.profile_point import ProfilePoint
 from router.jobs.quantities import (
     Dollars,
     Duration,
@@ -42,7 +43,7 @@ from router.jobs.quantities import (
     parse_usd,
 )
 from router.jobs.residency import PlaceRule, Residency
-from router.jobs.workload import ProfilePoint, Transformer, Workload
+from router.jobs.workload import Transformer, Workload
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 

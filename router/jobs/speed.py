@@ -7,9 +7,11 @@ published tables as summarised in ``docs/design/004-speed-and-risk.md``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pricing.machines import Accelerator, Machine
+from router.jobs.point_speed import PointSpeed, PointsTooFew, speed_from_points, states_place
 from router.jobs.spec import ProfilePoint, Transformer, Workload
 
 # Achieved share of the dense 16-bit peak on large dense models, fitted over published runs (BF16).
@@ -43,8 +45,20 @@ class UnknownSpeed:
     reason: str
 
 
-def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | UnknownSpeed:
-    """Return the speed of ``machines`` of ``machine`` on this workload, or the reason why there is none."""
+def gang_speed(
+    workload: Workload,
+    machine: Machine,
+    machines: int,
+    accelerator: Accelerator,
+    known: Sequence[Accelerator] = (),
+) -> Speed | UnknownSpeed:
+    """Return the speed of ``machines`` of ``machine`` on this workload, or the reason why there is none.
+
+    Points that state a batch or a placement carry to other gangs by the fitted form, and to other accelerators where
+    ``known`` has the data sheets of both.
+    """
+    if states_place(workload):
+        return _from_placed_points(workload, machine, machines, accelerator, known)
     measured = [p for p in workload.profile if p.accelerator == machine.accelerator]
     fitting = [p for p in measured if _applies(p, machine, machines)]
     if fitting:
@@ -56,6 +70,27 @@ def gang_speed(workload: Workload, machine: Machine, machines: int, accelerator:
     if measured and machines > 1 and not machine.has_rdma:
         return UnknownSpeed(f"no profile of {machine.accelerator} over {machines} machines without an RDMA fabric")
     return UnknownSpeed(f"no profile for {machine.accelerator}")
+
+
+def _from_placed_points(
+    workload: Workload, machine: Machine, machines: int, accelerator: Accelerator, known: Sequence[Accelerator]
+) -> Speed | UnknownSpeed:
+    """Return what the points say; where a shape is known and they are not exact, together with its estimate."""
+    found = speed_from_points(workload, machine, machines, (accelerator, *known))
+    if isinstance(found, PointSpeed) and (found.exact or workload.transformer is None):
+        return Speed(found.steps_per_hour, found.relative_error, found.basis)
+    if workload.transformer is None:
+        assert isinstance(found, PointsTooFew)
+        return UnknownSpeed(found.reason)
+    estimated = _estimate(workload.transformer, machine, machines, accelerator)
+    if isinstance(found, PointsTooFew):
+        return estimated
+    if isinstance(estimated, UnknownSpeed):
+        return Speed(found.steps_per_hour, found.relative_error, found.basis)
+    trust = found.relative_error**-2 / (found.relative_error**-2 + estimated.relative_error**-2)
+    rate = found.steps_per_hour**trust * estimated.steps_per_hour ** (1 - trust)
+    error = (found.relative_error**-2 + estimated.relative_error**-2) ** -0.5
+    return Speed(rate, error, f"{found.basis}, and {estimated.basis}")
 
 
 def _applies(point: ProfilePoint, machine: Machine, machines: int) -> bool:

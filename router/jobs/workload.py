@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from router.jobs.fields import (
     Count,
     Flag,
-    NotNegative,
     Positive,
     RefusedError,
     Spec,
-    Text,
     as_many,
     as_number,
     show_value,
 )
+from router.jobs.profile_point import ProfilePoint, without_empty, wrong_points
 
 _SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 
@@ -40,65 +40,6 @@ def parse_parameters(value: object) -> float:
 
 
 Parameters = Annotated[float, BeforeValidator(parse_parameters)]
-
-
-class ProfilePoint(Spec):
-    """A measured speed: ``count`` accelerators did ``steps_per_hour``, with this relative error (standard deviation).
-
-    ``fabric`` is the network between the machines, where there were several.
-    """
-
-    words: ClassVar[frozenset[str]] = frozenset(
-        {"accelerators", "seconds_per_step", "tokens_per_second", "tokens_per_step"}
-    )
-    accelerator: Text = Field(examples=["H100"])
-    count: Count = Field(description="Accelerators in the whole gang.")
-    steps_per_hour: Positive
-    fabric: Literal["rdma", "ethernet"] | None = None
-    relative_error: Annotated[NotNegative, Field(lt=1)] = 0.05
-    source: str = Field(default="", description="Where the figure comes from.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_other_units(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        value = dict(value)
-        if "accelerators" in value:
-            name, colon, count = str(value.pop("accelerators")).partition(":")
-            if not (name and colon and count.isdecimal()) or "accelerator" in value:
-                raise RefusedError(
-                    "one accelerator and its count are needed", "write e.g. H100:8", at=("accelerators",)
-                )
-            value |= {"accelerator": name, "count": int(count)}
-        given = [key for key in ("steps_per_hour", "seconds_per_step", "tokens_per_second") if key in value]
-        if len(given) != 1:
-            what = f"{given[0]} and {given[1]} are both given" if given else "no speed is given"
-            remedy = "give one of steps_per_hour, seconds_per_step, tokens_per_second (with tokens_per_step)"
-            raise RefusedError(what, remedy, at=tuple(given[1:2]))
-        tokens = value.pop("tokens_per_step", None)
-        if given[0] == "seconds_per_step":
-            value["steps_per_hour"] = 3600 / _positive(value.pop("seconds_per_step"), "seconds_per_step")
-        elif given[0] == "tokens_per_second":
-            if tokens is None:
-                raise RefusedError(
-                    "how many tokens are a step is not said",
-                    "add tokens_per_step beside it",
-                    at=("tokens_per_second",),
-                )
-            speed = _positive(value.pop("tokens_per_second"), "tokens_per_second")
-            value["steps_per_hour"] = 3600 * speed / _positive(tokens, "tokens_per_step")
-        return value
-
-
-def _positive(value: object, word: str) -> float:
-    try:
-        number = as_number(value)
-    except RefusedError as error:
-        raise RefusedError(error.what, error.remedy, at=(word,)) from None
-    if number <= 0:
-        raise RefusedError(f"{show_value(value)} is not more than 0", at=(word,))
-    return number
 
 
 class Transformer(Spec):
@@ -131,11 +72,39 @@ class Transformer(Spec):
         return self
 
 
+def _tokens_of(point: dict[str, Any], tokens: object, sequence: object) -> object:
+    """Return the tokens of a step of the point, as written: its own batch counts where it states one."""
+    batch, each = point.get("batch"), point.get("batch_per_accelerator")
+    count = point.get("count", str(point.get("accelerators", "")).partition(":")[2])
+    if isinstance(each, int | float) and str(count).isdecimal():
+        batch = each * int(count)
+    if isinstance(batch, int | float) and isinstance(sequence, int | float):
+        return batch * sequence
+    return tokens
+
+
 class Workload(Spec):
     """Measured points, a transformer's shape, or both: measured points win where they apply."""
 
     profile: Annotated[tuple[ProfilePoint, ...], BeforeValidator(as_many)] = ()
     transformer: Transformer | None = None
+    batch: Positive | None = Field(
+        default=None,
+        description="Samples of a step of the job. Left out: the transformer's sequences, else the points' batch.",
+    )
+
+    @property
+    def step_batch(self) -> float | None:
+        """Return the samples of a step of the job; None where nothing says it."""
+        if self.batch is not None:
+            return self.batch
+        if self.transformer is not None:
+            return self.transformer.tokens_per_step / self.transformer.sequence_length
+        return next((point.batch for point in self.profile if point.batch is not None), None)
+
+    @model_serializer(mode="wrap")
+    def _without_unstated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_empty(handler(self), ("batch",))
 
     @model_validator(mode="before")
     @classmethod
@@ -147,8 +116,12 @@ class Workload(Spec):
         points = as_many(value.get("profile"))
         if tokens is None or not isinstance(points, (list, tuple)):
             return value
+        sequence = value["transformer"].get("sequence_length")
         filled = [
-            {"tokens_per_step": tokens, **p} if isinstance(p, dict) and "tokens_per_second" in p else p for p in points
+            {"tokens_per_step": _tokens_of(p, tokens, sequence), **p}
+            if isinstance(p, dict) and "tokens_per_second" in p
+            else p
+            for p in points
         ]
         return {**value, "profile": filled}
 
@@ -158,14 +131,40 @@ class Workload(Spec):
             raise RefusedError(
                 "nothing says how fast it runs", "give measured `profile` points, or a `transformer` shape"
             )
-        seen: dict[tuple[str, int, str | None], int] = {}
+        seen: dict[tuple[str | int | float | None, ...], int] = {}
         for index, point in enumerate(self.profile):
-            key = (point.accelerator, point.count, point.fabric)
+            key = (point.accelerator, point.count, point.fabric, point.batch, point.placement, point.precision)
             if key in seen:
                 raise RefusedError(
                     f"a second point for {key[0]}:{key[1]}; the first is entry {seen[key] + 1}",
-                    "keep one, or say over which `fabric` each was measured",
+                    "keep one, or say over which `fabric`, or at which `placement` or `batch`, each was measured",
                     at=("profile", index),
                 )
             seen[key] = index
+        self._check_batches()
+        finding = next(wrong_points(self.profile), None)
+        if finding is not None:
+            raise RefusedError(finding.what, finding.remedy, at=("profile", finding.index))
         return self
+
+    def _check_batches(self) -> None:
+        """Refuse points of several batches or precisions, unless it is said which are the job's."""
+        if self.transformer is not None:
+            return
+        precisions = sorted({point.precision for point in self.profile if point.precision is not None})
+        if len(precisions) > 1:
+            raise RefusedError(
+                f"points are in {' and '.join(precisions)}",
+                "keep those of the precision that the job trains in",
+                at=("profile",),
+            )
+        if self.batch is not None:
+            return
+        stated = [(index, point.batch) for index, point in enumerate(self.profile) if point.batch is not None]
+        other = next((index for index, batch in stated if not math.isclose(batch, stated[0][1])), None)
+        if other is not None:
+            raise RefusedError(
+                f"steps of {self.profile[other].batch:g} samples here, of {stated[0][1]:g} in entry {stated[0][0] + 1}",
+                "say how many samples a step of the job has: add `batch` beside `profile`",
+                at=("profile", other, "batch"),
+            )

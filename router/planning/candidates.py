@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from pricing.book import PriceBook
-from pricing.machines import Machine
+from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
@@ -352,7 +352,7 @@ class CandidateFinder:
 
         if not self._advisory and not all(p.offer.provisionable for p in parts):
             return drop("advisory", "cannot be ordered from here (see --advisory)")
-        moves, speed = findings.moves, _speed_of(job, parts, findings)
+        moves, speed = findings.moves, _speed_of(job, parts, findings, self._book.accelerators)
         if isinstance(speed, UnknownSpeed):
             return drop("speed", speed.reason)
         place = listing.region.id
@@ -478,7 +478,9 @@ def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRate
     return GangRates(expected, on_time, goodput.to_digits(goodput.billed_share(risk)), risk)
 
 
-def _speed_of(job: Job, parts: tuple[GangPart, ...], findings: _JobFindings) -> Speed | UnknownSpeed:
+def _speed_of(
+    job: Job, parts: tuple[GangPart, ...], findings: _JobFindings, known: tuple[Accelerator, ...]
+) -> Speed | UnknownSpeed:
     """Return the speed of a gang: of machine types the slowest that the whole gang would have on one of them.
 
     The relative error of a mix is the larger one.
@@ -487,7 +489,7 @@ def _speed_of(job: Job, parts: tuple[GangPart, ...], findings: _JobFindings) -> 
     for part in parts:
         key = (part.offer.cloud, part.offer.instance_type, machines)
         if key not in findings.speeds:
-            findings.speeds[key] = gang_speed(job.workload, part.machine, machines, part.listing.accelerator)
+            findings.speeds[key] = gang_speed(job.workload, part.machine, machines, part.listing.accelerator, known)
         speed = findings.speeds[key]
         if isinstance(speed, UnknownSpeed):
             return speed
