@@ -5,6 +5,7 @@ from __future__ import annotations
 from router.cli.groups import CommandEntry, CommandTable
 
 _COMMANDS = {
+    "profile": CommandEntry("Propose what to measure of a job; add results.", "router.cli.profile", "profile"),
     "offers": CommandEntry("List the offers of the price book, cheapest first.", "router.cli.offers", "offers"),
     "validate": CommandEntry("Check job and limits files.", "router.cli.validate", "validate"),
     "plan": CommandEntry("Place jobs so that a step costs least.", "router.cli.plan", "plan"),
@@ -103,7 +104,7 @@ _GROUPS = {
     "state": "Back up and restore the state.",
 }
 _SECTIONS = {
-    "Plan": ("validate", "plan", "explain", "offers", "stock", "import"),
+    "Plan": ("validate", "plan", "explain", "profile", "offers", "stock", "import"),
     "Quote": ("quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),

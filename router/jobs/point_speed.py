@@ -123,8 +123,12 @@ def form_of(
     if not measured:
         return PointsTooFew(f"no profile for {machine.accelerator} over its fabric")
     ratios = tuple(_log_ratio(sheets[name], own) for name in others) if own is not None else ()
-    links = Links(machine.intra_node_interconnect in _SWITCHED_LINKS, machine.has_rdma)
-    return fit_form(tuple(sorted(measured, key=_order)), links, ratios)
+    return fit_form(tuple(sorted(measured, key=_order)), links_of(machine), ratios)
+
+
+def links_of(machine: Machine) -> Links:
+    """Return the kind of links in and between such machines; what is unknown is taken for a bus and Ethernet."""
+    return Links(machine.intra_node_interconnect in _SWITCHED_LINKS, machine.has_rdma)
 
 
 def _order(point: StepMeasurement) -> tuple[float, ...]:

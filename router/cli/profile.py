@@ -1,0 +1,93 @@
+"""Command ``stepfare profile``: propose which speeds of a job to measure, and write results into its file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricing.problems import InvalidInputError
+from router.cli import console
+from router.cli.completion import complete_books
+from router.cli.console import ExitCode
+from router.cli.options import parse_duration_option, parse_now
+
+
+class ProfileFormat(StrEnum):
+    """Output format of proposals."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def profile(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file.")],
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="POINT", help="Write this measured point into the file; repeatable. Fields as there."),
+    ] = None,
+    job: Annotated[str | None, typer.Option(metavar="NAME", help="The job, where the file holds several.")] = None,
+    most: Annotated[int, typer.Option("--points", min=1, max=10, metavar="N", help="The most points.")] = 3,
+    lasting: Annotated[
+        str, typer.Option("--lasting", metavar="DURATION", help="How long one is measured; its start comes on top.")
+    ] = "15m",
+    book: Annotated[
+        str,
+        typer.Option(
+            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
+        ),
+    ] = "latest",
+    limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
+    advisory: Annotated[
+        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
+    ] = False,
+    now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
+    output: Annotated[ProfileFormat, typer.Option("--output", "-o", help="Format.")] = ProfileFormat.TABLE,
+) -> ExitCode:
+    """Propose which speeds of a job to measure next, for the least money. Nothing is started.
+
+    The gang that costs least for the whole job is looked at. Each point is a gang of its accelerator in the regions
+    where the job may run, no larger, at the cheapest price, for --lasting and the job's start-up. The point comes
+    first that narrows the error of that gang's speed most for a dollar; the next is chosen as if that were measured.
+
+    \b
+    stepfare profile job.yaml
+    stepfare profile job.yaml --points 2 -o json
+    stepfare profile job.yaml --add accelerators=H100:8,placement=1x8,batch=256,seconds_per_step=2.1
+
+    Exit codes: 1 a result cannot be written into the file's layout, and is printed to paste; 3 no gang can run the job.
+    """
+    moment = parse_now(now)
+    if add:
+        return _add(file, job, add, book, moment)
+    from router.app.profile import propose
+    from router.jobs.point_speed import PointsTooFew
+    from router.render import profile_text
+
+    duration = parse_duration_option("--lasting", lasting)
+    assert duration is not None
+    name, result = propose(file, job, book, limits, moment, lasting=duration, most=most, advisory=advisory)
+    if output is ProfileFormat.JSON:
+        console.write(profile_text.as_json(name, result), None)
+    else:
+        console.write(profile_text.table(name, result, str(file), console.screen()), None)
+    return ExitCode.UNPLACED if isinstance(result, PointsTooFew) else ExitCode.OK
+
+
+def _add(file: Path, job: str | None, add: list[str], book: str, moment: datetime) -> ExitCode:
+    from router.app.profile import add_points
+    from router.config.job_points import parse_point, point_block
+
+    if not file.is_file():
+        raise InvalidInputError.single("no such file", where=str(file), remedy="name one job file")
+    points = tuple(parse_point(text) for text in add)
+    name = add_points(file, job, points, book, moment)
+    if name is None:
+        console.note(f"{file} is laid out so that it is not edited; paste this under `workload`", "warning")
+        console.out(point_block(points))
+        return ExitCode.FAILURE
+    console.note(f"{file}: {len(points)} point{'s' if len(points) > 1 else ''} added to {name}")
+    return ExitCode.OK

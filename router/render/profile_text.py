@@ -1,0 +1,68 @@
+"""Write what to measure of a job next: a table for people, JSON for programs. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from router.jobs.point_speed import PointsTooFew
+from router.planning.next_points import MeasuringPlan, PointProposal
+from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
+
+SCHEMA_VERSION = 1
+_RIGHT = frozenset({"BATCH", "COST", "ERROR AFTER"})
+
+
+def table(job: str, result: MeasuringPlan | PointsTooFew, file: str, screen: Screen = PLAIN) -> str:
+    """Return the points to measure with cost and error, and how to write each result back."""
+    if isinstance(result, PointsTooFew):
+        return wrap_text(f"{job}: {result.reason}", width=screen.width) + "\n"
+    best = f"{result.best.accelerator}:{result.best.accelerators} on {result.best.parts[-1].listing.name}"
+    error = f"{result.speed.relative_error:.0%}"
+    head = f"{job}: {best} costs least; its speed is known within {error} ({result.speed.basis})"
+    parts = [wrap_text(head, width=screen.width)]
+    if not result.proposals:
+        parts.append("nothing to measure: no point narrows that by a percentage point")
+        return "\n\n".join(parts) + "\n"
+    header = ("MEASURE", "PLACEMENT", "BATCH", "PLACE", "COST", "ERROR AFTER")
+    parts.append(format_table(header, [_row(one) for one in result.proposals], _RIGHT, {"PLACE": 34}, screen))
+    parts.append("Train a few hundred steps on each, then write its result into the job file:")
+    parts.append("\n".join(f"  stepfare profile {file} --add '{one.point}'" for one in result.proposals))
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(one: PointProposal) -> tuple[str, ...]:
+    batch = "" if one.batch is None else f"{one.batch:g}"
+    gang = f"{one.listing.accelerator.name}:{one.accelerators}"
+    return gang, one.placement, batch, one.listing.name, format_usd(one.usd), f"{one.error_after:.0%}"
+
+
+def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:
+    """Return the same as JSON; ``best`` and ``points`` are absent where ``reason`` says why there are none."""
+    document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "job": job}
+    if isinstance(result, PointsTooFew):
+        document["reason"] = result.reason
+    else:
+        document["best"] = {
+            "accelerator": result.best.accelerator,
+            "accelerators": result.best.accelerators,
+            "place": result.best.parts[-1].listing.name,
+            "steps_per_hour": result.speed.steps_per_hour,
+            "relative_error": result.speed.relative_error,
+            "basis": result.speed.basis,
+        }
+        document["points"] = [
+            {
+                "accelerator": one.listing.accelerator.name,
+                "count": one.accelerators,
+                "placement": one.placement,
+                "batch": one.batch,
+                "place": one.listing.name,
+                "usd": str(one.usd),
+                "relative_error_before": round(one.error_before, 4),
+                "relative_error_after": round(one.error_after, 4),
+                "add": one.point,
+            }
+            for one in result.proposals
+        ]
+    return json.dumps(document, indent=2) + "\n"
