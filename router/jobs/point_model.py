@@ -38,7 +38,8 @@ class Prior(NamedTuple):
 
 
 # Parameters in their order: log c, logit f, log s/c, e, log x, v, d, log(g - 1). The first is found from the points.
-_COMPUTE = (Prior(0.0, _ANY), Prior(math.log(0.3 / 0.7), 1.2))
+# Large batches are computed in parts, so that little of a step is independent of the batch.
+_COMPUTE = (Prior(0.0, _ANY), Prior(math.log(0.05 / 0.95), 1.5))
 _OVERLAP = Prior(0.0, 0.7)
 # A bus is shared by its accelerators; over switched links the ring's traffic for each hardly grows with their number.
 _SHARED_BUS = (Prior(math.log(0.2), 1.5), Prior(0.7, 0.3))

@@ -4,9 +4,10 @@
 
 Step times: 7 points on up to three machines of each job (1 and 4 accelerators at the smallest and largest batch, one
 on each of three machines, four on each of three at both batches) predict all other rows of profile_step_times.csv.
-Scaling: 1 and 2 workers predict 4 and 8 of gavel_throughputs.csv. Beside each: the power law that is used for points
-without batch and placement. Errors are relative to the published figure; coverage is the share inside the 80 %
-interval.
+Scaling: 1 and 2 workers predict 4 and 8 of gavel_throughputs.csv. Runs: the smallest one or two numbers of accelerators
+of a published run on NVLink machines predict up to four times as many (published_training_runs.csv). Beside each: the
+power law that is used for points without batch and placement. Errors are relative to the published figure; coverage is
+the share inside the 80 % interval.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ PLACES: Final = (("1", 0), ("1", -1), ("4", 0), ("4", -1), ("111", 0), ("444", 0
 WITHIN_80: Final = 1.2816  # standard deviations of a normal
 ERROR: Final = 0.05
 LINKS: Final = Links(switched=False, rdma=False)
+RDMA: Final = Links(switched=True, rdma=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,11 @@ def report() -> Iterator[str]:
             yield f"SCALING: 1 and 2 workers predict 4 and 8, {kind}, {', '.join(workers)}"
             yield f"  fitted     {score_scaling(curves, apart=consolidated == 'no')}"
             yield f"  power law  {score_scaling_by_law(curves)}"
+    for number in (1, 2):
+        form, law = score_runs(number)
+        yield f"RUNS: the smallest {number} of a published run predict up to 4 times as many accelerators"
+        yield f"  fitted     {form}"
+        yield f"  power law  {law}"
 
 
 def step_times() -> dict[str, list[PublishedStep]]:
@@ -188,6 +195,43 @@ def score_scaling_by_law(curves: Iterable[Mapping[int, float]]) -> PredictionSco
             if isinstance(speed, Speed):
                 errors.append(abs(speed.steps_per_hour / (3600 * curve[n]) - 1))
     return PredictionScore(tuple(errors), None)
+
+
+def published_runs() -> list[list[PublishedStep]]:
+    """Return published runs that differ in the number of accelerators and the batch alone, on 8 of a machine."""
+    keys = ("source", "model", "accelerator", "precision", "seq_len", "tensor_parallel", "pipeline_parallel")
+    runs: dict[tuple[str, ...], list[PublishedStep]] = {}
+    with (FACTS / "published_training_runs.csv").open(newline="") as stream:
+        for row in csv.DictReader(stream):
+            count, batch, tokens = row["accelerators"], row["global_batch_sequences"], row["tokens_per_s"]
+            if not (count and batch and tokens) or row["accelerator"].startswith("TPU"):
+                continue
+            machines = -(-int(count) // 8)
+            place = StepPlace(machines, int(count) / machines, float(batch) / int(count))
+            seconds = float(batch) * float(row["seq_len"]) / float(tokens)
+            runs.setdefault(tuple(row[key] for key in keys), []).append(PublishedStep(place, seconds))
+    return [sorted(run, key=lambda r: (r.place.accelerators, r.place.batch)) for _, run in sorted(runs.items())]
+
+
+def score_runs(number: int) -> tuple[PredictionScore, PredictionScore]:
+    """Return the errors of the form and of the power law from the smallest ``number`` sizes of each run."""
+    errors: list[float] = []
+    by_law: list[float] = []
+    inside = 0
+    for run in published_runs():
+        first = {round(r.place.accelerators): r for r in reversed(run)}  # the smallest batch of each size
+        sizes = sorted(first)[:number]
+        larger = [r for r in run if sizes[-1] < r.place.accelerators <= 4 * sizes[-1]]
+        form = fit_form(tuple(StepMeasurement(first[n].place, first[n].seconds, ERROR) for n in sizes), RDMA)
+        points = [_law_point(n, 3600 * _samples(first[n]) / first[n].seconds) for n in sizes]
+        for row in larger if len(sizes) == number else ():
+            seconds, error = form.predict(row.place)
+            errors.append(abs(row.seconds / seconds - 1))
+            inside += abs(math.log(seconds / row.seconds)) < WITHIN_80 * error
+            speed = _from_profile(points, round(row.place.accelerators))
+            assert isinstance(speed, Speed)
+            by_law.append(abs(speed.steps_per_hour * row.seconds / 3600 / _samples(row) - 1))
+    return PredictionScore(tuple(errors), inside), PredictionScore(tuple(by_law), None)
 
 
 if __name__ == "__main__":

@@ -27,13 +27,22 @@ def test_seven_points_predict_all_other_step_times(jobs: dict[str, list[Publishe
     assert law.high > 2 * found.high
 
 
-@pytest.mark.parametrize("consolidated", ["yes", "no"])
-def test_one_and_two_workers_predict_four_and_eight(consolidated: str) -> None:
-    for workers in (("k80", "p100", "v100"), ("k80", "p100")):
-        curves = scaling_curves(consolidated, workers)
-        found, law = score_scaling(curves, apart=consolidated == "no"), score_scaling_by_law(curves)
-        assert found.median < law.median
-        assert found.high < law.high
-    if consolidated == "yes":  # The V100 rows are faster on 1 and 8 than on 4, which no form of a step's time allows.
+def test_one_point_of_a_published_run_is_no_worse_than_the_power_law_and_two_are_better() -> None:
+    (one, law), (two, law_of_two) = points.score_runs(1), points.score_runs(2)
+    assert one.median < law.median
+    assert one.high < law.high
+    assert two.median < law_of_two.median
+    assert two.high < law_of_two.high
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("workers", [("k80", "p100", "v100"), ("k80", "p100")])
+def test_one_and_two_workers_predict_four_and_eight(workers: tuple[str, ...], apart: bool) -> None:
+    curves = scaling_curves("no" if apart else "yes", workers)
+    found, law = score_scaling(curves, apart=apart), score_scaling_by_law(curves)
+    assert found.median < law.median
+    assert found.high < law.high
+    if not apart:
         assert found.median <= 0.09
-        assert found.high <= 0.33
+        # V100 rows are up to 3 times as fast on 2 as on 1, and slower on 4 in places: no form of a step's time is so.
+        assert found.high <= (0.5 if "v100" in workers else 0.33)
