@@ -161,6 +161,8 @@ def wrong_points(points: Sequence[ProfilePoint]) -> Iterator[PointFinding]:
 
 def _contradiction(one: ProfilePoint, other: ProfilePoint, first: int) -> tuple[str, str] | None:
     """Return how the point contradicts the one at ``first``, and what to do; None where both may be true."""
+    if not (_placed(one) or _placed(other)):
+        return None  # Earlier files, which state neither, are read as ever.
     size = (one.batch / other.batch) if one.batch is not None and other.batch is not None else 1.0
     # Samples an hour where both batches are known, steps of one unknown size otherwise.
     ratio = one.steps_per_hour * size / other.steps_per_hour
@@ -170,7 +172,7 @@ def _contradiction(one: ProfilePoint, other: ProfilePoint, first: int) -> tuple[
         what = f"for each accelerator {times:.3g} times {'slower' if each > 1 else 'faster'} than entry {first + 1}"
         return what, "check the units: seconds_per_step is in seconds, tokens_per_second of the whole gang"
     if one.precision != other.precision or not _placed(one) or not _placed(other):
-        return None  # Earlier files state neither batch nor placement, and may mix what they measured.
+        return None  # They may have been measured in different ways.
     error = math.hypot(one.relative_error, other.relative_error)
     same = one.placement == other.placement or None in (one.placement, other.placement)
     if one.count == other.count and same and size == 1.0 and abs(math.log(ratio)) > _DEVIATIONS * error:
