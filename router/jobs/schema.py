@@ -11,12 +11,13 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from pricing.money import Usd
+from router.jobs.checkpoint_size import STATE_BYTES
 from router.jobs.fields import Spec
 from router.jobs.limits import Limits
 from router.jobs.quantities import format_duration
@@ -34,6 +35,12 @@ _TITLES: dict[str, tuple[type[Spec], str]] = {
     "limits": (Limits, "A stepfare limits file"),
 }
 KINDS = tuple(_TITLES)
+_WITH_SIZE = {"not": {"type": "object"}}, {"required": ["size_gib"]}
+# The size of a checkpoint may be left out where a transformer's shape gives it.
+_SIZE_FROM_SHAPE: Final[Schema] = {
+    "if": {"properties": {"workload": {"not": {"required": ["transformer"]}}}},
+    "then": {"properties": {"checkpoint": {"anyOf": list(_WITH_SIZE)}}},
+}
 
 
 def schema_of(kind: str) -> Schema:
@@ -43,6 +50,7 @@ def schema_of(kind: str) -> Schema:
     if model is Job:
         for change in (_gang, _points, _spot, _checkpoint, _data, _places, _parameters):
             change(schema["$defs"], schema["properties"])
+        schema |= _SIZE_FROM_SHAPE
     else:
         allow_single_item(schema["properties"], "clouds")
         for name in ("Limit", "Maintenance"):
@@ -187,7 +195,14 @@ def _spot(parts: Schema, job: Schema) -> None:
     rule["properties"]["use_spot"] = use_spot | {"description": "true is `only`, false is `never`."}
 
 
-def _checkpoint(_: Schema, job: Schema) -> None:
+def _checkpoint(parts: Schema, job: Schema) -> None:
+    checkpoint = parts["Checkpoint"]
+    checkpoint["properties"]["size_gib"]["description"] += " Left out: estimated, if a `transformer` is stated."
+    checkpoint["properties"]["optimizer"] = {
+        "description": "In place of size_gib, for its estimate; `adamw` unless said.",
+        "enum": sorted(STATE_BYTES),
+    }
+    del checkpoint["required"]
     job["checkpoint"] = {
         "description": "What is saved and how fast. Left out or `none`: the job cannot resume.",
         "anyOf": [{"const": "none"}, *job["checkpoint"]["anyOf"]],

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from pricing.places import Market, RegionId
+from router.jobs.checkpoint_size import with_estimated_size
 from router.jobs.fields import (
     Count,
     Flag,
@@ -154,8 +155,13 @@ def _interval(value: object) -> timedelta | None:
 
 
 class Checkpoint(Spec):
-    """The size, speed and interval of checkpoints. ``interval`` None is the best one for each candidate."""
+    """The size, speed and interval of checkpoints. ``interval`` None is the best one for each candidate.
 
+    A job with a ``transformer`` may leave out ``size_gib``: it is estimated from the parameters, the sharding and
+    ``optimizer``, and enters the job as a number.
+    """
+
+    words: ClassVar[frozenset[str]] = frozenset({"optimizer"})
     size_gib: Annotated[Gib, Field(ge=0)]
     write_gib_per_s: Annotated[GibPerSecond, Field(gt=0)] = 1.0
     interval: Annotated[Duration | None, BeforeValidator(_interval)] = Field(
@@ -351,6 +357,17 @@ class Job(Spec):
                 f"{show_value(use_spot)} is neither true nor false", "write true or false", at=("use_spot",)
             )
         return {**value, "market": {"spot": "only" if use_spot else "never"}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_checkpoint_size(cls, value: Any) -> Any:
+        """Fill in the size of a checkpoint that states none, from the shape of the transformer."""
+        if not isinstance(value, dict) or not isinstance(value.get("checkpoint"), dict):
+            return value
+        try:
+            return {**value, "checkpoint": with_estimated_size(value["checkpoint"], value.get("workload"))}
+        except RefusedError as error:
+            raise RefusedError(error.what, error.remedy, at=("checkpoint", *error.at)) from None
 
     @model_validator(mode="after")
     def _one_way_to_the_code(self) -> Job:
