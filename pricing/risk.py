@@ -1,30 +1,49 @@
 """Interruption risk: how often a gang is interrupted and how long the wait for a new one is.
 
-Evidence for a spot machine's rate, best first: a rate that the offer states, the cloud's published band, the dated
-prior table (weak). The rate is never zero: hardware fails on every market.
+Evidence for a spot machine's rate, best first: own attempts, a rate that the offer states (from the availability
+history, where it was refreshed from one), the cloud's published band, the dated prior table (weak). The rate is never
+zero: hardware fails on every market. Every rate has a source, and an interval where its evidence gives one.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 
+from pricing.interruption_rates import RateInterval, prior_interval, rate_from_attempts
 from pricing.machines import Machine
-from pricing.offers import Offer
+from pricing.observed_risk import Exposure
+from pricing.offers import Offer, OfferKey
 from pricing.places import Market
 
 ANY = "*"
 HOURS_PER_MONTH = 730.0
 # Published failure counts of large training clusters lie between one per 15,000 and 50,000 accelerator-hours.
 ACCELERATOR_HOURS_PER_FAILURE = 30_000.0
+FEWEST_HOURS_PER_FAILURE, MOST_HOURS_PER_FAILURE = 15_000.0, 50_000.0
 # Upper edges of the AWS Spot Advisor's labels; the open one is counted as 40 % a month.
 BAND_UPPER_EDGES = {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, ">20%": 0.40}
+_BAND_LOWER_EDGES = {"<5%": 0.0, "5-10%": 0.05, "10-15%": 0.10, "15-20%": 0.15, ">20%": 0.20}
+_OPEN_BAND = ">20%"
+_FEW_HOURS = 24.0  # own attempts of fewer machine-hours are weak evidence
 
 
 def band_rate(band: str) -> float:
     """Return interruptions per machine-hour of a monthly band, at its upper edge: -ln(1-b)/730; KeyError if none."""
-    return -math.log1p(-BAND_UPPER_EDGES[band]) / HOURS_PER_MONTH
+    return _monthly_rate(BAND_UPPER_EDGES[band])
+
+
+def band_interval(band: str) -> RateInterval:
+    """Return the rate of a band with its edges; the open band has no upper one. KeyError for no band."""
+    upper = None if band == _OPEN_BAND else band_rate(band)
+    return RateInterval(band_rate(band), _monthly_rate(_BAND_LOWER_EDGES[band]), upper)
+
+
+def _monthly_rate(share: float) -> float:
+    return -math.log1p(-share) / HOURS_PER_MONTH
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,19 +69,29 @@ class RiskPrior:
 
 @dataclass(frozen=True, slots=True)
 class GangRisk:
-    """The risk of a gang as a whole: interruptions (1/h, above zero), unbilled wait after one, reason for doubt."""
+    """The risk of a gang as a whole: interruptions (1/h, above zero), unbilled wait after one, reason for doubt.
+
+    ``low_per_hour`` and ``high_per_hour`` hold the rate four times in five; None where its evidence gives no edge.
+    """
 
     interruptions_per_hour: float
     recovery_hours: float
     weak: str
     source: str
+    low_per_hour: float | None = None
+    high_per_hour: float | None = None
 
 
 @dataclass(frozen=True)
 class RiskTable:
-    """The priors of a book; the most specific row applies (cloud before accelerator before market)."""
+    """The priors of a book; the most specific row applies (cloud before accelerator before market).
+
+    ``attempts`` are own attempts on spot pools, as exposure of one machine
+    (:func:`pricing.interruption_rates.measure_attempts`), by offer.
+    """
 
     priors: tuple[RiskPrior, ...]
+    attempts: Mapping[OfferKey, Exposure] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str, str], RiskPrior]:
@@ -88,24 +117,48 @@ class RiskTable:
         if machines < 1:
             raise ValueError("a gang has at least one machine")
         prior = self.prior(offer.cloud, machine.accelerator, offer.market)
-        rate, weak, source = _preemption_rate(offer, prior)
-        hardware = machines * machine.accelerator_count / ACCELERATOR_HOURS_PER_FAILURE
+        found = self._machine_rate(offer, prior)
+        together, accelerators = machines**prior.pool_exponent, machines * machine.accelerator_count
+        low, high = found.rate.low, found.rate.high
         return GangRisk(
-            interruptions_per_hour=rate * machines**prior.pool_exponent + hardware,
+            interruptions_per_hour=found.rate.per_hour * together + accelerators / ACCELERATOR_HOURS_PER_FAILURE,
             recovery_hours=prior.recovery_hours,
-            weak=weak,
-            source=source,
+            weak=found.weak,
+            source=found.source,
+            low_per_hour=None if low is None else low * together + accelerators / MOST_HOURS_PER_FAILURE,
+            high_per_hour=None if high is None else high * together + accelerators / FEWEST_HOURS_PER_FAILURE,
         )
 
+    def _machine_rate(self, offer: Offer, prior: RiskPrior) -> _MachineRate:
+        """Return the rate at which one machine is preempted: own attempts first, where there are any on spot."""
+        weaker = _rate_without_attempts(offer, prior)
+        seen = self.attempts.get(offer.key) if offer.market is Market.SPOT else None
+        if seen is None or seen.hours <= 0:
+            return weaker
+        basis = weaker.rate.per_hour or prior.interruptions_per_machine_hour
+        weak = "" if seen.hours >= _FEW_HOURS else f"few own attempts: {seen.hours:,.0f} machine-hours"
+        source = (
+            f"own attempts: {seen.losses} interruptions in {seen.hours:,.0f} machine-hours; before: {weaker.source}"
+        )
+        return _MachineRate(rate_from_attempts(seen, basis), weak, source)
 
-def _preemption_rate(offer: Offer, prior: RiskPrior) -> tuple[float, str, str]:
-    """Return the rate at which one machine is preempted, why it is weak, and its source."""
+
+@dataclass(frozen=True, slots=True)
+class _MachineRate:
+    rate: RateInterval
+    weak: str
+    source: str
+
+
+def _rate_without_attempts(offer: Offer, prior: RiskPrior) -> _MachineRate:
+    """Return the rate at which one machine is preempted by what is published or assumed."""
     if offer.interruptions_per_hour is not None:
-        return offer.interruptions_per_hour, "", f"stated with the offer: {offer.source}"
+        stated = RateInterval(offer.interruptions_per_hour, None, None)
+        return _MachineRate(stated, "", f"stated with the offer: {offer.source}")
     if offer.market is not Market.SPOT:
-        return 0.0, prior.weak, prior.source
+        return _MachineRate(RateInterval(0.0, 0.0, 0.0), prior.weak, prior.source)
     band = offer.interruption_band
     if band in BAND_UPPER_EDGES:
-        weak = "the band >20% a month has no upper edge, counted as 40%" if band == ">20%" else ""
-        return band_rate(band), weak, f"interrupted {band} a month: {offer.source}"
-    return prior.interruptions_per_machine_hour, prior.weak, prior.source
+        weak = "the band >20% a month has no upper edge, counted as 40%" if band == _OPEN_BAND else ""
+        return _MachineRate(band_interval(band), weak, f"interrupted {band} a month: {offer.source}")
+    return _MachineRate(prior_interval(prior.interruptions_per_machine_hour), prior.weak, prior.source)
