@@ -22,6 +22,7 @@ _ROOT_PI: Final = math.sqrt(math.pi)
 _erfc = np.frompyfunc(math.erfc, 1, 1)
 
 _MAX_INTERRUPTIONS = 1e5  # if more are expected before the work is done, it is taken to be never done
+_MAX_LOAD = 500.0  # interruptions expected in a segment and its write, above which no segment is taken to last
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
 _NEWTON, _DIGITS = 20, 4e-16  # the most steps of Newton's method, and the step size at which it ends
 _NORMAL: Final = NormalDist()
@@ -35,8 +36,8 @@ class GangRunRisk:
     """The parameters of one gang on one offer for one job. All times in hours, speed in steps an hour.
 
     ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then ``resumes`` is False),
-    ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` what an asynchronous checkpoint still in
-    flight adds to the work lost.
+    ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` the time after that until it is durable:
+    an asynchronous write, in which training goes on and an interruption loses the segment before it as well.
     """
 
     nominal_steps_per_hour: float
@@ -103,25 +104,29 @@ def _above_branch(product: float) -> float:
 def useful_share(risk: GangRunRisk) -> float:
     """Return the expected share of wall time that becomes lasting progress.
 
-    φ = λτ / [(1 + λR)(exp(λ(τ + δ)) - 1)]; an asynchronous write in flight adds its time to each loss.
+    φ = λτ exp(-λW) / [(1 + λR)(exp(λ(τ + δ)) - 1)]: a life of T hours keeps the segments whose writes of W ended within
+    it, floor((T - W) / (τ + δ)) of them.
     """
     rate = risk.interruptions_per_hour
-    segment = risk.interval_hours + risk.stall_hours
-    if rate * segment > 500:
+    if rate * (risk.interval_hours + risk.stall_hours + risk.loss_extra_hours) > _MAX_LOAD:
         return 0.0
-    failures = math.expm1(rate * segment)
-    wall = (1 / rate + risk.restart_hours + risk.loss_extra_hours) * failures
-    return risk.interval_hours / wall
+    return risk.interval_hours / ((1 / rate + risk.restart_hours) * _interruptions_per_segment(risk))
+
+
+def _interruptions_per_segment(risk: GangRunRisk) -> float:
+    """Return the expected interruptions for each segment that lasts: exp(λW)(exp(λ(τ + δ)) - 1)."""
+    rate = risk.interruptions_per_hour
+    failures = math.expm1(rate * (risk.interval_hours + risk.stall_hours))
+    return failures * math.exp(rate * risk.loss_extra_hours)
 
 
 def billed_share(risk: GangRunRisk) -> float:
     """Return the expected share of wall time that is billed: all but waiting for capacity.
 
-    A segment fails exp(λ(τ+δ)) - 1 times on average and takes (1/λ + R)(exp(λ(τ+δ)) - 1), whence 1 - λ R_unbilled / (1
-    + λR).
+    A life runs 1/λ and is followed by a restart of R, whatever it keeps, whence 1 - λ R_unbilled / (1 + λR).
     """
     rate = risk.interruptions_per_hour
-    return 1 - rate * risk.recovery_hours / (1 + rate * (risk.restart_hours + risk.loss_extra_hours))
+    return 1 - rate * risk.recovery_hours / (1 + rate * risk.restart_hours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +145,12 @@ class BilledShares:
 def billed_shares(risk: GangRunRisk) -> BilledShares:
     """Return where the billed time of a run goes, in expectation.
 
-    A segment of τ + δ fails F = exp(λ(τ+δ)) - 1 times and takes F / λ of running besides F restarts: τ lasts, δ is its
-    checkpoint, the rest of F / λ is lost, and so is what an asynchronous write in flight adds to each failure. Of a
-    restart only the start-up is billed.
+    For each segment of τ + δ that lasts there are F = exp(λW)(exp(λ(τ+δ)) - 1) interruptions, F / λ of running and F
+    restarts: τ lasts, δ is its checkpoint, the rest of F / λ is lost. Of a restart only the start-up is billed.
     """
     rate, segment = risk.interruptions_per_hour, risk.interval_hours + risk.stall_hours
-    failures = math.expm1(rate * segment)
-    lost = max(0.0, failures / rate - segment) + failures * risk.loss_extra_hours
+    failures = _interruptions_per_segment(risk)
+    lost = max(0.0, failures / rate - segment)
     restarts = failures * risk.startup_hours
     whole = segment + lost + restarts
     return BilledShares(risk.interval_hours / whole, lost / whole, risk.stall_hours / whole, restarts / whole)
@@ -181,7 +185,11 @@ def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     segments = max(compute / risk.interval_hours, 1e-9)
     segment = risk.interval_hours + risk.stall_hours
     rate = risk.interruptions_per_hour
-    survive, failed = math.exp(-rate * segment), -math.expm1(-rate * segment)
+    load = rate * segment if not risk.loss_extra_hours else rate * (segment + risk.loss_extra_hours)
+    if risk.loss_extra_hours and load <= _MAX_LOAD:
+        # With a write beside the training a segment is kept as seldom as a longer one would be without.
+        load = math.log1p(_interruptions_per_segment(risk))
+    survive, failed = math.exp(-load), -math.expm1(-load)
     if segments * failed > _MAX_INTERRUPTIONS * survive:
         never = np.full(1, math.inf)
         return _FinishTime(np.ones(1), never, np.ones(1))
@@ -190,14 +198,35 @@ def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     counts = np.arange(most + 1, dtype=np.float64)
     # The log of gamma(n + m) / (gamma(n + 1) gamma(m)) is summed factor by factor.
     chosen = np.concatenate([[0.0], np.cumsum(np.log1p((segments - 1) / counts[1:]))])
-    log_weights = chosen - segments * rate * segment + counts * math.log(failed)
-    lost_mean = 1 / rate - segment * survive / failed
-    lost_variance = max(1 / rate**2 - segment**2 * survive / failed**2, 0.0)
+    log_weights = chosen - segments * load + counts * math.log(failed)
+    lost_mean, lost_variance = _lost_hours(rate, segment, risk.loss_extra_hours)
     run = segments * segment
-    centres = run + counts * (lost_mean + risk.restart_hours + risk.loss_extra_hours)
+    centres = run + counts * (lost_mean + risk.restart_hours)
     spread = float(run_share(risk.relative_error, 1.0)) - 1
     spreads = np.sqrt((run * max(spread, _CERTAIN)) ** 2 + counts * lost_variance)
     return _FinishTime(np.exp(log_weights), centres, spreads)
+
+
+def _lost_hours(rate: float, segment: float, write: float) -> tuple[float, float]:
+    """Return mean and variance of the hours of running that an interruption loses.
+
+    Without a write they are those of an exponential cut off at the segment. With one, a life that ends before its first
+    checkpoint is durable loses all of itself, and any other the write and the part of a segment.
+    """
+    mean, variance = _truncated_moments(rate, segment)
+    if not write:
+        return mean, variance
+    early_mean, early_variance = _truncated_moments(rate, segment + write)
+    kept = math.exp(-rate * (segment + write))
+    late_mean = write + mean
+    mean = kept * late_mean + (1 - kept) * early_mean
+    return mean, kept * variance + (1 - kept) * early_variance + kept * (1 - kept) * (late_mean - early_mean) ** 2
+
+
+def _truncated_moments(rate: float, most: float) -> tuple[float, float]:
+    """Return mean and variance of an exponential that is known to be below ``most``."""
+    survive, failed = math.exp(-rate * most), -math.expm1(-rate * most)
+    return 1 / rate - most * survive / failed, max(1 / rate**2 - most**2 * survive / failed**2, 0.0)
 
 
 def run_share(relative_error: float, deviations: NDArray[np.float64] | float) -> NDArray[np.float64]:

@@ -537,7 +537,8 @@ def _risk(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRunRisk:
         interval, stall, extra = whole, 0.0, 0.0
     else:
         stall, extra = write_hours(job.checkpoint)
-        interval = min(interval_hours(job.checkpoint, rate), whole)
+        # A checkpoint is not begun before the one before it is written, whatever interval is stated.
+        interval = min(max(interval_hours(job.checkpoint, rate), extra), whole)
     return GangRunRisk(
         nominal_steps_per_hour=speed.steps_per_hour,
         relative_error=speed.relative_error,

@@ -34,20 +34,20 @@ RISKS = {"spot": SPOT, "calm": CALM, "sure": SURE, "beside": WRITES_BESIDE, "non
 
 
 def live(risk: GangRunRisk, segments: int, lives: int = LIVES, seed: int = 7) -> tuple[Floats, Floats]:
-    """Wall and billed hours of that many segments, each tried until it is done once without interruption."""
+    """Wall and billed hours of that many segments: a life keeps those whose writes ended before its interruption."""
     rng = np.random.default_rng(seed)
     slowness = 1 + risk.relative_error * rng.standard_normal(lives)
-    length = risk.interval_hours + risk.stall_hours
-    wall, billed = np.zeros(lives), np.zeros(lives)
-    for _ in range(segments):
-        trying = np.arange(lives)
-        while len(trying):
-            until = rng.exponential(1 / risk.interruptions_per_hour, len(trying))
-            done = until >= length * slowness[trying]
-            ran = np.where(done, length * slowness[trying], until + risk.loss_extra_hours + risk.startup_hours)
-            billed[trying] += ran
-            wall[trying] += ran + np.where(done, 0.0, risk.recovery_hours)
-            trying = trying[~done]
+    length = (risk.interval_hours + risk.stall_hours) * slowness
+    wall, billed, left = np.zeros(lives), np.zeros(lives), np.full(lives, float(segments))
+    trying = np.arange(lives)
+    while len(trying):
+        until, most = rng.exponential(1 / risk.interruptions_per_hour, len(trying)), left[trying] * length[trying]
+        done = until >= most
+        ran = np.where(done, most, until + risk.startup_hours)
+        billed[trying] += ran
+        wall[trying] += ran + np.where(done, 0.0, risk.recovery_hours)
+        left[trying] -= np.floor(np.maximum(until - risk.loss_extra_hours, 0.0) / length[trying])
+        trying = trying[~done]
     return wall, billed
 
 

@@ -1,7 +1,7 @@
 """Runs of a gang, event by event, from the figures of its risk alone: no formula of the planner is used.
 
-Interruptions come at exponential times while the gang runs. Work is kept at each checkpoint; an interruption
-loses what came after the last one, and the restart takes its time. A planned stop keeps everything.
+Interruptions come at exponential times while the gang runs. Work is kept at each checkpoint whose write has ended; an
+interruption loses what came after the last of these, and the restart takes its time. A planned stop keeps everything.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ def _live(stage: Stage, missing: Floats, slowness: Floats, rng: np.random.Genera
         finished = ends == to_finish
         stopped = ~finished & (ends == to_stop)
         failed = ~finished & ~stopped
-        kept = np.where(failed, np.floor(ends / segment), ends / segment) * stage.interval_hours
+        durable = np.floor(np.maximum(ends - stage.loss_extra_hours, 0.0) / segment)
+        kept = np.where(failed, durable, ends / segment) * stage.interval_hours
         work[rows] = np.where(finished, 0.0, np.maximum(work[rows] - kept, 0.0))
         used[rows] += ends
-        lost = np.where(failed, stage.loss_extra_hours + stage.recovery_hours + stage.startup_hours, 0.0)
+        lost = np.where(failed, stage.recovery_hours + stage.startup_hours, 0.0)
         lost = np.minimum(lost, stage.hours - used[rows])
         used[rows] += lost
         waited[rows] += np.where(failed, np.minimum(stage.recovery_hours, lost), 0.0)

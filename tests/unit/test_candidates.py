@@ -185,4 +185,5 @@ def test_a_fixed_interval_is_kept_and_an_asynchronous_checkpoint_does_not_stall(
     assert risk_of(interval="30m").interval_hours == 0.5
     assert risk_of().stall_hours == pytest.approx(0.1)
     assert (risk_of(asynchronous=True).stall_hours, risk_of(asynchronous=True).loss_extra_hours) == (0, 0.1)
+    assert risk_of(asynchronous=True, interval="1m").interval_hours == 0.1  # a write takes longer than a minute
     assert a_job().startup == timedelta(minutes=12)

@@ -20,12 +20,13 @@ def simulate_segments(risk: GangRunRisk, segments: int) -> tuple[float, ...]:
     """Hours that last, are lost, are checkpoints, are restarts: billed time of many segments, one after the other."""
     rng = Random(7)
     lasting = lost = checkpoints = restarts = 0.0
-    for _ in range(segments):
-        while (life := rng.expovariate(risk.interruptions_per_hour)) < risk.interval_hours + risk.stall_hours:
-            lost += life + risk.loss_extra_hours
-            restarts += risk.startup_hours
-        lasting += risk.interval_hours
-        checkpoints += risk.stall_hours
+    while lasting < segments * risk.interval_hours:
+        life = rng.expovariate(risk.interruptions_per_hour)
+        kept = max(0.0, life - risk.loss_extra_hours) // (risk.interval_hours + risk.stall_hours)
+        lasting += kept * risk.interval_hours
+        checkpoints += kept * risk.stall_hours
+        lost += life - kept * (risk.interval_hours + risk.stall_hours)
+        restarts += risk.startup_hours
     return lasting, lost, checkpoints, restarts
 
 

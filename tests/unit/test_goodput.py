@@ -81,9 +81,17 @@ def test_waiting_for_capacity_is_not_billed() -> None:
     assert billed_share(replace(HOURLY, recovery_hours=0.0)) == 1.0
 
 
-def test_what_an_unfinished_write_loses_counts_once_an_interruption() -> None:
+def test_a_segment_is_kept_once_its_write_has_ended() -> None:
+    """λτ exp(-λW) / [(1 + λR)(exp(λτ) - 1)] with λ 0.1, τ 1, W 0.5, R 1.75; what is billed does not depend on W."""
     beside = replace(HOURLY, stall_hours=0.0, loss_extra_hours=0.5)
-    assert useful_share(beside) == pytest.approx(1.0 / ((10 + 1.75 + 0.5) * math.expm1(0.1)))
+    assert useful_share(beside) == pytest.approx(0.1 * math.exp(-0.05) / (1.175 * math.expm1(0.1)))
+    assert billed_share(beside) == billed_share(HOURLY)
+
+
+def test_a_write_that_hardly_ever_ends_leaves_no_share_and_no_finish() -> None:
+    stuck = replace(HOURLY, stall_hours=0.0, loss_extra_hours=1e5)
+    assert useful_share(stuck) == 0.0
+    assert on_time_probability(stuck, 1000, 1e6) == 0.0
 
 
 def test_a_certain_speed_without_interruptions_is_a_certain_finish() -> None:

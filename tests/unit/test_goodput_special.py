@@ -35,9 +35,9 @@ def test_it_solves_its_equation(product: float) -> None:
 def test_weights_are_negative_binomial() -> None:
     risk = GangRunRisk(100.0, 0.1, 0.3, 0.2, 0.1, 0.5, 0.02, 0.01, resumes=True)
     found = goodput._finish_time(risk, 2000.0)
-    segment = 0.52
+    load = math.log1p(math.expm1(0.3 * 0.52) * math.exp(0.3 * 0.01))
     segments, n = 20 / 0.5, np.arange(found.weights.size)
     logs = gammaln(n + segments) - gammaln(n + 1) - gammaln(segments)
-    logs += -segments * 0.3 * segment + n * math.log(-math.expm1(-0.3 * segment))
+    logs += -segments * load + n * math.log(-math.expm1(-load))
     assert found.weights == pytest.approx(np.exp(logs), rel=1e-11)
     assert found.weights.sum() == pytest.approx(1, rel=1e-9)

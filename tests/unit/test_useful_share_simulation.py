@@ -42,13 +42,13 @@ def test_a_restart_that_is_hit_begins_anew() -> None:
 
 
 def test_the_share_is_that_of_simulated_gangs() -> None:
-    found = compare_shares(gangs_of((0.03, 0.3, 1.0), (0.0, 0.1), (0.0,)), lives=1500)
+    found = compare_shares(gangs_of((0.03, 0.3, 1.0), (0.0, 0.1), (0.0, 0.5)), lives=1500)
     assert max(abs(c.points) for c in found) < POINTS / 2
 
 
 @pytest.mark.slow
 def test_the_share_is_that_of_simulated_gangs_over_the_grid() -> None:
-    found = compare_shares(gangs_of(LOADS, STALLS, WRITES[:1]), lives=2000)
+    found = compare_shares(gangs_of(LOADS, STALLS, WRITES), lives=2000)
     assert max(abs(c.points) for c in found) < POINTS
 
 
