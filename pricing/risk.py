@@ -8,7 +8,7 @@ zero: hardware fails on every market. Every rate has a source, and an interval w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -80,6 +80,17 @@ class GangRisk:
     source: str
     low_per_hour: float | None = None
     high_per_hour: float | None = None
+
+
+def describe_risk(risks: Sequence[GangRisk]) -> str:
+    """Return how often a gang of these parts is interrupted, with its interval where there is one, and the evidence."""
+    lows, highs = [r.low_per_hour for r in risks], [r.high_per_hour for r in risks]
+    low = None if None in lows else sum(low for low in lows if low is not None)
+    high = None if None in highs else sum(high for high in highs if high is not None)
+    edges = [f"{word} {edge:.2g}" for word, edge in (("at least", low), ("at most", high)) if edge is not None]
+    interval = f"{low:.2g} to {high:.2g}" if low is not None and high is not None else "".join(edges) or "no interval"
+    sources = "; ".join(dict.fromkeys(r.source for r in risks))
+    return f"interrupted {sum(r.interruptions_per_hour for r in risks):.2g} times an hour ({interval}): {sources}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pricing.machines import Accelerator, Machine
 from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
+from pricing.risk import describe_risk
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits, Maintenance
@@ -47,8 +48,9 @@ class Candidate:
 
     Rates as in design note 003: ``steps_per_hour`` g is expected, ``on_time_steps_per_hour`` g(α) is reached with the
     job's confidence (equal without a deadline), ``billed_share`` b of run time is billed. ``running`` marks where the
-    job runs now. ``weak`` says why to doubt price or risk. ``carbon`` is None where the limits state no weight of
-    it; where they do, the objective counts ``carbon.usd_per_hour`` beside the price, which budgets do not.
+    job runs now. ``weak`` says why to doubt price or risk, ``risk_basis`` how often the gang is interrupted, within
+    which interval and by which evidence. ``carbon`` is None where the limits state no weight of it; where they do, the
+    objective counts ``carbon.usd_per_hour`` beside the price, which budgets do not.
     """
 
     key: str
@@ -69,6 +71,7 @@ class Candidate:
     speed_basis: str
     weak: str
     carbon: GangCarbon | None = None
+    risk_basis: str = ""
 
     @property
     def startup_hours(self) -> float:
@@ -174,6 +177,7 @@ class GangOffer:
     recovery_hours: float
     weak: str
     carbon: GangCarbon | None
+    risk_basis: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,6 +441,7 @@ class CandidateFinder:
             speed_basis=speed.basis,
             weak=gang.weak,
             carbon=gang.carbon,
+            risk_basis=gang.risk_basis,
         )
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
@@ -459,6 +464,7 @@ class CandidateFinder:
                 else gang_carbon(
                     ((p.machines, p.machine, p.listing.region) for p in parts), self._emissions, self._limits
                 ),
+                risk_basis=describe_risk(risks),
             )
         return gang
 

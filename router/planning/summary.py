@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
-from pricing.places import SIMULATED_CLOUDS, mixes_simulated_and_real
+from pricing.places import SIMULATED_CLOUDS, Market, mixes_simulated_and_real
 from router.jobs import goodput
 from router.jobs.goodput import GangRunRisk
 from router.jobs.spec import Job
@@ -188,6 +188,8 @@ def _notes(job: Job, runs: Sequence[ScheduledRun]) -> tuple[str, ...]:
             notes.append(f"speed on {c.accelerators} {c.accelerator} is {c.speed_basis}, ±{c.risk.relative_error:.0%}")
         if c.weak:
             notes.append(f"{c.key}: {c.weak}")
+        if c.risk_basis and any(part.offer.market is Market.SPOT for part in c.parts):
+            notes.append(f"{c.key}: {c.risk_basis}")
     if job.checkpoint is None and runs:
         notes.append("no checkpoint: an interruption starts it over")
     return tuple(dict.fromkeys(notes))

@@ -187,3 +187,12 @@ def test_a_fixed_interval_is_kept_and_an_asynchronous_checkpoint_does_not_stall(
     assert (risk_of(asynchronous=True).stall_hours, risk_of(asynchronous=True).loss_extra_hours) == (0, 0.1)
     assert risk_of(asynchronous=True, interval="1m").interval_hours == 0.1  # a write takes longer than a minute
     assert a_job().startup == timedelta(minutes=12)
+
+
+def test_a_candidate_says_how_often_it_is_interrupted_and_how_that_is_known() -> None:
+    basis = found_for(a_job(), [NORTH_SPOT])[0][SPOT].risk_basis
+    assert basis.startswith("interrupted 0.05 times an hour (0.0039 to 0.12): ")
+    stated = replace(NORTH_SPOT, interruptions_per_hour=0.02)
+    assert "(no interval): stated with the offer" in found_for(a_job(), [stated])[0][SPOT].risk_basis
+    band = replace(NORTH_SPOT, interruption_band=">20%")
+    assert "(at least 0.0004" in found_for(a_job(), [band])[0][SPOT].risk_basis
