@@ -10,11 +10,13 @@ from pathlib import Path
 from pricing.book import PriceBook
 from pricing.offers import Offer
 from pricing.problems import InvalidInputError, Problem
+from router.app.learned import RunReader, read_no_runs
 from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
 from router.config.book_check import check_against_book, check_limits_against_book
 from router.config.job_files import LoadedJobs, load_jobs
 from router.config.limits_file import LoadedLimits, load_limits, teams_without_jobs
 from router.controller.plan_limits import BudgetSource, budget_sources
+from router.jobs.experience import learn
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Placement
 from router.planning.planner import PlanRequest
@@ -67,6 +69,7 @@ class PlanOptions:
     """The options of a plan, as on the command line.
 
     ``max_age`` None takes prices of any age; ``quotas`` None takes the reading that the limits file names, if any.
+    ``runs`` reads the earlier runs to learn from; by default none.
     """
 
     horizon: timedelta = timedelta(hours=24)
@@ -77,6 +80,7 @@ class PlanOptions:
     advisory: bool = False
     max_age: timedelta | None = None
     quotas: str | None = None
+    runs: RunReader = read_no_runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,9 @@ def plan_request(
     read = with_read_quotas(in_file, QuotaChoice(options.quotas, limits_file), book, now, running)
     limits = held(read.limits)
     offers = recent_offers(book, options.max_age, now)
+    jobs = tuple(job for job in loaded.jobs if job.steps_left > 0)
     request = PlanRequest(
-        jobs=tuple(job for job in loaded.jobs if job.steps_left > 0),
+        jobs=jobs,
         book=book if len(offers) == len(book.offers) else book.with_offers(offers),
         limits=without_short_pools(limits, shortages, running),
         now=now,
@@ -130,6 +135,7 @@ def plan_request(
         solver=options.solver,
         advisory=options.advisory,
         limit_sources=read.sources,
+        experience=learn(options.runs(book), jobs, book, now),
     )
     finished = tuple(sorted(job.name for job in loaded.jobs if job.steps_left == 0))
     idle: tuple[Problem, ...] = ()

@@ -25,8 +25,9 @@ class PlanFiles:
 def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: timedelta) -> tuple[PlanRequest, bool]:
     """Return the request of the plan, and whether its limits are those of the plan.
 
-    Limits differ where the plan was made with hard budgets, spending or shortages of the state. InvalidInputError
-    where jobs or the price book are not those of the plan.
+    Speeds and interruption rates are those that the plan learned. Limits differ where the plan was made with hard
+    budgets, spending or shortages of the state. InvalidInputError where jobs or the price book are not those of the
+    plan.
     """
     options = PlanOptions(
         horizon=plan.horizon_end - plan.horizon_start,
@@ -44,7 +45,7 @@ def rebuild_request(plan: Plan, files: PlanFiles, slot: timedelta, time_limit: t
     if problems:
         raise InvalidInputError(problems)
     same = plan.inputs is None or plan.inputs.limits_digest == request.limits.digest
-    return replace(request, resolve_limits=0), same
+    return replace(request, resolve_limits=0, experience=plan.learned), same
 
 
 def _other_jobs(plan: Plan, request: PlanRequest) -> Sequence[Problem]:

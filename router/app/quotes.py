@@ -12,9 +12,11 @@ from pathlib import Path
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
+from router.app.learned import RunReader, read_no_runs
 from router.app.plan import load_inputs, recent_offers
 from router.app.read_quotas import QuotaChoice, running_placements, with_read_quotas
 from router.config.plan_files import read_fit
+from router.jobs.experience import Experience, learn
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
@@ -50,7 +52,7 @@ class QuoteOptions:
     """The options of quotes, as on the command line.
 
     ``by`` None: each job's own deadline; ``budget``: ask how far it goes instead; ``quotas`` None: the reading that the
-    limits file names, if any.
+    limits file names, if any. ``runs`` reads the earlier runs to learn from; by default none.
     """
 
     by: Moment | None = None
@@ -59,17 +61,22 @@ class QuoteOptions:
     max_age: timedelta | None = None
     processes: int | None = None
     quotas: str | None = None
+    runs: RunReader = read_no_runs
 
 
 @dataclass(frozen=True, slots=True)
 class QuoteBatch:
-    """The quotes to make, and their inputs; ``read`` has the limits that were read from clouds."""
+    """The quotes to make, and their inputs.
+
+    ``read`` has the limits that were read from clouds, ``experience`` what was learned of earlier runs.
+    """
 
     asks: tuple[QuoteRequest | Refused, ...]
     trade: MarketInputs
     budget: Usd | None
     processes: int
     read: MergedLimits
+    experience: Experience | None = None
 
 
 def prepare_quotes(
@@ -91,7 +98,8 @@ def prepare_quotes(
     limits = read.limits
     offers = recent_offers(book, options.max_age, now)
     book = book if len(offers) == len(book.offers) else book.with_offers(offers)
-    finder = CandidateFinder(book, limits, now, advisory=options.advisory)
+    experience = learn(options.runs(book), loaded.jobs, book, now)
+    finder = CandidateFinder(book, limits, now, advisory=options.advisory, experience=experience)
     fit = read_fit(hazard_fit_file())
     trade = MarketInputs(
         finder,
@@ -111,7 +119,7 @@ def prepare_quotes(
             asks.append(Refused(job.name, "has no deadline to quote for", "give it one, or --by +36h"))
             continue
         asks.append(QuoteRequest(job, moment.at(now), (str(Path(document.file).absolute()),)))
-    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read)
+    return QuoteBatch(tuple(asks), trade, options.budget, options.processes or _processors(), read, experience)
 
 
 def make_quotes(asked: QuoteBatch) -> Iterator[QuoteAnswer]:
@@ -218,8 +226,9 @@ def plan_request_of(
     now: datetime,
     held: Callable[[Limits], Limits] = lambda limits: limits,
     quotas: str | None = None,
+    runs: RunReader = read_no_runs,
 ) -> PlanRequest:
-    """Return a plan request for the quoted job, on today's prices; ``quotas`` is as in :class:`QuoteOptions`.
+    """Return a plan request for the quoted job, on today's prices; ``quotas``, ``runs`` are as in QuoteOptions.
 
     The ceiling lowers the job's own budget, never raises it; ``held`` adds the budgets that the state knows.
     InvalidInputError where the job's file is gone, or the job is not the one that was quoted.
@@ -236,12 +245,14 @@ def plan_request_of(
         raise InvalidInputError.single(
             f"job {quote.job} was changed since it was quoted", where=where, remedy="quote again"
         )
+    capped = cap_job(job, quote.deadline, ceiling)
     return PlanRequest(
-        jobs=(cap_job(job, quote.deadline, ceiling),),
+        jobs=(capped,),
         book=book,
         limits=held(read.limits),
         now=now,
         limit_sources=read.sources,
+        experience=learn(runs(book), (capped,), book, now),
     )
 
 

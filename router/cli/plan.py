@@ -54,6 +54,12 @@ def plan(
     quotas: Annotated[
         str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
     ] = None,
+    learned: Annotated[
+        str | None,
+        typer.Option(
+            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
+        ),
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -100,6 +106,8 @@ def plan(
 
     With --since, a job that has not started keeps the place and start that the earlier plan gave it, as long as limits,
     budgets and deadline allow that, unless moving it saves at least --least-saving, or staying exceeds --gap.
+    Where the state has earlier runs of a job, their speeds and interruptions count instead of what job and book state.
+    With --now, and with --learned none, they do not.
     The exit code is 3 if a job could not be placed; the plan is written nevertheless.
     """
     began = time.monotonic()
@@ -109,7 +117,9 @@ def plan(
         fill_recent_use,
         load_shortages_and_budgets,
         report_budget_sources,
+        report_experience,
         report_read_quotas,
+        run_reader,
         store_planned_jobs,
     )
     from router.planning.plan_json import plan_content, plan_to_json
@@ -126,6 +136,7 @@ def plan(
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
         quotas=quotas,
+        runs=run_reader(learned, moment, present=now is None),
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -145,6 +156,7 @@ def plan(
     prepared = plan_request(paths, book, limits, moment, options, shortages, add_state)
     report_budget_sources(prepared.budgets if now is None else (), moment)
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
+    report_experience(prepared.request.experience)
     for each in prepared.idle:
         console.warn(each)
     request = _with_previous(prepared.request, since, least_saving)

@@ -34,6 +34,7 @@ def accept_stored_quote(
     limits: Path | None,
     now: datetime,
     quotas: str | None,
+    learned: str | None,
     *,
     tonight: bool,
 ) -> int:
@@ -43,7 +44,13 @@ def accept_stored_quote(
     """
     from router.app.budgets import BudgetConstraints
     from router.app.quotes import plan_request_of, with_quoted_policy
-    from router.cli.site_options import acting_user, load_shortages_and_budgets, store_planned_jobs
+    from router.cli.site_options import (
+        acting_user,
+        load_shortages_and_budgets,
+        report_experience,
+        run_reader,
+        store_planned_jobs,
+    )
     from router.config.plan_files import QuoteAcceptance, find_quote, store_acceptance
     from router.planning.plan_json import plan_content, plan_to_json
     from router.planning.planner import make_plan
@@ -62,7 +69,10 @@ def accept_stored_quote(
         what = "the quote names no upper cost: the job may never be done on spot alone"
         raise InvalidInputError.single(what, field="--ceiling", remedy="say what it may cost")
     budgets = load_shortages_and_budgets(now)[1] if tonight else BudgetConstraints()
-    request = plan_request_of(quote, limit, book, limits, now, budgets.limits, quotas)
+    request = plan_request_of(
+        quote, limit, book, limits, now, budgets.limits, quotas, run_reader(learned, now, present=tonight)
+    )
+    report_experience(request.experience)
     with console.progress(f"planning {quote.job}") as show_phase:
         plan = make_plan(request, progress=show_phase)
     if plan.unplaced:
@@ -123,6 +133,12 @@ def quote(
     quotas: Annotated[
         str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
     ] = None,
+    learned: Annotated[
+        str | None,
+        typer.Option(
+            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
+        ),
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -154,7 +170,15 @@ def quote(
     if accept is not None:
         _only_with_accept(paths, by, budget, html)
         return accept_stored_quote(
-            accept, parse_usd_option("--ceiling", ceiling), out, book, limits, moment, quotas, tonight=now is None
+            accept,
+            parse_usd_option("--ceiling", ceiling),
+            out,
+            book,
+            limits,
+            moment,
+            quotas,
+            learned,
+            tonight=now is None,
         )
     for name, value in (("--ceiling", ceiling), ("--out", out)):
         if value is not None:
@@ -163,7 +187,7 @@ def quote(
         raise InvalidInputError.single("no job is named", field="JOB", remedy="stepfare quote job.yaml --by +36h")
     from router.app.quotes import QuoteOptions, make_quotes, prepare_quotes
     from router.cli.console import check_output_folders
-    from router.cli.site_options import report_read_quotas
+    from router.cli.site_options import report_experience, report_read_quotas, run_reader
     from router.jobs.quantities import TOO_FAR, is_beyond_planning
     from router.prices.books import load_book
 
@@ -174,6 +198,7 @@ def quote(
         max_age=parse_duration_option("--max-age", max_age),
         processes=processes,
         quotas=quotas,
+        runs=run_reader(learned, moment, present=now is None),
     )
     if options.by is not None and options.by.at(moment) <= moment:
         raise InvalidInputError.single(f"{by} has passed", field="--by", remedy="give a later one, e.g. +36h")
@@ -182,6 +207,7 @@ def quote(
     check_output_folders(html)
     prepared = prepare_quotes(paths, book, limits, moment, options, load_book)
     report_read_quotas(prepared.read.sources, prepared.read.warnings, moment)
+    report_experience(prepared.experience)
     results: list[QuoteAnswer] = []
     with console.progress(f"quoting {format_count(len(prepared.asks), 'job')}") as show_phase:
         for answer in make_quotes(prepared):

@@ -21,10 +21,13 @@ from router.cli.options import chosen_clock, parse_duration_option, wall_clock
 from router.render.tables import format_usd
 
 if TYPE_CHECKING:
+    from pricing.book import PriceBook
     from router.app.budgets import BudgetConstraints
+    from router.app.learned import RunReader
     from router.app.settings import AppSettings
     from router.controller.context import ControllerContext, Reporter
     from router.controller.plan_limits import BudgetSource
+    from router.jobs.experience import Experience, RunRecords
     from router.jobs.limits import Limits
     from router.jobs.spec import Job
     from router.planning.inputs import LimitSource
@@ -145,6 +148,45 @@ def fill_recent_use(limits: Limits, moment: datetime) -> Limits:
     except (CommandError, InvalidInputError) as error:
         console.note(f"what teams used lately is not known: {error}", "warning")
         return limits
+
+
+def run_reader(learned: str | None, moment: datetime, *, present: bool) -> RunReader:
+    """Return how to read the earlier runs that ``--learned`` names: latest, none or a file.
+
+    Without the option they are those of the state, but only for a plan of the ``present``: one for another moment is
+    to be repeatable. If the state cannot be read, nothing is known; this is reported.
+    """
+    from router.app.learned import read_no_runs, runs_from_file
+
+    if learned == "none" or (learned is None and not present):
+        return read_no_runs
+    if learned not in (None, "latest"):
+        return lambda _: runs_from_file(Path(str(learned)).expanduser())
+
+    def read(book: PriceBook) -> RunRecords:
+        from router.app.settings import SettingsFiles, read_settings
+        from router.controller.run_records import read_runs
+
+        try:
+            with translate_errors():
+                has_state = read_settings(SettingsFiles(None, None), dict(os.environ)).has_state  # noqa: TID251
+            if not has_state:
+                return read_no_runs(book)
+            with open_state_store(None, None, makes=False) as (_, store):
+                return read_runs(store, book, moment)
+        except (CommandError, InvalidInputError) as error:
+            console.note(f"what earlier runs measured is not known: {error}", "warning")
+            return read_no_runs(book)
+
+    return read
+
+
+def report_experience(experience: Experience | None) -> None:
+    """Print what a plan or quote learned of earlier runs."""
+    from router.app.learned import describe_experience
+
+    for words in describe_experience(experience):
+        console.note(words)
 
 
 def report_budget_sources(budgets: Sequence[BudgetSource], moment: datetime) -> None:

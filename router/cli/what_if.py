@@ -88,6 +88,12 @@ def what_if(
     quotas: Annotated[
         str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
     ] = None,
+    learned: Annotated[
+        str | None,
+        typer.Option(
+            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
+        ),
+    ] = None,
     advisory: Annotated[
         bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
     ] = False,
@@ -131,6 +137,7 @@ def what_if(
     """
     from router.app.parallel import parse_engine
     from router.app.plan import PlanOptions
+    from router.cli.site_options import run_reader
     from router.planning.what_if_syntax import vary
 
     console.check_output_folders(out, plot)
@@ -161,6 +168,7 @@ def what_if(
         advisory=advisory,
         max_age=parse_duration_option("--max-age", max_age),
         quotas=quotas,
+        runs=run_reader(learned, moment, present=now is None),
     )
     if options.slot > options.horizon or options.horizon > timedelta(days=14):
         raise InvalidInputError.single("is from one slot up to 14 days", field="--horizon")
@@ -216,6 +224,7 @@ def _read_request(
         fill_recent_use,
         load_shortages_and_budgets,
         report_budget_sources,
+        report_experience,
         report_read_quotas,
     )
 
@@ -232,6 +241,7 @@ def _read_request(
         console.note(f"left out: {format_count(len(shortages), 'pool')} that ran short lately")
     report_budget_sources(() if given_moment else prepared.budgets, moment)
     report_read_quotas(prepared.request.limit_sources, prepared.doubts, moment)
+    report_experience(prepared.request.experience)
     for each in prepared.idle:
         console.warn(each)
     if prepared.offers_too_old:

@@ -15,10 +15,12 @@ from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import describe_risk
 from router.jobs import goodput
+from router.jobs.experience import Experience
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits, Maintenance
-from router.jobs.spec import Checkpoint, GangOption, Job
+from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.planning.checkpoint_times import interval_hours, write_hours
 from router.planning.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.feasibility import ListingRefusal, covers, refusal
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
@@ -224,10 +226,16 @@ def candidates_for(
 
 
 class CandidateFinder:
-    """Finds candidates for many jobs against one book and caches what depends on the book alone."""
+    """Finds candidates for many jobs against one book and caches what depends on the book alone.
 
-    def __init__(self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool) -> None:
+    With ``experience`` the speeds and interruption rates of earlier runs count instead of what jobs and book state.
+    """
+
+    def __init__(
+        self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool, experience: Experience | None = None
+    ) -> None:
         self._book = book
+        self._experience = experience or Experience()
         self._limits = limits
         self.now = now
         self._advisory = advisory
@@ -246,13 +254,14 @@ class CandidateFinder:
         """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
         unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
         limits = self._limits.model_copy(update={"limits": unlimited})
-        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory)
+        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory, experience=self._experience)
 
     def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         findings = _JobFindings()
+        job = self._experience.job(job, self._book)
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
                 result = self._evaluate_listing(job, option, listing, findings)
@@ -449,7 +458,7 @@ class CandidateFinder:
         key = tuple((id(part.listing), part.machines) for part in parts)
         gang = self._gangs.get(key)
         if gang is None:
-            risks = [self._book.risk.gang(p.offer, p.machine, p.machines) for p in parts]
+            risks = [self._experience.gang_risk(p.offer, p.machine, p.machines, self._book) for p in parts]
             doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
             gang = self._gangs[key] = GangOffer(
                 name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",
@@ -556,25 +565,6 @@ def _risk(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRunRisk:
         loss_extra_hours=extra,
         resumes=job.checkpoint is not None,
     )
-
-
-def write_hours(checkpoint: Checkpoint) -> tuple[float, float]:
-    """Return how long a checkpoint stops the training, and how long it is written meanwhile, in hours.
-
-    The first is zero for an asynchronous checkpoint, the second for a synchronous one.
-    """
-    write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
-    return (0.0, write) if checkpoint.asynchronous else (write, 0.0)
-
-
-def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> float:
-    """Return the hours of compute between checkpoints.
-
-    They are as stated, else the best at this rate of interruptions of the gang.
-    """
-    if checkpoint.interval is not None:
-        return checkpoint.interval / timedelta(hours=1)
-    return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
 
 
 def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:

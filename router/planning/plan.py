@@ -13,6 +13,7 @@ from typing import Literal
 
 from pricing.carbon import GRAMS_PER_TONNE
 from pricing.money import Usd, UsdPerHour
+from router.jobs.experience import Experience
 from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import PlanInputs
 from router.planning.plan_usage import PlanUsage
@@ -352,7 +353,8 @@ class Plan:
     Tuples are sorted; see ``docs/schema/plan.json``. ``usage`` and ``inputs`` are None in plans of versions that did
     not record them; the digest is not over them. ``carbon`` is None where the limits state no weight of it;
     ``fair_share`` is empty unless the limits file states shares. ``cost_usd`` and all costs of jobs and lines are at
-    on-demand prices, of which ``commitments`` cover what they say.
+    on-demand prices, of which ``commitments`` cover what they say. ``learned`` is what earlier runs said of speeds and
+    interruptions; None where the plan was made without.
     """
 
     as_of: datetime
@@ -382,6 +384,7 @@ class Plan:
     fair_share: tuple[TeamStanding, ...] = ()
     carbon: PlanCarbon | None = None
     commitments: tuple[CommitmentUse, ...] = ()
+    learned: Experience | None = None
 
     @property
     def covered_usd(self) -> Usd:

@@ -17,7 +17,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pricing.money import Usd, UsdPerHour
+from pricing.pool_experience import PoolExperience
 from pricing.problems import InvalidInputError
+from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.run_policy import RunPolicy
 from router.planning.inputs import GangUse, LimitAmount, LimitSource, PlanInputs
 from router.planning.plan import (
@@ -113,6 +115,8 @@ def plan_content(plan: Plan) -> dict[str, Any]:
         content["carbon"] = _plain(plan.carbon)
     if plan.commitments:
         content["commitments"] = [_plain(use) for use in plan.commitments]
+    if plan.learned is not None:
+        content["learned"] = {**_plain(plan.learned), "digest": plan.learned.digest}
     if plan.inputs is not None:
         content["inputs"] = _plain(plan.inputs)
     if plan.usage is not None:
@@ -255,6 +259,7 @@ def _plan(c: dict[str, Any]) -> Plan:
         commitments=tuple(
             _read(CommitmentUse, {**use, "jobs": _many(JobCover, use["jobs"])}) for use in c.get("commitments", [])
         ),
+        learned=_read_learned(c["learned"]) if "learned" in c else None,
     )
 
 
@@ -265,6 +270,11 @@ def _read_inputs(content: dict[str, Any]) -> PlanInputs:
         use=_many(GangUse, content["use"]),
         sources=_many(LimitSource, content.get("sources", [])),
     )
+
+
+def _read_learned(content: dict[str, Any]) -> Experience:
+    speeds = [{**row, "attempts": tuple(row["attempts"])} for row in content["speeds"]]
+    return Experience(_many(LearnedSpeed, speeds), _many(PoolExperience, content["pools"]))
 
 
 def _read_usage(content: dict[str, Any]) -> PlanUsage:
@@ -303,7 +313,7 @@ def _read_job(content: dict[str, Any]) -> JobSummary:
     )
 
 
-_TIMES = frozenset({"start", "end", "finish", "deadline", "planned_deadline", "read_at"})
+_TIMES = frozenset({"start", "end", "finish", "deadline", "planned_deadline", "read_at", "first_at", "last_at"})
 
 
 def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
@@ -313,7 +323,7 @@ def _many(kind: type[T], rows: Sequence[dict[str, Any]]) -> tuple[T, ...]:
 def _read(kind: type[T], content: dict[str, Any]) -> T:
     """Return the value of this class, its fields read by their names.
 
-    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, six names of times.
+    The whole document keeps one naming rule: ``usd_per_hour`` rates, ``usd`` amounts, eight names of times.
     """
     values: dict[str, Any] = {}
     for field in fields(kind):  # type: ignore[arg-type]

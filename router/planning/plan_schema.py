@@ -15,6 +15,8 @@ from fractions import Fraction
 from typing import Any, Literal
 
 from pricing.money import Usd, UsdPerHour
+from pricing.pool_experience import PoolExperience
+from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.run_policy import run_policy_schema
 from router.planning import inputs, plan, plan_usage
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
@@ -82,6 +84,7 @@ PLAN_DESCRIPTIONS: Mapping[str, str] = {
     "fair_share": "Shares and recent use of teams, by name; left out where the limits file states no shares.",
     "carbon": "Emissions and their weight in the objective; left out where the limits state no weight of carbon.",
     "commitments": "Committed spend within the horizon; left out where the limits file states none.",
+    "learned": "What earlier runs said of speeds and interruptions; left out where the plan was made without.",
     "inputs": "What limits and the use of them were, for comparing plans; absent in older ones, outside the digest.",
     "usage": "What the plan uses of limits and budgets; left out by earlier versions, and outside the digest.",
 }
@@ -319,6 +322,43 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "factor": "2 to the power of -(its part of all use / its part of all shares).",
         "band": "1 to 4: within a priority, jobs of band 1 are left out last.",
     },
+    Experience: {
+        "": "What was learned of earlier runs, as the plan used it: it is planned with instead of what jobs state.",
+        "digest": "SHA-256 of the rows.",
+        "speeds": "By job, then gang.",
+        "pools": "By place, type, market and number of machines.",
+    },
+    LearnedSpeed: {
+        "": "The speed of a job's gang by its earlier runs.",
+        "job": "Job of the plan.",
+        "cloud": "Cloud of the newest run.",
+        "instance_type": "Machine type of the newest run.",
+        "accelerator": "Accelerator model, such as H100.",
+        "accelerators": "Accelerators of all machines.",
+        "machines": "Number of machines.",
+        "fabric": "Network between the machines: rdma or ethernet; null for one machine.",
+        "steps_per_hour": "Mean of the runs, older ones counted less; without starts and restarts.",
+        "spread": "Relative standard deviation from run to run.",
+        "weight": "How many runs of today they are worth.",
+        "runs": "Number of runs.",
+        "first_at": "When the earliest run ended.",
+        "last_at": "When the latest run ended.",
+        "attempts": "The newest runs: ids of attempts.",
+    },
+    PoolExperience: {
+        "": "How long gangs were held in a pool, and how often they were interrupted; older ones counted less.",
+        "cloud": "Cloud.",
+        "region": "Region, in the cloud's own name.",
+        "zone": "Zone; null where it is not known.",
+        "instance_type": "Machine type, in the cloud's own name.",
+        "market": "How it was bought.",
+        "machines": "Machines of a gang.",
+        "hours": "Hours in which gangs were held.",
+        "interruptions": "Interruptions of them.",
+        "runs": "Number of gangs.",
+        "first_at": "When the earliest of them ended.",
+        "last_at": "When the latest of them ended.",
+    },
     plan.Lateness: {
         "": "A job that is placed late because nothing holds its deadline.",
         "by_hours": "Hours from its deadline to its finish.",
@@ -422,6 +462,9 @@ _PARTS: dict[type, str] = {
     plan.CommitmentUse: "commitment_use",
     plan.JobCover: "job_cover",
     plan_usage.JobPlacementType: "placement_type",
+    Experience: "learned",
+    LearnedSpeed: "learned_speed",
+    PoolExperience: "pool_experience",
 }
 
 
@@ -432,7 +475,7 @@ _RENAMED: dict[tuple[type, str], str] = {(plan.PlannedMove, "source"): "from"}
 _NESTED = frozenset({"book_digest", "book_as_of", "horizon_start", "horizon_end"})
 
 
-_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments"})
+_OPTIONAL = frozenset({"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned"})
 
 
 # Outside the plan's digest; each has a digest of its own.
@@ -503,7 +546,7 @@ def _part(kind: type) -> Schema:
     if kind is plan.Line:
         words = FIELD_DESCRIPTIONS[kind]["billed_microseconds"]
         properties["billed_microseconds"] = {"type": "integer", "minimum": 0, "description": words}
-    if kind in _SECTIONS:
+    if kind in _SECTIONS or kind is Experience:
         properties["digest"] = {**_DIGEST, "description": FIELD_DESCRIPTIONS[kind]["digest"]}
     optional = optional_fields(kind)
     schema = _object(properties)
@@ -550,7 +593,7 @@ def _type(hint: Any, bounds: Schema) -> Schema:
         return {"type": "array", "items": _type(inner[0], {})}
     if origin is types.UnionType:
         known = next(kind for kind in inner if kind is not type(None))
-        if known in _SECTIONS or known is plan.PlanCarbon:  # absent, never null
+        if known in _SECTIONS or known in (plan.PlanCarbon, Experience):  # absent, never null
             return _type(known, bounds)
         return {"anyOf": [_type(known, bounds), {"type": "null"}]}
     raise TypeError(f"a plan holds no {hint}")

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pricing.book import PriceBook
 from pricing.money import Usd
 from pricing.units import format_count
+from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.quantities import PLANNING_SPAN
 from router.jobs.spec import Job
@@ -78,7 +79,8 @@ class PlanRequest:
     to re-solve when a job split over offers falls short of its confidence. Up to ``compact_jobs`` jobs are placed by
     one program, more by columns. With ``previous``, a job that has not started keeps its place and start of that plan
     unless moving saves ``least_saving`` (None: the larger of $1 and 1 % of its cost). ``limit_sources`` says which
-    limits were read from clouds; it decides nothing.
+    limits were read from clouds; it decides nothing. ``experience``: what earlier runs say of speeds and
+    interruptions.
     """
 
     jobs: tuple[Job, ...]
@@ -97,6 +99,7 @@ class PlanRequest:
     previous: Plan | None = None
     least_saving: Usd | None = None
     limit_sources: tuple[LimitSource, ...] = ()
+    experience: Experience | None = None
 
 
 @dataclass(slots=True)
@@ -207,7 +210,7 @@ def _build_problem(
     Jobs that no candidate could ever serve are set aside with the reason.
     """
     began, request = time.perf_counter(), run.request
-    finder = CandidateFinder(request.book, request.limits, request.now, advisory=True)
+    finder = CandidateFinder(request.book, request.limits, request.now, advisory=True, experience=request.experience)
     usable: dict[str, tuple[Candidate, ...]] = {}
     advisory: dict[str, tuple[Candidate, ...]] = {}
     dropped: dict[str, tuple[DroppedListing, ...]] = {}
@@ -468,6 +471,7 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
         carbon=carbon,
         commitments=commitments,
         fair_share=team_standings(request.limits, (job.team for job in request.jobs)),
+        learned=request.experience,
         inputs=plan_inputs(request.limits, problem, answer.runs, request.limit_sources),
         usage=PlanUsage(
             month=month_of(request.now),

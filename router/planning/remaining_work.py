@@ -18,7 +18,8 @@ from pricing.units import gb_to_bytes
 from router.jobs.limits import Limits
 from router.jobs.quantities import Moment
 from router.jobs.spec import Job, Status
-from router.planning.candidates import Candidate, CandidateFinder, interval_hours, steps_to_do
+from router.planning.candidates import Candidate, CandidateFinder, steps_to_do
+from router.planning.checkpoint_times import interval_hours
 
 
 def remaining_job(

@@ -99,7 +99,7 @@ def job_text(plan: Plan, name: str, quoted: str = "", screen: Screen = PLAIN) ->
     parts = [_result(plan, job)]
     lines = [x for x in plan.lines if x.job == name]
     if lines:
-        parts.append(_lines(lines, screen))
+        parts.append("\n".join([_lines(lines, screen), *_learned(plan, lines)]))
     terms = job_terms_text(plan, name)
     if terms:
         parts.append(terms)
@@ -175,6 +175,34 @@ def _placement_type(plan: Plan, job: str) -> list[str]:
         return ["  no placement rule: the job file says so"]
     advice = "; advice, nothing is ruled out" if found.basis == "derived" and found.type != "compute" else ""
     return [wrap_text(f"{found.type}-bound ({found.basis}): {found.why}{advice}", "  ")]
+
+
+def _learned(plan: Plan, lines: list[Line]) -> list[str]:
+    """Return sentences on what earlier runs say of the job's speed and of the pools that it uses."""
+    if plan.learned is None:
+        return []
+    gangs = {(line.job, line.accelerator, line.accelerators) for line in lines}
+    found = [
+        f"speed on {row.accelerators} {row.accelerator} measured on {row.basis}: {row.steps_per_hour:,.5g} steps/h, "
+        f"±{row.spread:.0%} from run to run"
+        for row in plan.learned.speeds
+        if (row.job, row.accelerator, row.accelerators) in gangs
+    ]
+    places = {(line.cloud, line.region, line.zone, line.instance_type, line.market) for line in lines}
+    for cloud, region, zone, instance_type, market in sorted(places, key=lambda place: tuple(p or "" for p in place)):
+        rows = [
+            row
+            for row in plan.learned.pools
+            if (row.cloud, row.region, row.instance_type, row.market) == (cloud, region, instance_type, market)
+            and (row.zone is None or zone is None or row.zone == zone)
+        ]
+        if rows:
+            found.append(
+                f"{cloud}/{zone or region} {instance_type} {MARKETS[market]}: {sum(r.interruptions for r in rows):.1f} "
+                f"interruptions counted in {sum(r.hours for r in rows):,.1f} hours of "
+                f"{format_count(sum(r.runs for r in rows), 'gang')}"
+            )
+    return [wrap_text(words, "  ") for words in found]
 
 
 def _lines(lines: list[Line], screen: Screen) -> str:

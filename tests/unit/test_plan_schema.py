@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
+from router.jobs.experience import Experience
 from router.planning import plan as values
 from router.planning.inputs import PlanInputs
 from router.planning.plan_json import plan_content
@@ -33,7 +34,7 @@ REQUIRED = {
 # Absent where there is nothing to say, so that a plan of before has the same bytes.
 # Grown since, and left out when empty: plans without them keep their bytes.
 OPTIONAL = {
-    "": {"cuts", "inputs", "usage", "fair_share", "carbon", "commitments"},
+    "": {"cuts", "inputs", "usage", "fair_share", "carbon", "commitments", "learned"},
     "line": {"policy", "reservation_cost", "capacity", "grams_co2e", "carbon_usd", "carbon_doubt"},
     "shadow_price": {"raised_by", "machines", "instance_type", "saves_usd", "places"},
     "alternative": {"reservation_cost", "amortised_usd_per_hour", "grams_co2e", "carbon_usd"},
@@ -79,7 +80,8 @@ def test_it_has_every_field_that_was_promised() -> None:
 
 def test_every_field_is_described_and_nothing_else_is() -> None:
     for kind, words in FIELD_DESCRIPTIONS.items():
-        extra = {values.Line: {"billed_microseconds"}, PlanInputs: {"digest"}, PlanUsage: {"digest"}}.get(kind, set())
+        digest = {"digest"} if kind in (PlanInputs, PlanUsage, Experience) else set()
+        extra = {"billed_microseconds"} if kind is values.Line else digest
         assert set(words) - {""} == {f.name for f in fields(kind)} | extra
     described = json.loads(plan_schema_text())
     for part in (described, *described["$defs"].values()):

@@ -1,0 +1,144 @@
+"""Read from the state what earlier runs measured, and remember which of it a person told to ignore."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+
+from pricing.book import PriceBook
+from router.controller.lifecycle import ReleaseReason
+from router.controller.measured_speeds import measure_speed
+from router.controller.workspaces import parse_job
+from router.jobs.experience import LONGEST_MEMORY, PoolRun, RunRecords, SpeedRun, job_signature
+from router.state.records import Attempt, NodeRecord
+from router.state.store import StateStore
+
+_KEY = "forgotten runs"
+_INTERRUPTED = frozenset({ReleaseReason.INTERRUPTED.value, ReleaseReason.LOST.value})
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenRuns:
+    """Runs that do not count: those of a job, an attempt or a pool (:func:`pool_name`) that ended up to ``before``."""
+
+    name: str
+    before: datetime
+    who: str
+
+
+def read_runs(store: StateStore, book: PriceBook, now: datetime) -> RunRecords:
+    """Return the speeds and interruptions of attempts up to ``now`` that the state knows and nobody told to ignore.
+
+    Gangs on machines of several types or places are left out, and so are speeds of jobs whose file is not stored.
+    """
+    attempts, nodes = store.overview.runs(now - LONGEST_MEMORY, now)
+    forgotten = {mark.name: mark.before for mark in forgotten_runs(store)}
+    signatures = _signatures(store, attempts)
+    speeds: list[SpeedRun] = []
+    pools: list[PoolRun] = []
+    for attempt in attempts:
+        machines = nodes.get(attempt.id, [])
+        ended = attempt.gone_at or max((n.heard_at for n in machines if n.heard_at is not None), default=None)
+        if ended is None or ended > now or _is_forgotten(forgotten, attempt.id, ended):
+            continue
+        speed = _speed_run(attempt, machines, ended, signatures, book)
+        if speed is not None and not _is_forgotten(forgotten, attempt.job, ended):
+            speeds.append(speed)
+        stay = _pool_run(attempt, machines, ended)
+        if stay is not None and not _is_forgotten(forgotten, pool_name(stay), ended):
+            pools.append(stay)
+    return RunRecords(
+        tuple(sorted(speeds, key=lambda run: run.attempt)), tuple(sorted(pools, key=lambda run: run.attempt))
+    )
+
+
+def pool_name(run: PoolRun) -> str:
+    """Return a pool as people name it: ``aws/us-east-1/us-east-1a/p5.48xlarge/spot``; the zone may be missing."""
+    return "/".join(part for part in (run.cloud, run.region, run.zone, run.instance_type, run.market) if part)
+
+
+def forgotten_runs(store: StateStore) -> tuple[ForgottenRuns, ...]:
+    """Return what was told to be ignored, by name."""
+    rows = json.loads(store.values.get(_KEY) or "[]")
+    marks = [ForgottenRuns(row["name"], datetime.fromisoformat(row["before"]), row["who"]) for row in rows]
+    return tuple(sorted(marks, key=lambda mark: mark.name))
+
+
+def forget_runs(store: StateStore, mark: ForgottenRuns) -> None:
+    """Ignore runs from now on. Nothing is deleted: :func:`recall_runs` makes them count again."""
+    others = [m for m in forgotten_runs(store) if m.name != mark.name]
+    _write(store, [*others, mark])
+
+
+def recall_runs(store: StateStore, name: str) -> bool:
+    """Make the runs of that name count again; return whether they were ignored."""
+    marks = forgotten_runs(store)
+    kept = [mark for mark in marks if mark.name != name]
+    if len(kept) < len(marks):
+        _write(store, kept)
+    return len(kept) < len(marks)
+
+
+def _write(store: StateStore, marks: Sequence[ForgottenRuns]) -> None:
+    rows = [{**asdict(mark), "before": mark.before.astimezone(UTC).isoformat()} for mark in marks]
+    store.values.set(_KEY, json.dumps(sorted(rows, key=lambda row: row["name"])))
+
+
+def _is_forgotten(forgotten: Mapping[str, datetime], name: str, ended: datetime) -> bool:
+    return name in forgotten and ended <= forgotten[name]
+
+
+def _signatures(store: StateStore, attempts: Sequence[Attempt]) -> dict[str, str]:
+    """Return the signatures of jobs by their digest; none of a job that this version cannot read."""
+    found = {}
+    for digest, text in store.plans.jobs(a.job_digest for a in attempts if a.met_at is not None).items():
+        try:
+            found[digest] = job_signature(parse_job(text))
+        except ValueError:
+            continue
+    return found
+
+
+def _speed_run(
+    attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime, signatures: Mapping[str, str], book: PriceBook
+) -> SpeedRun | None:
+    signature = signatures.get(attempt.job_digest)
+    measured = measure_speed(attempt, nodes, book) if signature is not None else None
+    if signature is None or measured is None:
+        return None
+    return SpeedRun(
+        attempt=attempt.id,
+        job=attempt.job,
+        signature=signature,
+        cloud=attempt.cloud,
+        instance_type=measured.machine.instance_type,
+        accelerator=measured.machine.accelerator,
+        accelerators=measured.accelerators,
+        machines=measured.machines,
+        fabric=measured.fabric,
+        steps_per_hour=measured.steps_per_hour,
+        at=ended,
+    )
+
+
+def _pool_run(attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime) -> PoolRun | None:
+    pools = {(node.zone, node.instance_type, node.market) for node in nodes}
+    begun = min((node.made_at for node in nodes if node.made_at is not None), default=attempt.made_at)
+    if len(pools) != 1 or begun is None or ended <= begun:
+        return None
+    zone, instance_type, market = pools.pop()
+    return PoolRun(
+        attempt=attempt.id,
+        cloud=attempt.cloud,
+        region=attempt.region,
+        zone=zone,
+        instance_type=instance_type,
+        market=market.value,
+        machines=len(nodes),
+        hours=(ended - begun) / _HOUR,
+        interrupted=attempt.phase.is_over and attempt.reason in _INTERRUPTED,
+        at=ended,
+    )

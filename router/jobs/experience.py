@@ -1,0 +1,319 @@
+"""Learn from earlier runs: speeds of a job by gang, and interruptions by pool, older ones counted less. Pure.
+
+Design note 056. Runs are facts about attempts; what is learned of them at one moment is an :class:`Experience`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from pricing.offers import Offer
+from pricing.pool_experience import PoolExperience, pool_rate_factor
+from pricing.risk import GangRisk
+from router.jobs.goodput import to_digits
+from router.jobs.measured_speed import RELATIVE_ERROR
+from router.jobs.spec import Job, ProfilePoint, Workload
+from router.jobs.speed import Speed, gang_speed
+
+HALF_LIFE = timedelta(days=30)
+#: Runs older than this count for less than 2 % and are left out.
+LONGEST_MEMORY = 6 * HALF_LIFE
+# A stated speed counts as no surer than an estimate from a shape once the job's own runs are known.
+_LEAST_STATED_ERROR = 0.25
+_PRIOR_RUNS = 2.0  # the usual spread between runs weighs as much as so many of them
+_MOST_NAMED = 5
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRun:
+    """The speed that one attempt's gang was measured at. ``signature`` is that of its job (:func:`job_signature`)."""
+
+    attempt: str
+    job: str
+    signature: str
+    cloud: str
+    instance_type: str
+    accelerator: str
+    accelerators: int
+    machines: int
+    fabric: str | None
+    steps_per_hour: float
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRun:
+    """The hours in which one attempt held its gang in one pool, and whether it was interrupted at the end."""
+
+    attempt: str
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    machines: int
+    hours: float
+    interrupted: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """The runs that a state remembers, in order of attempts."""
+
+    speeds: tuple[SpeedRun, ...] = ()
+    pools: tuple[PoolRun, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedSpeed:
+    """The speed of a planned job's gang by earlier runs.
+
+    ``steps_per_hour`` is their geometric mean, ``spread`` the relative standard deviation from run to run, ``weight``
+    how many runs of today they are worth. ``attempts`` names the newest.
+    """
+
+    job: str
+    cloud: str
+    instance_type: str
+    accelerator: str
+    accelerators: int
+    machines: int
+    fabric: str | None
+    steps_per_hour: float
+    spread: float
+    weight: float
+    runs: int
+    first_at: datetime
+    last_at: datetime
+    attempts: tuple[str, ...]
+
+    @property
+    def basis(self) -> str:
+        """Return how it is known, in words."""
+        runs = "1 earlier run" if self.runs == 1 else f"{self.runs:,} earlier runs"
+        return f"{runs}, last {self.last_at.astimezone(UTC):%Y-%m-%d}"
+
+
+@dataclass(frozen=True)
+class Experience:
+    """What earlier runs say of some jobs and pools at one moment; rows are sorted."""
+
+    speeds: tuple[LearnedSpeed, ...] = ()
+    pools: tuple[PoolExperience, ...] = ()
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 (hex) of all rows."""
+        content = {"speeds": [asdict(row) for row in self.speeds], "pools": [asdict(row) for row in self.pools]}
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"), default=_time_text)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @cached_property
+    def _speeds_by_job(self) -> Mapping[str, tuple[LearnedSpeed, ...]]:
+        return {name: tuple(rows) for name, rows in _grouped(self.speeds, lambda row: row.job).items()}
+
+    @cached_property
+    def _pools_by_type(self) -> Mapping[tuple[str, str, str], tuple[PoolExperience, ...]]:
+        found = _grouped(self.pools, lambda row: (row.cloud, row.region, row.instance_type))
+        return {key: tuple(rows) for key, rows in found.items()}
+
+    def job(self, job: Job, book: PriceBook) -> Job:
+        """Return the job with the speeds of its earlier runs; as it is where there are none."""
+        rows = self._speeds_by_job.get(job.name, ())
+        return job.model_copy(update={"workload": learned_workload(job.workload, rows, book)}) if rows else job
+
+    def rate_factor(self, offer: Offer, machine: Machine, book: PriceBook) -> float:
+        """Return by how much the book's interruption rate of an offer is multiplied; 1 where nothing is known."""
+        rows = self._pools_by_type.get((offer.cloud, offer.region, offer.instance_type), ())
+        return pool_rate_factor(rows, offer, machine, book.risk)
+
+    def gang_risk(self, offer: Offer, machine: Machine, machines: int, book: PriceBook) -> GangRisk:
+        """Return the risk of a gang by the book, corrected by what was counted in its pool."""
+        risk, factor = book.risk.gang(offer, machine, machines), self.rate_factor(offer, machine, book)
+        return risk if factor == 1 else replace(risk, interruptions_per_hour=risk.interruptions_per_hour * factor)
+
+
+def job_signature(job: Job) -> str:
+    """Return the digest of what a job's speed depends on, whatever it is called, and however long it is.
+
+    It covers the transformer's shape, else the profile; the command with its image or code (not the commit) and engine;
+    and whether data are streamed. Fields at their default do not count, so that later fields change no signature.
+    """
+    shape: Any = job.workload.transformer or job.workload
+    content: dict[str, Any] = {"shape": shape.model_dump(mode="json", exclude_defaults=True)}
+    if job.run is not None:
+        code = job.run.code
+        content["run"] = {
+            "command": job.run.command,
+            "engine": job.run.engine,
+            "image": job.run.image,
+            "code": None if code is None else code.git or code.archive,
+        }
+    if job.data is not None:
+        content["data"] = job.data.mode
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def learn(records: RunRecords, jobs: Sequence[Job], book: PriceBook, now: datetime) -> Experience | None:
+    """Return what the runs up to ``now`` say of these jobs, and of pools whose accelerators they may use.
+
+    A job learns from runs of the same signature; by gang, those of its own name go before others. None where no run
+    says anything.
+    """
+    speeds = [row for job in jobs for row in _speeds_of(job, records.speeds, now)]
+    wanted = {option.accelerator for job in jobs for option in job.gang.options}
+    pools = []
+    for run in records.pools:
+        machine = book.machine(run.cloud, run.instance_type)
+        if machine is not None and machine.accelerator in wanted and _counts(run.at, now):
+            pools.append(run)
+    rows = [
+        _pool_row(runs, now)
+        for runs in _grouped(
+            pools, lambda r: (r.cloud, r.region, r.zone, r.instance_type, r.market, r.machines)
+        ).values()
+    ]
+    if not speeds and not rows:
+        return None
+    return Experience(
+        tuple(sorted(speeds, key=lambda s: (s.job, s.accelerator, s.accelerators, s.machines, s.fabric or ""))),
+        tuple(sorted(rows, key=lambda p: (p.cloud, p.region, p.zone or "", p.instance_type, p.market, p.machines))),
+    )
+
+
+def _speeds_of(job: Job, runs: Iterable[SpeedRun], now: datetime) -> list[LearnedSpeed]:
+    signature = job_signature(job)
+    alike = [run for run in runs if run.signature == signature and _counts(run.at, now)]
+    rows = []
+    for found in _grouped(alike, lambda r: (r.accelerator, r.accelerators, r.machines, r.fabric)).values():
+        own = [run for run in found if run.job == job.name]
+        rows.append(_speed_row(job.name, own or found, now))
+    return rows
+
+
+def _speed_row(job: str, runs: Sequence[SpeedRun], now: datetime) -> LearnedSpeed:
+    ordered = sorted(runs, key=lambda run: (run.at, run.attempt))
+    weights = [_weight(run.at, now) for run in ordered]
+    total = sum(weights)
+    logs = [math.log(run.steps_per_hour) for run in ordered]
+    mean = sum(w * x for w, x in zip(weights, logs, strict=True)) / total
+    squares = sum(w * (x - mean) ** 2 for w, x in zip(weights, logs, strict=True))
+    newest = ordered[-1]
+    return LearnedSpeed(
+        job=job,
+        cloud=newest.cloud,
+        instance_type=newest.instance_type,
+        accelerator=newest.accelerator,
+        accelerators=newest.accelerators,
+        machines=newest.machines,
+        fabric=newest.fabric,
+        steps_per_hour=to_digits(math.exp(mean)),
+        spread=to_digits(math.sqrt((_PRIOR_RUNS * RELATIVE_ERROR**2 + squares) / (_PRIOR_RUNS + max(0.0, total - 1)))),
+        weight=to_digits(total),
+        runs=len(ordered),
+        first_at=ordered[0].at,
+        last_at=newest.at,
+        attempts=tuple(run.attempt for run in ordered[: -_MOST_NAMED - 1 : -1]),
+    )
+
+
+def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
+    one = runs[0]
+    return PoolExperience(
+        cloud=one.cloud,
+        region=one.region,
+        zone=one.zone,
+        instance_type=one.instance_type,
+        market=one.market,
+        machines=one.machines,
+        hours=to_digits(sum(_weight(run.at, now) * run.hours for run in runs)),
+        interruptions=to_digits(sum(_weight(run.at, now) for run in runs if run.interrupted)),
+        runs=len(runs),
+        first_at=min(run.at for run in runs),
+        last_at=max(run.at for run in runs),
+    )
+
+
+def learned_workload(workload: Workload, rows: Sequence[LearnedSpeed], book: PriceBook) -> Workload:
+    """Return the workload with a point for each gang that ran, and other points of its accelerator corrected alike.
+
+    A point lies between what was stated and what was measured, by how sure each is; its error is that of one more run.
+    Other accelerators keep what was stated.
+    """
+    points: list[ProfilePoint] = []
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        machine, accelerator = book.machine(row.cloud, row.instance_type), book.accelerator(row.accelerator)
+        if machine is None or accelerator is None:
+            continue
+        stated = gang_speed(workload, machine, row.machines, accelerator)
+        known = stated if isinstance(stated, Speed) else None
+        points.append(_point(row, known))
+        if known is not None:
+            ratios.setdefault(row.accelerator, []).append((row.weight, row.steps_per_hour / known.steps_per_hour))
+    if not points:
+        return workload
+    others = [
+        p.model_copy(update={"steps_per_hour": p.steps_per_hour * _mean_ratio(ratios.get(p.accelerator, ()))})
+        for p in workload.profile
+        if not any(_same_gang(p, point) for point in points)
+    ]
+    return workload.model_copy(update={"profile": (*points, *others)})
+
+
+def _point(row: LearnedSpeed, stated: Speed | None) -> ProfilePoint:
+    precision = row.weight / row.spread**2
+    log_speed = math.log(row.steps_per_hour)
+    if stated is not None:
+        before = 1 / max(stated.relative_error, _LEAST_STATED_ERROR) ** 2
+        log_speed = (precision * log_speed + before * math.log(stated.steps_per_hour)) / (precision + before)
+        precision += before
+    return ProfilePoint(
+        accelerator=row.accelerator,
+        count=row.accelerators,
+        steps_per_hour=to_digits(math.exp(log_speed)),
+        fabric="rdma" if row.fabric == "rdma" else "ethernet" if row.fabric == "ethernet" else None,
+        relative_error=to_digits(min(0.9, math.sqrt(row.spread**2 + 1 / precision))),
+        source=row.basis,
+    )
+
+
+def _same_gang(stated: ProfilePoint, learned: ProfilePoint) -> bool:
+    if (stated.accelerator, stated.count) != (learned.accelerator, learned.count):
+        return False
+    return learned.fabric is None or (stated.fabric or "rdma") == learned.fabric
+
+
+def _mean_ratio(ratios: Sequence[tuple[float, float]]) -> float:
+    total = sum(weight for weight, _ in ratios)
+    return math.exp(sum(weight * math.log(ratio) for weight, ratio in ratios) / total) if total else 1.0
+
+
+def _counts(at: datetime, now: datetime) -> bool:
+    return timedelta(0) <= now - at <= LONGEST_MEMORY
+
+
+def _weight(at: datetime, now: datetime) -> float:
+    return float(2.0 ** (-((now - at) / HALF_LIFE)))
+
+
+def _grouped(rows: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    groups: dict[Any, list[T]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
+
+
+def _time_text(value: object) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,140 @@
+"""What a state says of earlier runs: speeds, time in pools, and what a person told to ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pricing.book import PriceBook
+from pricing.book_file import embedded_book
+from pricing.places import Market
+from router.controller.run_records import (
+    ForgottenRuns,
+    forget_runs,
+    forgotten_runs,
+    pool_name,
+    read_runs,
+    recall_runs,
+)
+from router.controller.workspaces import job_json
+from router.jobs.experience import LONGEST_MEMORY, RunRecords, job_signature
+from router.state.records import Phase
+from router.state.store import StateStore
+from tests.support.made_up_jobs import simple_job
+from tests.support.new_state import open_state
+from tests.support.state_values import HOUR, NOW, attempt, node
+
+JOB = simple_job("llama", ("H100", 8), steps=5000, steps_per_hour=1000)
+LATER = NOW + timedelta(days=1)
+
+
+@pytest.fixture(scope="module")
+def book() -> PriceBook:
+    return embedded_book()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StateStore]:
+    with open_state(tmp_path / "state.db", NOW) as opened:
+        opened.plans.put_jobs({JOB.digest: job_json(JOB)}, NOW)
+        yield opened
+
+
+def ran(store: StateStore, name: str, *, reason: str = "finished", hours: float = 2, **more: Any) -> None:
+    """An attempt of two hours, of which a half was start-up, at ten seconds a step."""
+    zone, market = more.pop("zone", "us-east-1a"), more.pop("market", Market.SPOT)
+    met = NOW + timedelta(hours=hours / 4)
+    gone = NOW + timedelta(hours=hours)
+    fields: dict[str, Any] = {
+        "job_digest": JOB.digest,
+        "machines": 1,
+        "made_at": NOW,
+        "met_at": met,
+        "gone_at": gone,
+        "phase": Phase.FINISHED if reason == "finished" else Phase.FAILED,
+        "reason": reason,
+    }
+    steps = int((gone - met).total_seconds() / 10)
+    told = node(name, zone=zone, market=market, made_at=NOW, gone_at=gone, heard_at=gone, step=steps, step_seconds=10.0)
+    store.attempts.add(attempt(name, **{**fields, **more}), [told])
+
+
+def names(records: RunRecords) -> tuple[list[str], list[str]]:
+    return [run.attempt for run in records.speeds], [run.attempt for run in records.pools]
+
+
+def test_attempts_say_how_fast_they_were_and_how_long_their_pool_lasted(store: StateStore, book: PriceBook) -> None:
+    ran(store, "done")
+    ran(store, "lost", reason="interrupted", hours=4)
+    ran(store, "crashed", reason="failed", job_digest="not stored")
+    ran(store, "never-met", met_at=None, reason="short")
+    running = attempt("runs", job_digest=JOB.digest, machines=1, made_at=NOW, met_at=NOW, phase=Phase.RUNNING)
+    store.attempts.add(running, [node("runs", heard_at=NOW + HOUR, step=180, step_seconds=20.0)])
+    store.attempts.add(attempt("planned"), [node("planned")])
+    found = read_runs(store, book, LATER)
+    assert names(found) == (["done", "lost", "runs"], ["crashed", "done", "lost", "never-met", "runs"])
+    done, _, runs = found.speeds
+    assert (done.job, done.signature, done.steps_per_hour) == ("llama", job_signature(JOB), 360.0)
+    assert (done.accelerator, done.accelerators, done.machines, done.fabric) == ("H100", 8, 1, None)
+    assert runs.steps_per_hour == 180
+    assert {run.attempt: (run.hours, run.interrupted) for run in found.pools} == {
+        "crashed": (2, False),
+        "done": (2, False),
+        "lost": (4, True),
+        "never-met": (2, False),
+        "runs": (1, False),
+    }
+    assert pool_name(found.pools[0]) == "aws/us-east-1/us-east-1a/p5.48xlarge/spot"
+
+
+def test_only_what_was_known_by_then_and_is_not_too_old_counts(store: StateStore, book: PriceBook) -> None:
+    ran(store, "one")
+    for now in (NOW + HOUR, NOW + 3 * HOUR + LONGEST_MEMORY):
+        assert read_runs(store, book, now) == RunRecords()
+    assert names(read_runs(store, book, NOW + 2 * HOUR + LONGEST_MEMORY)) == (["one"], ["one"])
+
+
+def test_gangs_of_several_places_say_nothing_of_one(store: StateStore, book: PriceBook) -> None:
+    both = [
+        node("wide", rank, zone=zone, heard_at=NOW + HOUR, step=360, step_seconds=10.0)
+        for rank, zone in enumerate("ab")
+    ]
+    store.attempts.add(attempt("wide", job_digest=JOB.digest, made_at=NOW, met_at=NOW, gone_at=NOW + HOUR), both)
+    found = read_runs(store, book, LATER)
+    assert names(found) == (["wide"], [])
+    assert (found.speeds[0].machines, found.speeds[0].fabric) == (2, "rdma")
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("llama", ([], ["one", "two"])),
+        ("one", (["two"], ["two"])),
+        ("aws/us-east-1/us-east-1a/p5.48xlarge/spot", (["one", "two"], ["two"])),
+    ],
+)
+def test_what_is_forgotten_does_not_count_until_it_is_recalled(
+    store: StateStore, book: PriceBook, name: str, left: tuple[list[str], list[str]]
+) -> None:
+    ran(store, "one")
+    ran(store, "two", market=Market.ON_DEMAND)
+    forget_runs(store, ForgottenRuns(name, LATER, "mira@desk"))
+    assert names(read_runs(store, book, LATER)) == left
+    assert [mark.name for mark in forgotten_runs(store)] == [name]
+    assert recall_runs(store, name)
+    assert not recall_runs(store, name)
+    assert names(read_runs(store, book, LATER)) == (["one", "two"], ["one", "two"])
+
+
+def test_runs_after_it_was_forgotten_count_again(store: StateStore, book: PriceBook) -> None:
+    ran(store, "one", hours=2)
+    ran(store, "two", hours=6)
+    when: datetime = NOW + 3 * HOUR
+    forget_runs(store, ForgottenRuns("llama", when, "mira@desk"))
+    forget_runs(store, ForgottenRuns("llama", when, "someone@else"))
+    assert [mark.who for mark in forgotten_runs(store)] == ["someone@else"]
+    assert names(read_runs(store, book, LATER))[0] == ["two"]
