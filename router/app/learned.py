@@ -36,7 +36,7 @@ def runs_to_json(records: RunRecords) -> str:
 
 def runs_from_file(path: Path) -> RunRecords:
     """Return the runs in a file that :func:`runs_to_json` wrote. InvalidInputError where it holds none."""
-    remedy = "stepfare profile list -o json --out FILE writes one"
+    remedy = "stepfare profile list --out FILE writes one"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document["schema_version"] != SCHEMA_VERSION:

@@ -56,8 +56,13 @@ def read_runs(store: StateStore, book: PriceBook, now: datetime) -> RunRecords:
 
 
 def pool_name(run: PoolRun) -> str:
-    """Return a pool as people name it: ``aws/us-east-1/us-east-1a/p5.48xlarge/spot``; the zone may be missing."""
-    return "/".join(part for part in (run.cloud, run.region, run.zone, run.instance_type, run.market) if part)
+    """Return a pool as people name it: ``aws/us-east-1a/p5.48xlarge/spot``, ``azure/eastus/1/.../spot``.
+
+    The region is left out where the zone's name begins with it.
+    """
+    zone = run.zone or ""
+    region = "" if zone.startswith(run.region) else run.region
+    return "/".join(part for part in (run.cloud, region, zone, run.instance_type, run.market) if part)
 
 
 def forgotten_runs(store: StateStore) -> tuple[ForgottenRuns, ...]:

@@ -88,7 +88,7 @@ def test_attempts_say_how_fast_they_were_and_how_long_their_pool_lasted(store: S
         "never-met": (2, False),
         "runs": (1, False),
     }
-    assert pool_name(found.pools[0]) == "aws/us-east-1/us-east-1a/p5.48xlarge/spot"
+    assert pool_name(found.pools[0]) == "aws/us-east-1a/p5.48xlarge/spot"
 
 
 def test_only_what_was_known_by_then_and_is_not_too_old_counts(store: StateStore, book: PriceBook) -> None:
@@ -114,7 +114,7 @@ def test_gangs_of_several_places_say_nothing_of_one(store: StateStore, book: Pri
     [
         ("llama", ([], ["one", "two"])),
         ("one", (["two"], ["two"])),
-        ("aws/us-east-1/us-east-1a/p5.48xlarge/spot", (["one", "two"], ["two"])),
+        ("aws/us-east-1a/p5.48xlarge/spot", (["one", "two"], ["two"])),
     ],
 )
 def test_what_is_forgotten_does_not_count_until_it_is_recalled(
