@@ -87,6 +87,9 @@ _COMMANDS = {
     ),
     "ledger check": CommandEntry("Validate a FOCUS file.", "router.cli.ledger", "check"),
     "showback": CommandEntry("Report the costs of a month by team and job.", "router.cli.showback", "showback"),
+    "showback accuracy": CommandEntry(
+        "Compare what plans predicted with what was measured.", "router.cli.showback_accuracy", "accuracy"
+    ),
     "stock": CommandEntry("Ask where a gang is likely to be available.", "router.cli.stock", "stock"),
     "quotas": CommandEntry("List quotas and reserved capacity.", "router.cli.quotas", "quotas"),
     "doctor": CommandEntry("Check access and permissions in each cloud.", "router.cli.doctor", "doctor"),

@@ -49,7 +49,8 @@ def list_runs(
     \b
     stepfare profile list
     stepfare profile list -o json
-    stepfare profile list --out runs.json && stepfare plan jobs/ --learned runs.json
+    stepfare profile list --out runs.json
+    stepfare plan jobs/ --learned runs.json
     """
     from router.app.learned import runs_to_json
 

@@ -92,6 +92,11 @@ def _write(store: StateStore, marks: Sequence[ForgottenRuns]) -> None:
     store.values.set(_KEY, json.dumps(sorted(rows, key=lambda row: row["name"])))
 
 
+def is_interrupted(attempt: Attempt) -> bool:
+    """Return whether the attempt ended because machines were preempted or lost."""
+    return attempt.phase.is_over and attempt.reason in _INTERRUPTED
+
+
 def _is_forgotten(forgotten: Mapping[str, datetime], name: str, ended: datetime) -> bool:
     return name in forgotten and ended <= forgotten[name]
 
@@ -144,6 +149,6 @@ def _pool_run(attempt: Attempt, nodes: Sequence[NodeRecord], ended: datetime) ->
         market=market.value,
         machines=len(nodes),
         hours=(ended - begun) / _HOUR,
-        interrupted=attempt.phase.is_over and attempt.reason in _INTERRUPTED,
+        interrupted=is_interrupted(attempt),
         at=ended,
     )

@@ -45,7 +45,7 @@ def opened(home: Path) -> StateStore:
 def ran(home: Path, file: Path, name: str = "llama-1", seconds: float = 8.0) -> None:
     """Four hours of the job on one machine, at 450 steps an hour, then an interruption."""
     (job,) = load_jobs([str(file)], RAN).jobs
-    times = {"made_at": RAN - timedelta(hours=4), "gone_at": RAN}
+    times: dict[str, Any] = {"made_at": RAN - timedelta(hours=4), "gone_at": RAN}
     with opened(home) as store:
         store.plans.put_jobs({job.digest: job_json(job)}, RAN)
         store.attempts.add(
