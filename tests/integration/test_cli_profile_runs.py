@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from router.app.plan_rerun import PlanFiles, rebuild_request
 from router.cli.console import ExitCode
 from router.config.job_files import load_jobs
+from router.config.plan_files import read_plan
 from router.controller.workspaces import job_json
+from router.planning.planner import make_plan
 from router.state.records import Phase
 from router.state.store import StateStore
 from tests.support.command import run, write_job
@@ -77,6 +80,21 @@ def test_a_plan_learns_by_itself_unless_it_is_for_another_moment(home: Path, job
     assert f"speed on 8 H100 measured on 1 earlier run, last {RAN:%Y-%m-%d}: 450" in " ".join(shown.stdout.split())
     checked = run("plan", "check", out, "--book", "embedded")
     assert checked.exit_code == ExitCode.OK, checked.stdout + checked.stderr
+
+
+def test_the_plan_is_made_again_with_what_it_learned_whatever_is_known_since(
+    home: Path, job: Path, tmp_path: Path
+) -> None:
+    ran(home, job)
+    out = tmp_path / "plan.json"
+    learned, _ = plan(job, "--out", out)
+    ran(home, job, "llama-2", 4.0)
+    stored = read_plan(out)
+    files = PlanFiles((str(job),), "embedded", None)
+    request, _ = rebuild_request(stored, files, timedelta(hours=1), timedelta(minutes=3))
+    again = make_plan(request)
+    assert again.learned == stored.learned
+    assert str(again.cost_usd) == learned["cost_usd"]
 
 
 def test_runs_in_a_file_give_the_same_plan_as_the_state(home: Path, job: Path, tmp_path: Path) -> None:
