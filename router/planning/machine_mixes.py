@@ -5,31 +5,17 @@ Both types are sold in one place and market, and have the same fabric and as man
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from types import MappingProxyType
 
-from pricing.machines import RDMA_FABRICS
+from pricing.mix_rules import MIXABLE_FABRICS
 from router.jobs.limits import Limit, Limits
 from router.jobs.spec import Job
 from router.planning.feasibility import covers, limit_use
 from router.planning.listings import OfferListing, Spread, commitment_of
 
 MOST_SPLITS = 4  # of one pair of types
-_ETHERNET = "ethernet"
-_ANY_FABRIC = frozenset({_ETHERNET, *RDMA_FABRICS})
-# Fabrics over which a cloud's module joins machines of two types. Azure's InfiniBand joins the machines of one scale
-# set, which are of one type; Google's GPUDirect is another protocol on each type.
-MIXABLE_FABRICS: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        "aws": frozenset({_ETHERNET, "efa"}),
-        "azure": frozenset({_ETHERNET}),
-        "gcp": frozenset({_ETHERNET}),
-        "sandbox": _ANY_FABRIC,
-        "static": _ANY_FABRIC,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
