@@ -76,6 +76,9 @@ _COMMANDS = {
     "prices use": CommandEntry("Make a stored price book the latest again.", "router.cli.prices", "use_book"),
     "prices diff": CommandEntry("Compare two price books.", "router.cli.prices", "diff"),
     "prices history": CommandEntry("Show the history of prices and stock.", "router.cli.prices_history", "history"),
+    "prices accelerators": CommandEntry(
+        "List the rates of accelerators, and what is missing.", "router.cli.prices_accelerators", "list_accelerators"
+    ),
     "prices import": CommandEntry("Import offers from a catalogue file.", "router.cli.prices", "import_file"),
     "bills import": CommandEntry("Import bills of clouds (FOCUS 1.0 to 1.4).", "router.cli.bills", "import_files"),
     "bills list": CommandEntry("List the imported bills.", "router.cli.bills", "list_bills"),
