@@ -17,7 +17,7 @@ SOURCES := pricing providers router terraform tests docs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: plan demo drill test check style types slow walk bench calibrate docs format clean help
+.PHONY: plan demo drill test check style types slow walk bench calibrate fit validate docs format clean help
 
 $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -61,6 +61,12 @@ bench: $(READY) ## time to plan, to read prices, to make 1,000 nodes beside plai
 
 calibrate: $(READY) ## whether quotes hold on recorded availability that no model saw (a quarter of an hour)
 	@$(BIN)/python -m tests.bench.calibrate
+
+fit: $(READY) ## fit the speed model on published runs (../shared/facts; skipped without) and store its coefficients
+	@$(BIN)/python -m tests.bench.fit_speed
+
+validate: $(READY) ## error of estimated speeds on published runs that their fit never saw (two minutes)
+	@$(BIN)/python -m tests.bench.validate_speed
 
 docs: $(READY) ## build the documentation as a site into site/
 	$(BIN)/mkdocs build --strict --quiet

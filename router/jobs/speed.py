@@ -1,7 +1,7 @@
 """Compute how fast a gang runs a job: from the job's measured profile points, else by an estimate.
 
 Every answer carries a relative error (standard deviation of the finish time over itself). Forms and constants:
-published tables as summarised in ``docs/design/004-speed-and-risk.md``.
+``docs/design/053-speed-of-transformers.md``; measured points: ``docs/design/004-speed-and-risk.md``.
 """
 
 from __future__ import annotations
@@ -9,23 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pricing.machines import Accelerator, Machine
+from pricing.peak_rates import read_peak_rates
+from router.jobs.layouts import ChosenLayout, Links, memory_need, time_layouts
 from router.jobs.point_speed import PointSpeed, PointsTooFew, speed_from_points, states_place
 from router.jobs.spec import ProfilePoint, Transformer, Workload
+from router.jobs.step_model import read_coefficients
 
-# Achieved share of the dense 16-bit peak on large dense models, fitted over published runs (BF16).
-_EFFICIENCY = {"V100": 0.40, "A100": 0.53, "H100": 0.44, "H200": 0.44, "GH200": 0.44, "TPU-v6e": 0.40}
-_OTHER_EFFICIENCY = 0.35
-_FP8_GAIN = 1.2  # speed of whole steps, FP8 over BF16: median of four published pairs (0.8 to 1.3); peaks differ by 2
-_ERROR_ESTIMATE = 0.25  # p10-p90 about x0.75 to x1.35 without any profile
-_ERROR_OTHER = 0.35
 _ERROR_INTERPOLATED = 0.10
 _ERROR_PER_DOUBLING = 0.08
 _SCALING_UP = 0.9  # exponent beyond the largest measured size
 _FARTHEST = 4.0
-_OVERLAP_NORM = 7.5  # p-norm of compute and data-parallel time where the fabric overlaps them
-_BUS_SHARE_RDMA, _BUS_SHARE_TCP = 0.85, 0.35
+_BUS_SHARE_TCP = 0.35
+_PCIE_GB_PER_S = 16.0
 _MEMORY_SHARE = 0.92
 
 
@@ -124,102 +122,124 @@ def _from_profile(points: list[ProfilePoint], count: int) -> Speed | UnknownSpee
     return Speed(rate, error, f"scaled from measured {nearest.count}")
 
 
+@lru_cache(maxsize=4096)
 def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: Accelerator) -> Speed | UnknownSpeed:
-    """Estimate from FLOPs over achieved peak, and the data-parallel exchange over the slowest link, by a p-norm."""
-    count = machines * machine.accelerator_count
-    short = _memory_short(model, count, accelerator)
-    if short is not None:
-        return short
-    times = step_times(model, machine, machines, accelerator)
-    if isinstance(times, UnknownSpeed):
-        return times
-    error = _ERROR_ESTIMATE if _efficiency(accelerator) is not None else _ERROR_OTHER
-    compute, exchange = times.compute, times.exchange
-    power = _OVERLAP_NORM if machines == 1 or machine.has_rdma else 1.0
-    seconds = (compute**power + exchange**power) ** (1 / power)
-    return Speed(3600 / seconds, error, f"estimated: {compute:.3g} s compute, {exchange:.3g} s exchange a step")
+    """Estimate from the fastest layout that fits; the same question is answered once."""
+    links = gang_links(model.precision, machine, machines, accelerator)
+    if isinstance(links, UnknownSpeed):
+        return links
+    found = choose_layout(model, links, accelerator)
+    if isinstance(found, UnknownSpeed):
+        return found
+    layout, times = found
+    experts = (model.active_parameters or model.parameters) < model.parameters
+    error = read_coefficients().relative_error(links.family, experts)
+    rate = float(f"{3600 / times.seconds:.12g}")
+    parts = f"{times.compute:.3g} s compute, {times.exchange:.3g} s exchange a step"
+    chosen = "" if model.layout is None else f"; {layout}"
+    return Speed(rate, error, f"estimated: {parts}{chosen}")
 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """The estimated seconds of a step that each part would take alone."""
+    """The estimated seconds of a step that each part would take alone, and those of the step, parts overlapping."""
 
     compute: float
     exchange: float
+    seconds: float
+
+
+def gang_links(precision: str, machine: Machine, machines: int, accelerator: Accelerator) -> Links | UnknownSpeed:
+    """Return the rates of a gang, or which of them is unknown."""
+    rates = read_peak_rates().get(accelerator.name)
+    stated = {"bf16": accelerator.bf16_dense_tflops, "fp16": accelerator.bf16_dense_tflops}
+    stated["fp8"] = accelerator.fp8_dense_tflops or 0.0
+    peak = stated.get(precision) if precision in stated else rates.peak(precision) if rates else None
+    if not peak:
+        return UnknownSpeed(f"{accelerator.name} has no {precision.upper()}")
+    if machines > 1 and machine.inter_node_gbps is None:
+        return UnknownSpeed(f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed")
+    count = machines * machine.accelerator_count
+    domain = min(rates.link_domain, count) if rates and machine.fabric == "ici" else machine.accelerator_count
+    rdma = machines == 1 or machine.has_rdma
+    link = machine.intra_node_gb_per_s
+    return Links(
+        family=rates.family if rates else "other",
+        accelerator=accelerator.name,
+        count=count,
+        domain=domain,
+        peak=peak,
+        peak16=accelerator.bf16_dense_tflops,
+        memory_rate=accelerator.memory_bandwidth_gb_per_s,
+        link=link / 2 if link else _PCIE_GB_PER_S,
+        network=(machine.inter_node_gbps or 1.0) / 8 * (1.0 if rdma else _BUS_SHARE_TCP),
+        overlap=rdma,
+    )
+
+
+def choose_layout(
+    model: Transformer, links: Links, accelerator: Accelerator | None
+) -> tuple[ChosenLayout, StepTimes] | UnknownSpeed:
+    """Return the fastest layout that fits with its times, or what does not fit; None leaves memory aside."""
+    timed = time_layouts(model, links)
+    if timed is None:
+        return UnknownSpeed(f"no layout splits the job over {links.count} accelerators as its `layout` states")
+    needs = [memory_need(model, layout).total for layout in timed.layouts]
+    room = math.inf if accelerator is None else usable_memory_gib(accelerator)
+    allowed = [at for at, need in enumerate(needs) if need <= room]
+    if not allowed:
+        least = min(range(len(needs)), key=lambda at: (needs[at], at))
+        need = memory_need(model, timed.layouts[least])
+        more = "" if model.layout is not None else "; `layout: auto` tries to split it further"
+        return UnknownSpeed(
+            f"needs {need.total:.0f} GiB a {links.accelerator}, which has {room:.0f} usable ({need}){more}"
+        )
+    at = timed.fastest(allowed)
+    parts = timed.parts
+    compute = float(parts.compute[at] + parts.bubble[at])
+    exchange = float(parts.exchange[at] + parts.tensor[at] + parts.experts[at])
+    return timed.layouts[at], StepTimes(compute, exchange, float(parts.seconds[at]))
 
 
 def step_times(
     model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
 ) -> StepTimes | UnknownSpeed:
     """Return the seconds of compute and of exchange in a step, whether or not the job fits in memory."""
-    count = machines * machine.accelerator_count
-    peak = accelerator.bf16_dense_tflops * 1e12 * (_efficiency(accelerator) or _OTHER_EFFICIENCY)
-    if model.precision == "fp8":
-        if accelerator.fp8_dense_tflops is None:
-            return UnknownSpeed(f"{accelerator.name} has no FP8")
-        peak *= _FP8_GAIN
-    exchange = _exchange_seconds(model, machine, machines)
-    if isinstance(exchange, UnknownSpeed):
-        return exchange
-    return StepTimes(_flops_per_step(model) / (count * peak), exchange)
-
-
-def _efficiency(accelerator: Accelerator) -> float | None:
-    """Return the share of the peak that published runs achieve; None where there are none."""
-    return _EFFICIENCY.get(accelerator.name, _EFFICIENCY.get(accelerator.name.split("-")[0]))
-
-
-def _flops_per_step(model: Transformer) -> float:
-    """Return 6 P + attention 12 L h s (half where causal) a token; full recomputation repeats the forward third."""
-    active = model.active_parameters or model.parameters
-    weights = (4 if model.lora else 6) * active
-    attention = (6 if model.causal else 12) * model.layers * model.hidden * model.sequence_length
-    again = {"none": 1.0, "selective": 1.03, "full": 4 / 3}[model.recompute]
-    return (weights + attention) * model.tokens_per_step * again
-
-
-def _exchange_seconds(model: Transformer, machine: Machine, machines: int) -> float | UnknownSpeed:
-    """Return the seconds of the exchange of gradients (and ZeRO-3 gathers) once a step over the slowest link.
-
-    Ring factor 2(k-1)/k, 16-bit.
-    """
-    payload = 0.0 if model.lora else 2.0 * model.parameters * (1.5 if model.sharding == "zero3" else 1.0)
-    if machines > 1:
-        if machine.inter_node_gbps is None:
-            return UnknownSpeed(
-                f"network of {machine.instance_type} is unknown, so {machines} machines cannot be timed"
-            )
-        share = _BUS_SHARE_RDMA if machine.has_rdma else _BUS_SHARE_TCP
-        return 2 * (machines - 1) / machines * payload / (machine.inter_node_gbps / 8 * 1e9 * share)
-    ranks = machine.accelerator_count
-    if ranks == 1:
-        return 0.0
-    link = (machine.intra_node_gb_per_s or 32.0) / 2 * 1e9 * 0.8
-    return 2 * (ranks - 1) / ranks * payload / link
+    links = gang_links(model.precision, machine, machines, accelerator)
+    if isinstance(links, UnknownSpeed):
+        return links
+    found = choose_layout(model, links, None)
+    return found if isinstance(found, UnknownSpeed) else found[1]
 
 
 def memory_need_gib(model: Transformer, count: int, recompute: str | None = None) -> float:
-    """Return the GiB that each accelerator needs: the state over its shards plus one sequence of activations.
+    """Return the GiB that each accelerator needs at the least, one sequence at a time, whatever its speed.
 
     ``recompute`` stands in for the model's own.
     """
-    state = model.parameters * (2.5 if model.lora else model.optimizer_bytes_per_parameter)
-    if model.sharding == "zero3":
-        state /= count
-    elif model.sharding == "zero1" and not model.lora:
-        state = model.parameters * (4 + (model.optimizer_bytes_per_parameter - 4) / count)
-    per_token = {"none": 34.0, "selective": 18.0, "full": 2.0}[recompute or model.recompute]
-    return (state + per_token * model.hidden * model.layers * model.sequence_length) / 2**30
+    again = recompute or ("full" if model.recompute == "auto" else model.recompute)
+    sharding = "zero3" if model.sharding == "auto" else model.sharding
+    if model.layout is None:
+        return memory_need(model, ChosenLayout(1, 1, 1, 1, count, 1.0, 1, again, sharding)).total
+    wanted = model.layout
+    tensor, pipeline, context = (
+        s or 1 for s in (wanted.tensor_parallel, wanted.pipeline_parallel, wanted.context_parallel)
+    )
+    data = max(1, count // (tensor * pipeline * context))
+    layout = ChosenLayout(
+        tensor,
+        pipeline,
+        context,
+        wanted.expert_parallel or 1,
+        data,
+        float(wanted.micro_batch or 1),
+        pipeline,
+        again,
+        sharding,
+    )
+    return memory_need(model, layout).total
 
 
 def usable_memory_gib(accelerator: Accelerator) -> float:
     """Return the memory that a job can use of the accelerator's."""
     return accelerator.memory_gib * _MEMORY_SHARE
-
-
-def _memory_short(model: Transformer, count: int, accelerator: Accelerator) -> UnknownSpeed | None:
-    """Return why the memory is too small; None if the job fits."""
-    needed, room = memory_need_gib(model, count), usable_memory_gib(accelerator)
-    if needed > room:
-        return UnknownSpeed(f"needs {needed:.0f} GiB a {accelerator.name}, which has {room:.0f} usable")
-    return None

@@ -42,6 +42,37 @@ def parse_parameters(value: object) -> float:
 Parameters = Annotated[float, BeforeValidator(parse_parameters)]
 
 
+def _auto_or_count(value: object) -> object:
+    """Return None for ``auto``; RefusedError where it is neither that nor a whole number above 0."""
+    if value is None or value == "auto":
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    raise RefusedError(f"{show_value(value)} is no size", "write a whole number above 0, or auto")
+
+
+Size = Annotated[
+    int | None,
+    BeforeValidator(_auto_or_count, json_schema_input_type=Literal["auto"] | Annotated[int, Field(ge=1)] | None),
+]
+
+
+class Layout(Spec):
+    """How a transformer is split over the gang. What is left out, or ``auto``, is chosen: the fastest that fits."""
+
+    tensor_parallel: Size = Field(default=None, description="Accelerators that share each layer.")
+    pipeline_parallel: Size = Field(default=None, description="Stages that the layers are divided into.")
+    context_parallel: Size = Field(default=None, description="Accelerators that share each sequence.")
+    expert_parallel: Size = Field(default=None, description="Accelerators that share the experts of a layer.")
+    data_parallel: Size = Field(default=None, description="Replicas; what the other sizes leave of the gang.")
+    micro_batch: Size = Field(default=None, description="Sequences that a replica computes at a time.")
+    accumulation: Size = Field(default=None, description="Micro-batches of a replica in a step.")
+
+
+def _layout_words(value: object) -> object:
+    return {} if value == "auto" else value
+
+
 class Transformer(Spec):
     """The shape of a transformer, and how it is trained. ``tokens_per_step`` is the global batch."""
 
@@ -51,12 +82,23 @@ class Transformer(Spec):
     sequence_length: Count
     tokens_per_step: Count = Field(description="Tokens of the global batch (sequences x sequence length).")
     active_parameters: Parameters | None = Field(default=None, description="Used for a token, in a mixture of experts.")
-    precision: Literal["bf16", "fp8"] = "bf16"
-    recompute: Literal["none", "selective", "full"] = "selective"
+    precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"] = "bf16"
+    recompute: Literal["none", "selective", "full", "auto"] = "selective"
     lora: Flag = False
-    sharding: Literal["none", "zero1", "zero3"] = "zero3"
+    quantised: Flag = Field(default=False, description="With lora: the frozen weights are held in 4 bit.")
+    sharding: Literal["none", "zero1", "zero2", "zero3", "auto"] = "zero3"
     causal: Flag = True
     optimizer_bytes_per_parameter: Count = Field(default=16, description="Weights, gradients, optimizer states.")
+    experts: Count | None = Field(default=None, description="Experts of a layer, in a mixture of experts.")
+    vocabulary: Count | None = Field(default=None, description="Tokens of the vocabulary: the memory of its logits.")
+    layout: Annotated[
+        Layout | None, BeforeValidator(_layout_words, json_schema_input_type=Literal["auto"] | Layout | None)
+    ] = Field(default=None, description="Left out: data parallel alone. `auto`: the fastest layout that fits.")
+
+    @model_serializer(mode="wrap")
+    def _without_unstated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content = without_empty(handler(self), ("experts", "vocabulary", "layout"))
+        return content if self.quantised else {k: v for k, v in content.items() if k != "quantised"}
 
     @model_validator(mode="after")
     def _sensible(self) -> Transformer:
@@ -69,6 +111,8 @@ class Transformer(Spec):
             )
         if self.active_parameters is not None and self.active_parameters > self.parameters:
             raise RefusedError("more parameters are active than there are", at=("active_parameters",))
+        if self.quantised and not self.lora:
+            raise RefusedError("only the frozen weights of lora are quantised", "add lora: true", at=("quantised",))
         return self
 
 

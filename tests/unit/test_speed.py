@@ -14,6 +14,7 @@ import pytest
 from pricing.book_file import embedded_book
 from pricing.machines import Accelerator, Machine
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
+from router.jobs.step_model import read_coefficients
 from router.jobs.workload import Workload
 from tests.support.books import MACHINE, MODEL
 
@@ -118,20 +119,22 @@ def test_within_one_machine_the_fabric_does_not_matter() -> None:
 
 
 def test_an_estimate_is_flops_over_what_is_reached() -> None:
-    """One H100, nothing to exchange: 6 P + attention (causal), 3 % for selective recomputation, 44 % of peak."""
+    """One H100, nothing to exchange: 30 to 55 % of the peak, as published runs of such sizes reach."""
     found = speed(shape(parameters=1.3e9, layers=24, hidden=2048), 1, SINGLE)
-    flops = (6 * 1.3e9 + 6 * 24 * 2048 * 2048) * 2**21 * 1.03
-    assert found.steps_per_hour == pytest.approx(3600 * 989e12 * 0.44 / flops)
-    assert found.relative_error == 0.25
+    flops = (6 * 1.3e9 + 6 * 24 * 2048 * 2048) * 2**21
+    assert 0.30 < found.steps_per_hour * flops / 3600 / 989e12 < 0.55
+    assert found.relative_error == read_coefficients().spread["dense"]
 
 
 def test_what_a_shape_asks_for_changes_the_estimate() -> None:
     base = speed(shape(), 1).steps_per_hour
-    assert speed(shape(recompute="full"), 1).steps_per_hour == pytest.approx(base * 1.03 / (4 / 3), rel=0.01)
+    assert speed(shape(recompute="full"), 1).steps_per_hour == pytest.approx(base * 1.02 / (4 / 3), rel=0.02)
     assert speed(shape(causal=False), 1).steps_per_hour < base
-    assert speed(shape(precision="fp8"), 1).steps_per_hour == pytest.approx(base * 1.2, rel=0.01)
-    assert speed(shape(lora=True), 1).steps_per_hour == pytest.approx(base * 6 / 4, rel=0.02)
-    assert speed(shape(active_parameters=3e9), 1).steps_per_hour > 2 * base
+    assert 1.1 < speed(shape(precision="fp8"), 1).steps_per_hour / base < 2
+    assert speed(shape(precision="tf32"), 1).steps_per_hour < base
+    assert speed(shape(precision="fp16"), 1).steps_per_hour == base
+    assert speed(shape(lora=True), 1).steps_per_hour == pytest.approx(base * 1.4, rel=0.07)
+    assert speed(shape(active_parameters=5e8), 1).steps_per_hour > 2 * base
     assert speed(shape(tokens_per_step=2**22), 1).steps_per_hour == pytest.approx(base / 2, rel=0.01)
 
 
@@ -162,7 +165,7 @@ def test_fp8_needs_hardware_that_has_it() -> None:
 
 def test_an_unheard_of_accelerator_is_estimated_with_more_doubt() -> None:
     other = replace(MODEL, name="X1")
-    assert speed(shape(), 1, model=other).relative_error == 0.35
+    assert speed(shape(), 1, model=other).relative_error == read_coefficients().spread["unseen"]
     assert speed(shape(), 1, model=other).steps_per_hour < speed(shape(), 1).steps_per_hour
 
 
@@ -171,6 +174,8 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_figure() -> None:
     big = {"parameters": 70e9, "layers": 80, "hidden": 8192}
     assert "needs 1" in refusal(shape(**big), 1)
     assert "has 74 usable" in refusal(shape(**big), 1)
+    assert "for weights, gradients and optimizer states" in refusal(shape(**big), 1)
+    assert "`layout: auto` tries" in refusal(shape(**big), 1)
     assert speed(shape(**big), 4).steps_per_hour > 0
 
 

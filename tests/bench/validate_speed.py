@@ -1,0 +1,71 @@
+"""Print the error of estimated tokens/s on published runs that their fit never saw: ``make validate``.
+
+First by groups (near-duplicates stay together), then with whole sources left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.bench.fit_speed import Fit, spread_of
+from tests.bench.published_runs import RUNS, Run, read_runs
+
+_FOLDS = 10
+_REACH = 1.2816  # standard deviations on each side that hold 80 %
+
+
+def covered(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each error is inside its 80 % interval, whose width comes from the other folds alone."""
+    kind, inside = np.array(kinds), np.zeros(len(errors), dtype=bool)
+    for f in range(int(folds.max()) + 1):
+        for k in set(kinds):
+            width = _REACH * spread_of(errors[(folds != f) & (kind == k)])
+            here = (folds == f) & (kind == k)
+            # The speed is the median estimate times 1 +- width: published = estimate / exp(error).
+            inside[here] = np.abs(np.expm1(-errors[here])) <= width
+    return inside
+
+
+def summary(name: str, errors: NDArray[np.float64], inside: NDArray[np.bool_]) -> str:
+    """Return a line with median and 90th percentile of the error and the coverage of the interval."""
+    off = np.abs(np.expm1(errors))
+    share = f"{inside.mean():.0%}"
+    return f"{name:<30} {len(off):>4} {np.median(off):>7.3f} {np.quantile(off, 0.9):>7.3f} {share:>6}"
+
+
+def report(runs: Sequence[Run], errors: NDArray[np.float64], folds: NDArray[np.int64]) -> list[str]:
+    """Return the lines of one report: all, dense and experts, then by source and by accelerator."""
+    kinds = ["experts" if r.experts else "dense" for r in runs]
+    inside = covered(errors, kinds, folds)
+    lines = [f"{'':<30} rows  median     p90 in 80%"]
+    lists = {"all": ["all"] * len(runs), "kind": kinds, "source": [r.source for r in runs]}
+    lists["accelerator"] = [r.rates.accelerator for r in runs]
+    for names in lists.values():
+        for name in sorted(set(names)):
+            here = np.array(names) == name
+            lines.append(summary(name, errors[here], inside[here]))
+    return lines
+
+
+def main() -> None:
+    """Cross-validate twice and print both reports."""
+    if not RUNS.is_file():
+        print(f"skipped: {RUNS.name} is not beside the repository")
+        return
+    runs = read_runs()
+    fit = Fit(runs)
+    groups = [r.group for r in runs]
+    print(f"{len(runs)} published runs; near-duplicates never split, {_FOLDS} folds")
+    errors, folds = fit.cross_validate(groups, _FOLDS)
+    print("\n".join(report(runs, errors, folds)))
+    sources = [r.source for r in runs]
+    print("\nwhole sources left out")
+    errors, folds = fit.cross_validate(sources, len(set(sources)))
+    print("\n".join(report(runs, errors, folds)))
+
+
+if __name__ == "__main__":
+    main()
