@@ -140,19 +140,23 @@ class Unplaced:
     relaxations: tuple[Relaxation, ...]
 
 
+WorthBasis = Literal["lp_estimate", "resolved", "lp_resolved", "lp_at_least"]
+
+
 @dataclass(frozen=True, slots=True)
 class ShadowPrice:
     """The gain from more of a limit over the whole plan; ``basis`` says how it was found.
 
     ``usd_per_unit`` is what a unit saves, below zero where the bill rises. For a resolved one, the limit was raised by
     ``raised_by`` units, which ``machines`` of ``instance_type`` take (the gang that is blocked; 0 of a budget), and the
-    raise places ``places`` more jobs and saves ``saves_usd`` in all, thresholds excluded.
+    raise places ``places`` more jobs and saves ``saves_usd`` in all, thresholds excluded. For ``lp_resolved`` and
+    ``lp_at_least`` ones that is what the relaxation saves, and at least saves, for as many jobs left out.
     """
 
     limit: str
     usd_per_unit: Usd
     unit: str
-    basis: Literal["lp_estimate", "resolved"]
+    basis: WorthBasis
     raised_by: int = 1
     machines: int = 0
     instance_type: str = ""

@@ -1,4 +1,7 @@
-"""Compute what more of each limit would save: LP duals summed over slots, re-solved plans for the largest."""
+"""Compute what more of each limit would save: LP duals summed over slots, re-solved plans for the largest.
+
+Of plans by columns the relaxation is solved again, not the plan.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,13 @@ from router.planning.plan import ShadowPrice
 from router.planning.problem import PlacementProblem
 from router.planning.program import Program
 from router.planning.shared_limits import use_of_parts
-from router.planning.solve import PlacementSolution, solve_in_stages
+from router.planning.solve import LimitRaise, LimitWorth, PlacementSolution, solve_in_stages
 
 _WORTH_SHOWING = 0.005  # dollars
+_CENTS = 100  # of a dollar
 _PHASE = "shadow prices"
 _MOST_SHARES = 12_000  # a program with more shares of slots is not solved again
+_MOST_JOBS = 400  # jobs of a plan by columns above which estimates are enough
 _SMALL = 0.1  # share of the figure within which both solutions must be proven optimal
 _TIGHT = 1e-6
 
@@ -34,15 +39,6 @@ class _Limit:
     team: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Raise:
-    """An increase of a limit: ``by`` in its unit, which ``machines`` machines of a blocked gang take."""
-
-    by: int
-    machines: int = 0
-    instance_type: str = ""
-
-
 def shadow_prices(
     answer: PlacementSolution, whole: PlacementProblem, effort: Effort, resolve: int
 ) -> tuple[ShadowPrice, ...]:
@@ -53,6 +49,9 @@ def shadow_prices(
     machine of the blocked gang takes, or else all its machines, over the answer's candidates and all of ``whole``'s
     that touch them; where the program is not too large and both optima are proven to a tenth of the figure. Thresholds
     decide which jobs move, but are never paid: they are in no figure here.
+
+    Of a plan by columns the top are ``lp_resolved``: what its relaxation costs less with all the machines of the
+    blocked gang more, thresholds included, for as many jobs left out; ``lp_at_least`` where only that much is proven.
     """
     if not answer.runs:
         return ()
@@ -66,22 +65,63 @@ def shadow_prices(
     limits = [_limit(problem, name, duals) for name in sorted(problem.binding)]
     limits += [_budget(team.team, duals) for team in problem.limits.teams]
     shown = sorted((f for f in limits if f.estimate >= _WORTH_SHOWING), key=lambda f: (-f.estimate, f.name))
+    if answer.stage_two is None:
+        return _prices_by_columns(answer, effort, shown, resolve)
     first = _blocking(answer)
     top = [*(f for f in limits if f.name in first), *(f for f in shown if f.name not in first)]
     top.sort(key=lambda f: first.index(f.name) if f.name in first else len(first))
     exact = _resolved(answer, whole, effort, top[:resolve])
     prices = [price for price in exact.values() if price is not None]
-    prices += [
-        ShadowPrice(limit.name, Usd(round(limit.estimate * NANOS)), limit.unit, "lp_estimate")
-        for limit in shown
-        if limit.name not in exact
-    ]
+    prices += [_estimated(limit) for limit in shown if limit.name not in exact]
     return tuple(sorted(prices, key=_dearest_first))
+
+
+def _estimated(limit: _Limit) -> ShadowPrice:
+    return ShadowPrice(limit.name, Usd(round(limit.estimate * NANOS)), limit.unit, "lp_estimate")
 
 
 def _dearest_first(price: ShadowPrice) -> tuple[int, bool, int, str]:
     money = price.usd_per_unit if price.saves_usd is None else price.saves_usd
-    return (-price.places, price.basis != "resolved", -money.nanos, price.limit)
+    return (-price.places, price.basis == "lp_estimate", -money.nanos, price.limit)
+
+
+def _prices_by_columns(
+    answer: PlacementSolution, effort: Effort, shown: Sequence[_Limit], resolve: int
+) -> tuple[ShadowPrice, ...]:
+    """Return the worth of limits in the relaxation: solved again of those whose estimates promise most for a gang."""
+    raises: dict[str, LimitRaise] = {}
+    few = len(answer.problem.jobs) <= _MOST_JOBS
+    for limit in shown if resolve and few and answer.relaxation is not None else ():
+        found = [] if limit.team else list(_raises(answer, limit))
+        if found:
+            raises[limit.name] = found[-1]
+    by_name = {limit.name: limit for limit in shown}
+    top = sorted(raises.values(), key=lambda more: (-by_name[more.limit].estimate * more.by, more.limit))[:resolve]
+    worths = answer.relaxation.worths(top, effort) if top and answer.relaxation is not None else ()
+    exact: dict[str, ShadowPrice | None] = {}
+    for more, worth in zip(top, worths, strict=False):
+        if worth.ended or worth.usd >= _WORTH_SHOWING:
+            exact[more.limit] = _relaxed(by_name[more.limit], more, worth)
+    prices = [price for price in exact.values() if price is not None]
+    prices += [_estimated(limit) for limit in shown if limit.name not in exact]
+    return tuple(sorted(prices, key=_dearest_first))
+
+
+def _relaxed(limit: _Limit, more: LimitRaise, worth: LimitWorth) -> ShadowPrice | None:
+    """Return what the raise saves in the relaxation, to the cent as it is solved; None where nothing."""
+    saved = Usd(round(worth.usd * _CENTS) * (NANOS // _CENTS))
+    if not saved.nanos:
+        return None
+    return ShadowPrice(
+        limit=limit.name,
+        usd_per_unit=Usd(round(saved.nanos / more.by)),
+        unit=limit.unit,
+        basis="lp_resolved" if worth.ended else "lp_at_least",
+        raised_by=more.by,
+        machines=more.machines,
+        instance_type=more.instance_type,
+        saves_usd=saved,
+    )
 
 
 def _money_alone(answer: PlacementSolution, program: Program) -> Program:
@@ -122,8 +162,7 @@ def _resolved(
 ) -> dict[str, ShadowPrice | None]:
     """Return by limit what a raise brings, None where nothing; what cannot be proven is left out."""
     prices: dict[str, ShadowPrice | None] = {}
-    # A plan by columns has no program that could be solved again for each limit in time.
-    if not top or answer.stage_two is None:
+    if not top:
         return prices
     wide = _touching(answer.problem, whole, {limit.name for limit in top})
     if count_slot_shares(wide) > _MOST_SHARES:
@@ -169,10 +208,10 @@ def _raised(problem: PlacementProblem, limit: _Limit, by: int) -> PlacementProbl
     return replace(problem, limits=problem.limits.model_copy(update={"teams": teams}))
 
 
-def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
+def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[LimitRaise]:
     """Yield one machine more of the gang that gains most, and all its machines; for a budget one dollar."""
     if limit.team:
-        yield _Raise(1)
+        yield LimitRaise(limit.name, 1)
         return
     blocked = _blocked(base, limit.name)
     if blocked is None:
@@ -180,9 +219,9 @@ def _raises(base: PlacementSolution, limit: _Limit) -> Iterator[_Raise]:
     job, c = blocked
     taken = base.problem.use[job, c.key][limit.name]
     machines, instance_type = _counted_machines(base.problem, c, limit.name)
-    yield _Raise(math.ceil(taken / machines), 1, instance_type)
+    yield LimitRaise(limit.name, math.ceil(taken / machines), 1, instance_type)
     if machines > 1:
-        yield _Raise(taken, machines, instance_type)
+        yield LimitRaise(limit.name, taken, machines, instance_type)
 
 
 def _blocked(base: PlacementSolution, name: str) -> tuple[str, Candidate] | None:
@@ -228,7 +267,7 @@ def _money(answer: PlacementSolution) -> Usd:
     return answer.spent - answer.threshold - answer.carbon
 
 
-def _priced(limit: _Limit, more: _Raise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:
+def _priced(limit: _Limit, more: LimitRaise, base: PlacementSolution, after: PlacementSolution) -> ShadowPrice | None:
     """Return what the raise brings: jobs of the highest priority that differs, and money; None where neither."""
     places = next((a - b for a, b in zip(base.rank, after.rank, strict=True) if a != b), 0)
     saved = _money(base) - _money(after)

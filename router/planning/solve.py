@@ -5,8 +5,9 @@ Every answer carries a proven bound.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from pricing.money import Usd
 from router.jobs.spec import Job
@@ -29,12 +30,41 @@ PLACEMENT = "placement"
 _STAYING = "staying"
 
 
+@dataclass(frozen=True, slots=True)
+class LimitRaise:
+    """More of a limit: ``by`` in its unit, which ``machines`` machines of a blocked gang take."""
+
+    limit: str
+    by: int
+    machines: int = 0
+    instance_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitWorth:
+    """What the relaxation of a plan costs less with more of a limit.
+
+    Where no schedule was left that improves either relaxation (``ended``) it is their difference, otherwise the least
+    that their bounds prove.
+    """
+
+    usd: float
+    ended: bool
+
+
+class PlanRelaxation(Protocol):
+    """The relaxation that a plan by columns ended with."""
+
+    def worths(self, raises: Sequence[LimitRaise], effort: Effort) -> tuple[LimitWorth, ...]:
+        """Return the worth of each raise alone, for as many jobs left out; of fewer where time or solver gave out."""
+
+
 @dataclass(frozen=True)
 class PlacementSolution:
     """The program's answer as runs by job.
 
     ``bound_usd`` is a proven floor of cost + thresholds for the jobs placed. ``stage_two`` is the compact program that
-    gave the answer; None where columns did, and ``estimates`` are then the duals of their relaxation by row name.
+    gave the answer; None where columns did, and ``estimates`` are then the duals of their ``relaxation`` by row name.
     """
 
     problem: PlacementProblem
@@ -46,6 +76,7 @@ class PlacementSolution:
     stage_one_proven: bool
     hit_time_limit: bool
     estimates: Mapping[str, float] = field(default_factory=dict)
+    relaxation: PlanRelaxation | None = field(default=None, compare=False, repr=False)
 
     @property
     def rank(self) -> tuple[int, ...]:

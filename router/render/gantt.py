@@ -230,7 +230,7 @@ def worth_in_words(price: ShadowPrice) -> str:
     many = price.machines or price.raised_by
     noun = "machine" if price.machines else unit
     more = f"${price.raised_by:,} more" if noun == "USD" else f"{_number(many)} {_unit(noun)}{'s' * (many != 1)} more"
-    saved = f"save {money(price.saves_usd)}"
+    saved = f"save {'' if price.basis == 'resolved' else '~'}{money(price.saves_usd)}"
     if not price.places:
         return f"{more} would {saved}"
     jobs = f"{_number(price.places)} more job{'s' * (price.places != 1)}"

@@ -332,6 +332,9 @@ def describe_shadow_price(price: ShadowPrice) -> str:
         more += f" ({price.raised_by:,} {price.unit})"
     verb = "" if many and price.machines else "s"
     money = price.saves_usd
+    if price.basis != "resolved":
+        least = "at least " if price.basis == "lp_at_least" else ""
+        return f"{more} save{verb} {least}{format_usd(money)} in the relaxation, solved again"
     if not price.places:
         return f"{more} save{verb} {format_usd(money)}"
     bill = f"{format_usd(-money)} more" if money.nanos < 0 else f"{format_usd(money)} less"

@@ -295,7 +295,7 @@ def _worths(plan: Plan) -> tuple[WorthRow, ...]:
             worth_in_words(price) if price.places else worth_in_words(price).split(" would ")[0],
             "",
             price.usd_per_unit if price.saves_usd is None else price.saves_usd,
-            "~" if price.basis == "lp_estimate" else "",
+            "" if price.basis == "resolved" else "~",
         )
         for price in plan.shadow_prices
     ]

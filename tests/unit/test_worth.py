@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pricing.money import Usd
 from router.jobs.spec import Job
 from router.planning.plan import Plan
 from router.planning.plan_json import plan_from_json, plan_to_json
 from router.render.explain_text import plan_text
-from router.render.plan_text import table
+from router.render.gantt import worth_in_words
+from router.render.plan_text import describe_shadow_price, table
 from tests.support.made_up_book import offer
 from tests.support.made_up_jobs import simple_job
 from tests.support.scenes import NORTH, a_job, plan_of
@@ -129,3 +132,21 @@ def test_a_threshold_that_nobody_pays_is_not_money() -> None:
     assert price.saves_usd.dollars() == pytest.approx(12)
     (estimate,) = plan_of(jobs, offers, quota(1), resolve_limits=0).shadow_prices or (price,)
     assert estimate.usd_per_unit.dollars() < 70
+
+
+def test_by_columns_the_relaxation_is_solved_again_and_says_so() -> None:
+    """Two jobs hold the place one after the other; shares of a third fit beside them, but it does not."""
+    jobs = [gang(name, 2, deadline="+9h") for name in "abc"]
+    plan = plan_of(jobs, [NORTH, CHEAP], quota(2), compact_jobs=0)
+    (price,) = plan.shadow_prices
+    assert (price.basis, price.raised_by, price.machines) == ("lp_resolved", 2, 2)
+    assert price.saves_usd is not None
+    assert price.usd_per_unit == Usd(price.saves_usd.nanos // 2)
+    assert 0 < price.saves_usd.dollars() <= (plan.cost_usd - plan_of(jobs, [NORTH, CHEAP], quota(4)).cost_usd).dollars()
+    assert f"2 machines more save ${price.saves_usd.dollars():,.2f} in the relaxation, solved again: lake" in " ".join(
+        table(plan).split()
+    )
+    assert "save ~$" in worth_in_words(price)
+    least = replace(price, basis="lp_at_least")
+    assert "save at least $" in describe_shadow_price(least)
+    assert plan_from_json(plan_to_json(replace(plan, shadow_prices=(least,)))).shadow_prices == (least,)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
@@ -206,9 +206,15 @@ def _starts_too_late(table: Table, holds: Sequence[Hold]) -> bool:
     )
 
 
-def _column(
-    table: Table, holds: tuple[Hold, ...], usd: float, counted: float, committed: Mapping[int, float]
-) -> Column:
+def counted_again(table: Table, column: Column) -> Column:
+    """Return the column as it takes the limits of a table whose rows are the same."""
+    taken = _taken(table, column.holds)
+    places = sorted(taken)
+    return replace(column, use=np.array(places, dtype=np.int64), amount=np.array([taken[place] for place in places]))
+
+
+def _taken(table: Table, holds: Sequence[Hold]) -> dict[int, float]:
+    """Return what the holdings take of limits and caps on egress, by limit x T + slot."""
     taken: dict[int, float] = {}
     for slot, row, share in holds:
         kind = table.kind[row]
@@ -221,6 +227,14 @@ def _column(
     for cloud in np.flatnonzero(table.cap_gb[table.group[first[1]]]).tolist():
         place = int(table.cap_limits[cloud, month]) * table.slots
         taken[place] = float(table.cap_gb[table.group[first[1]], cloud])
+    return taken
+
+
+def _column(
+    table: Table, holds: tuple[Hold, ...], usd: float, counted: float, committed: Mapping[int, float]
+) -> Column:
+    taken, first = _taken(table, holds), holds[0]
+    month = int(table.month[first[0]])
     places = sorted(taken)
     moves = tuple((move.meter, month, move.gb) for move in table.moves[int(table.group[first[1]])])
     return Column(

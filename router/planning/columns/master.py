@@ -235,7 +235,7 @@ class Master:
         nothing, none = np.zeros(0), np.zeros(0, dtype=np.int64)
         self.arrays = ColumnArrays(none, nothing, nothing, none, nothing, none)
         self._capacity = table.capacity_by_slot
-        self._left_out_usd = left_out_usd
+        self.left_out_usd = left_out_usd
         self.most_left_out = np.bincount(table.tier, minlength=tiers).astype(np.float64)
         self.iterations = 0
 
@@ -317,6 +317,13 @@ class Master:
                 return self._read(solution.objective, solution.values, solution.duals)
         raise SolverFailedError("rows of limits keep coming in: the open program does not keep them")
 
+    def solved(self) -> MasterSolution:
+        """Return the optimum while no column is fixed, so that there is one; SolverFailedError where none is found."""
+        solution = self.solve()
+        if solution is None:
+            raise SolverFailedError("the program over columns has no answer, though every job may be left out")
+        return solution
+
     def _add_exceeded(self, x: Floats) -> bool:
         """Add the rows of limits that the answer exceeds, and return whether there were any."""
         load = self.load_of(x)
@@ -352,7 +359,7 @@ class Master:
         for place, row in self._committed.items():
             cover[place] = min(1.0, max(0.0, -duals[row]))
         tier = np.maximum(0.0, -duals[self._tier])
-        left_out = self._left_out_usd + (tier[table.tier] if len(tier) else 0.0)
+        left_out = self.left_out_usd + (tier[table.tier] if len(tier) else 0.0)
         return MasterSolution(
             objective=objective,
             x=values[self._first_column :],
@@ -372,10 +379,16 @@ class Master:
 
     def set_left_out(self, usd: Floats, most: Floats) -> None:
         """Replace what a job left out costs, and how many of each tier may be."""
-        self._left_out_usd, self.most_left_out = usd, most
+        self.left_out_usd, self.most_left_out = usd, most
         self._lp.set_costs(self._u, usd)
         for tier, row in enumerate(self._tier):
             self._lp.set_row(int(row), -np.inf, float(most[tier]))
+
+    def set_limits(self, table: Table) -> None:
+        """Let the limits be those of a table that differs from the master's in their capacity alone."""
+        self.table, self._capacity = table, table.capacity_by_slot
+        for place, row in self._limit_rows.items():
+            self._lp.set_row(row, -np.inf, float(self._capacity[place]))
 
     def set_column_costs(self, *, free: bool) -> None:
         """Let columns, later ones too, and egress cost nothing, or what they cost."""

@@ -8,6 +8,7 @@ the best bound so far, which keeps them from jumping; a round that finds nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,6 @@ from router.planning.columns.single import solve_single
 from router.planning.columns.table import Floats, Ints, Table
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS, bound_whole_slots
 from router.planning.effort import Effort
-from router.planning.solver import SolverFailedError
 
 _PHASE = "columns"
 _RUNS_A_JOB = 4
@@ -29,6 +29,7 @@ _OWN_SHARE_RUNS, _OWN_SHARE_PATHS = 0.5, 0.7  # of the master's own prices in th
 _WORTH = 1e-6  # dollars by which a column must undercut the value of its job
 _PATHS_A_JOB = 3
 _SLOW_ROUNDS, _SLOW = 3, 0.97  # rounds that together leave more than this share of the distance to the bound end it
+_CENT = 0.01  # dollars
 _FULL = 1e-6  # of a limit: what is left where it counts as used up
 _MOST_SINGLES = 30
 _SINGLE_WORTH = 2e-5  # of the bound: a job that promises less is not worth its program
@@ -50,13 +51,15 @@ class Relaxer:
     ``table`` may have another objective than the master's own (:meth:`Table.without_costs`).
     """
 
-    def __init__(self, table: Table, master: Master, pricer: RunPricer, effort: Effort) -> None:
+    def __init__(self, table: Table, master: Master, pricer: RunPricer, effort: Effort, phase: str = _PHASE) -> None:
         self.table = table
         self._costed = master.table
         self.master = master
         self.pricer = pricer
         self.effort = effort
+        self.phase = phase
         self.rounds = 0
+        self.single_shares = 0
 
     def start(self) -> None:
         """Add the cheapest runs of every job at no prices."""
@@ -94,11 +97,11 @@ class Relaxer:
 
     def over_runs(self, gap: float, rounds: int) -> tuple[MasterSolution, Bound]:
         """Return the relaxation over unbroken runs: solved to ``gap``, or as far as ``rounds`` go."""
-        solution = self._solved()
+        solution = self.master.solved()
         best = self._bound_over_runs(solution.prices)[0]
         distances: list[float] = []
         for _ in range(rounds):
-            if self.effort.late(_PHASE) or solution.objective - best.usd <= gap * abs(solution.objective):
+            if self.effort.late(self.phase) or solution.objective - best.usd <= gap * abs(solution.objective):
                 break
             prices = solution.prices
             added = 0
@@ -113,7 +116,7 @@ class Relaxer:
             self.rounds += 1
             if not added:
                 break
-            solution = self._solved()
+            solution = self.master.solved()
             distances.append(solution.objective - best.usd)
             if _is_slow(distances):
                 break
@@ -160,7 +163,7 @@ class Relaxer:
 
         With ``units``, as :mod:`whole_slots` counts work in, slots within the horizon are whole.
         """
-        solution = self._solved()
+        solution = self.master.solved()
         best: Bound | None = None
         centre = first
         distances: list[float] = []
@@ -176,9 +179,9 @@ class Relaxer:
                 best = max(best, bound, key=lambda b: b.usd)
                 centre = best
                 added = len(self.master.add(columns))
-            solution = self._solved()
+            solution = self.master.solved()
             distances.append(solution.objective - best.usd)
-            if self.effort.late(_PHASE) or distances[-1] <= gap * abs(solution.objective):
+            if self.effort.late(self.phase) or distances[-1] <= gap * abs(solution.objective):
                 break
             if added and not _is_slow(distances):
                 continue
@@ -188,10 +191,40 @@ class Relaxer:
                 break
             best, distances = max(best, spread, key=lambda b: b.usd), []
             centre = spread
-            solution = self._solved()
+            solution = self.master.solved()
         if best is None:
             best = self._price_paths(solution.prices, solution, units=units)[0]
         return solution, best
+
+    def exhausted(self, rounds: int, centre: Prices, shares: int) -> tuple[MasterSolution, float, bool]:
+        """Return the relaxation over all schedules, its best bound, and whether no column was left to improve it.
+
+        Rounds that bring the bound no nearer do not end it: what counts here is the optimum, to the cent. Exact
+        programs of single jobs, up to about ``shares`` of slots in all, find what paths and whole slots do not.
+        """
+        solution, best = self.master.solved(), -math.inf
+        for _ in range(rounds):
+            if self.effort.late(self.phase):
+                break
+            added = 0
+            for at in (solution.prices.mixed(centre, _OWN_SHARE_PATHS), solution.prices):
+                bound, columns = self._price_paths(at, solution, units=WHOLE_SLOT_UNITS[:1])
+                if bound.usd > best:
+                    best, centre = bound.usd, bound.prices
+                added = len(self.master.add(columns))
+                if added:
+                    break
+            self.rounds += 1
+            if added:
+                solution = self.master.solved()
+                continue
+            cost = solution.objective
+            if self.single_shares < shares:
+                solution, bound = self.over_single_jobs(replace(bound, prices=solution.prices), shares)
+                best = max(best, bound.usd)
+            if cost - solution.objective < _CENT:
+                return solution, best, True
+        return solution, best, False
 
     def _spread(self, solution: MasterSolution) -> Prices:
         """Return the master's prices with each limit's evenly over the hours in which it is used up.
@@ -267,10 +300,11 @@ class Relaxer:
         budget = self.table.budget
         return sharper, [c for c in columns if c is not None and c.counted <= budget[c.job]]
 
-    def over_single_jobs(self, best: Bound) -> tuple[MasterSolution, Bound]:
+    def over_single_jobs(self, best: Bound, most_shares: float = math.inf) -> tuple[MasterSolution, Bound]:
         """Return the relaxation and its bound after the exact programs of jobs whose bound is far below their worth.
 
-        At most ``_MOST_SINGLES`` programs of single jobs are solved, where the bound is farthest below.
+        At most ``_MOST_SINGLES`` programs of single jobs are solved, where the bound is farthest below, while those of
+        this relaxer have fewer than ``most_shares`` shares of slots.
         """
         table = self.table
         prices = best.prices
@@ -281,12 +315,13 @@ class Relaxer:
         alone = ~table.several[table.group_job[groups]]
         for _ in range(_MOST_SINGLES):
             open_places = np.flatnonzero(alone & ~exact & (total < value[table.group_job[groups]] - _WORTH))
-            if not len(open_places) or self.effort.late(_PHASE):
+            if not len(open_places) or self.effort.late(self.phase):
                 break
             promised = value[table.group_job[groups[open_places]]] - total[open_places]
             at = int(open_places[np.lexsort((groups[open_places], -promised))[0]])
-            if promised.max() < _SINGLE_WORTH * best.usd:
+            if promised.max() < _SINGLE_WORTH * best.usd or self.single_shares >= most_shares:
                 break
+            self.single_shares += len(table.members(groups[at : at + 1])) * table.slots
             single = solve_single(table, charges, int(groups[at]), self.effort)
             total[at] = max(float(total[at]), single.bound + float(charges.group_moves[groups[at]]))
             exact[at] = True
@@ -294,7 +329,7 @@ class Relaxer:
                 columns.append(single.column)
         self.master.add(columns)
         bound = self._bound(prices, self._lowest(value, groups, total, charges))
-        return self._solved(), max(best, bound, key=lambda b: b.usd)
+        return self.master.solved(), max(best, bound, key=lambda b: b.usd)
 
     def _pooled(self, lowest: Floats, floors: Floats) -> Floats:
         """Return the bounds with the plain floor for jobs that may use several regions."""
@@ -334,12 +369,6 @@ class Relaxer:
         if self.table is self._costed and len(column.cover):
             shared -= float(prices.cover.ravel()[column.cover] @ column.committed)
         return float(usd + team * column.counted + shared + moves - solution.alpha[column.job])
-
-    def _solved(self) -> MasterSolution:
-        solution = self.master.solve()
-        if solution is None:
-            raise SolverFailedError("the program over columns has no answer, though every job may be left out")
-        return solution
 
 
 def _is_slow(distances: Sequence[float]) -> bool:

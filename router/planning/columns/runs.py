@@ -126,6 +126,12 @@ class RunPricer:
 
     table: Table
 
+    def over(self, table: Table) -> RunPricer:
+        """Return a pricer of a table that differs in its limits alone; what is kept of times is shared."""
+        other = RunPricer(table)
+        other.__dict__["_kept"] = self._kept
+        return other
+
     def times(self, rows: Ints) -> RunTimes:
         """Return the times of the runs of these rows from every slot, [n, T]."""
         if self._kept is None:

@@ -24,6 +24,7 @@ from router.planning.columns.runs import NEVER, RunPricer, Surcharges, row_floor
 from router.planning.columns.table import Floats, Table, build_table
 from router.planning.columns.whole import PlanTotals, WholePlan
 from router.planning.columns.whole_slots import WHOLE_SLOT_UNITS
+from router.planning.columns.worth import EndedRelaxation
 from router.planning.effort import Effort
 from router.planning.formulation import formulate, limit_row, team_row
 from router.planning.greedy import greedy_holdings
@@ -92,8 +93,8 @@ def solve_by_columns(problem: PlacementProblem, effort: Effort, gap: float, prog
         progress(f"the solver failed: {error}")
         effort.failed(PHASE)
         return _without_solver(table, problem, search, effort)
-    estimates = search.estimates(state.solution)
-    return _solution(problem, table, state, estimates, late=effort.late(PHASE))
+    answer = _solution(problem, table, state, search.estimates(state.solution), late=effort.late(PHASE))
+    return replace(answer, relaxation=search.ended(state))
 
 
 def _without_solver(
@@ -398,6 +399,11 @@ class _Search:
             if bool((earlier.amount <= freed[earlier.use] + 1e-6).all()) and earlier.usd <= column.usd + 1e-6:
                 return earlier
         return None
+
+    def ended(self, state: _State) -> EndedRelaxation:
+        """Return the relaxation with all columns of the search and those of the plan."""
+        self.master.add([column for column in state.plan.columns if column is not None])
+        return EndedRelaxation.of(self.master, self.pricer)
 
     def estimates(self, solution: MasterSolution) -> Mapping[str, float]:
         """Return the price of a unit more by the name of each row, as the compact program's relaxation gives it."""

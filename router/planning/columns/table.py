@@ -21,7 +21,7 @@ from pricing.places import RegionId
 from pricing.units import BYTES_PER_GB
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.columns.clique_rows import find_clique_rows
+from router.planning.columns.clique_rows import CliqueRow, find_clique_rows
 from router.planning.commitments import buyable_by_place, cover_rate
 from router.planning.egress_caps import cap_name, cap_room_gb, leaving_gb
 from router.planning.egress_rows import already_moved
@@ -230,6 +230,23 @@ class Table:
             tariffs=tariffs,
             committed=nothing,
             bought=np.zeros_like(self.bought),
+        )
+
+    def with_cliques(self, cliques: Sequence[CliqueRow]) -> Table:
+        """Return the table with more clique rows, which do not bind until they have a capacity."""
+        limits, amounts = self.limits, self.amounts
+        for number, clique in enumerate(cliques, start=len(self.capacity)):
+            own = (limits == self.limit_names.index(clique.limit)) & (amounts >= clique.least)
+            taken = own.any(axis=1)
+            limits = np.column_stack([limits, np.where(taken, number, 0)])
+            amounts = np.column_stack([amounts, np.where(taken, 1.0, 0.0)])
+        return replace(
+            self,
+            limit_names=(*self.limit_names, *(clique.name for clique in cliques)),
+            capacity=np.append(self.capacity, [np.inf] * len(cliques)),
+            clique_limits=np.append(self.clique_limits, len(self.capacity) + np.arange(len(cliques))),
+            limits=limits,
+            amounts=amounts,
         )
 
     @cached_property
