@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 
 from pricing.interruption_rates import RateInterval, prior_interval, rate_from_attempts
 from pricing.machines import Machine
@@ -102,7 +101,7 @@ class RiskTable:
     """
 
     priors: tuple[RiskPrior, ...]
-    attempts: Mapping[OfferKey, Exposure] = field(default_factory=lambda: MappingProxyType({}))
+    attempts: Mapping[OfferKey, Exposure] = field(default_factory=dict)
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str, str], RiskPrior]:

@@ -56,7 +56,7 @@ def profile(
     \b
     stepfare profile job.yaml
     stepfare profile job.yaml --points 2 -o json
-    stepfare profile job.yaml --add accelerators=H100:8,placement=1x8,batch=256,seconds_per_step=2.1
+    stepfare profile job.yaml --add accelerators=H100:8,seconds_per_step=2.1
 
     Exit codes: 1 a result cannot be written into the file's layout, and is printed to paste; 3 no gang can run the job.
     """

@@ -53,7 +53,7 @@ RATIO_ERROR: Final = 0.3  # compute on another accelerator over the ratio that d
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class PointLinks:
     """Whether the accelerators of a machine are joined by a switch or mesh, and machines by an RDMA fabric."""
 
     switched: bool
@@ -120,7 +120,7 @@ class StepForm:
 
 
 @lru_cache(maxsize=4096)
-def fit_form(points: tuple[StepMeasurement, ...], links: Links, log_ratios: tuple[float, ...] = ()) -> StepForm:
+def fit_form(points: tuple[StepMeasurement, ...], links: PointLinks, log_ratios: tuple[float, ...] = ()) -> StepForm:
     """Return the form fitted to at least one point; the same points give the same form.
 
     ``log_ratios`` has, for each other accelerator among the points, the logarithm of its compute time over that of the

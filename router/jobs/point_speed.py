@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricing.machines import Accelerator, Machine
-from router.jobs.point_model import Links, StepForm, StepMeasurement, StepPlace, fit_form
+from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepPlace, fit_form
 from router.jobs.profile_point import ProfilePoint
 from router.jobs.workload import Workload
 
@@ -126,9 +126,9 @@ def form_of(
     return fit_form(tuple(sorted(measured, key=_order)), links_of(machine), ratios)
 
 
-def links_of(machine: Machine) -> Links:
+def links_of(machine: Machine) -> PointLinks:
     """Return the kind of links in and between such machines; what is unknown is taken for a bus and Ethernet."""
-    return Links(machine.intra_node_interconnect in _SWITCHED_LINKS, machine.has_rdma)
+    return PointLinks(machine.intra_node_interconnect in _SWITCHED_LINKS, machine.has_rdma)
 
 
 def _order(point: StepMeasurement) -> tuple[float, ...]:

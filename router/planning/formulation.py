@@ -24,7 +24,7 @@ from router.planning.transfers import checkpoint_home
 
 
 @dataclass(slots=True)
-class Layout:
+class ProgramLayout:
     """The index of each variable by job, candidate key, slot index, region, month; of g by group of jobs and region.
 
     ``covered`` has that of v by pool of committed spend and slot index.
@@ -45,7 +45,7 @@ class Formulation:
     """The program and the layout of its variables."""
 
     program: Program
-    layout: Layout
+    layout: ProgramLayout
 
 
 def formulate(problem: PlacementProblem) -> Formulation:
@@ -53,7 +53,7 @@ def formulate(problem: PlacementProblem) -> Formulation:
 
     Jobs left out cost nothing in it: fix ``u``, or minimise it first.
     """
-    builder, layout = ProgramBuilder(), Layout()
+    builder, layout = ProgramBuilder(), ProgramLayout()
     groups = group_members(problem.jobs)
     commitments = CommitmentRows(builder, problem)
     for job in problem.jobs:
@@ -80,7 +80,12 @@ def formulate(problem: PlacementProblem) -> Formulation:
 
 
 def _add_candidate(
-    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, c: Candidate, slots: tuple[Slot, ...]
+    builder: ProgramBuilder,
+    layout: ProgramLayout,
+    problem: PlacementProblem,
+    job: Job,
+    c: Candidate,
+    slots: tuple[Slot, ...],
 ) -> None:
     """Add x, z, w of one candidate.
 
@@ -146,7 +151,7 @@ def _add_stretch(
 
 
 def _held_and_worked(
-    layout: Layout, job: Job, candidate: Candidate, slots: Iterable[Slot]
+    layout: ProgramLayout, job: Job, candidate: Candidate, slots: Iterable[Slot]
 ) -> tuple[Mapping[int, int], list[tuple[int, float]]]:
     """Return x of the candidate by slot index, and the terms of w + R Σ z."""
     held = {slot.index: layout.x[job.name, candidate.key, slot.index] for slot in slots}
@@ -154,7 +159,7 @@ def _held_and_worked(
     return held, [(layout.w[job.name, candidate.key], 1.0), *starts]
 
 
-def _started(layout: Layout, problem: PlacementProblem, job: Job) -> Mapping[str, list[int]]:
+def _started(layout: ProgramLayout, problem: PlacementProblem, job: Job) -> Mapping[str, list[int]]:
     """Return z of the job by candidate key, and x of the first slot of where it runs."""
     found: dict[str, list[int]] = {}
     for key, z in layout.starts.get(job.name, ()):
@@ -166,14 +171,14 @@ def _started(layout: Layout, problem: PlacementProblem, job: Job) -> Mapping[str
     return found
 
 
-def _add_steps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
+def _add_steps(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem, job: Job) -> None:
     """Add Σ g(α) w >= S (1 - u), divided by S."""
     terms = _steps_done(layout, problem, job, problem.candidates[job.name])
     builder.row(f"steps {job.name}", [*terms, (layout.u[job.name], 1.0)], ">=", 1.0)
 
 
 def _steps_done(
-    layout: Layout, problem: PlacementProblem, job: Job, candidates: Iterable[Candidate]
+    layout: ProgramLayout, problem: PlacementProblem, job: Job, candidates: Iterable[Candidate]
 ) -> list[tuple[int, float]]:
     """Return the share of the steps done on these candidates.
 
@@ -188,7 +193,7 @@ def _steps_done(
     return terms
 
 
-def _start_terms(layout: Layout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
+def _start_terms(layout: ProgramLayout, job: Job, candidates: Iterable[Candidate]) -> list[tuple[int, float]]:
     """Return Σ z of these candidates."""
     keys = {c.key for c in candidates}
     return [(z, 1.0) for key, z in layout.starts.get(job.name, ()) if key in keys]
@@ -199,14 +204,16 @@ def _is_running(problem: PlacementProblem, job: Job) -> bool:
     return any(c.running for c in problem.candidates[job.name])
 
 
-def _held_terms(layout: Layout, job: Job, candidates: Iterable[Candidate], slot: Slot) -> list[tuple[int, float]]:
+def _held_terms(
+    layout: ProgramLayout, job: Job, candidates: Iterable[Candidate], slot: Slot
+) -> list[tuple[int, float]]:
     """Return Σ x of these candidates in the slot."""
     names = ((job.name, c.key, slot.index) for c in candidates)
     return [(layout.x[name], 1.0) for name in names if name in layout.x]
 
 
 def _add_one_gang(
-    builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
+    builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem, job: Job, slots: tuple[Slot, ...]
 ) -> None:
     """Add Σ_c x_ct + u <= 1 in every slot."""
     for slot in slots:
@@ -215,7 +222,7 @@ def _add_one_gang(
             builder.row(f"one gang {job.name} {slot.index}", [*terms, (layout.u[job.name], 1.0)], "<=", 1.0)
 
 
-def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem, job: Job) -> None:
+def _add_starts(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem, job: Job) -> None:
     """Add the rows of starts.
 
     Σ z + u >= 1 unless the job runs; without a checkpoint one run in all; ``min_saving`` for every start beyond the
@@ -242,7 +249,7 @@ def _add_starts(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
 
 def _add_regions(
     builder: ProgramBuilder,
-    layout: Layout,
+    layout: ProgramLayout,
     problem: PlacementProblem,
     job: Job,
     slots: tuple[Slot, ...],
@@ -295,7 +302,7 @@ def _add_regions(
         _add_several_regions(builder, layout, problem, job, by_region, months)
 
 
-def _add_groups(builder: ProgramBuilder, layout: Layout, groups: Mapping[str, tuple[Job, ...]]) -> None:
+def _add_groups(builder: ProgramBuilder, layout: ProgramLayout, groups: Mapping[str, tuple[Job, ...]]) -> None:
     """Add the rows of groups of jobs: Σ_m y_jrm <= g_r for each member, Σ_r g_r <= 1."""
     for name, members in groups.items():
         jobs = {job.name for job in members}
@@ -323,7 +330,7 @@ def one_region_row(group: str) -> str:
 
 def _add_single_region(
     builder: ProgramBuilder,
-    layout: Layout,
+    layout: ProgramLayout,
     problem: PlacementProblem,
     job: Job,
     members: list[Candidate],
@@ -342,7 +349,7 @@ def _add_single_region(
 
 def _add_several_regions(
     builder: ProgramBuilder,
-    layout: Layout,
+    layout: ProgramLayout,
     problem: PlacementProblem,
     job: Job,
     by_region: Mapping[RegionId, list[Candidate]],
@@ -393,7 +400,7 @@ def _least_between(problem: PlacementProblem, job: Job, first: RegionId, second:
     return cheapest * gib_to_bytes(job.checkpoint.size_gib) / BYTES_PER_GB
 
 
-def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
+def _add_limits(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
     """Add Σ a_cp x_ct <= K_p for every limit that can bind, in every slot."""
     terms: dict[tuple[str, int], list[tuple[int, float]]] = {}
     for (job, key, index), x in layout.x.items():
@@ -405,7 +412,7 @@ def _add_limits(builder: ProgramBuilder, layout: Layout, problem: PlacementProbl
         builder.row(limit_row(name, index), found, "<=", float(room))
 
 
-def _add_egress_caps(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
+def _add_egress_caps(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
     """Add Σ gigabytes y_jrm <= what each cap leaves of the month."""
     terms: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for (job, region, month), y in layout.y.items() if problem.limits.egress_caps_gb else ():
@@ -422,7 +429,7 @@ def limit_row(name: str, index: int) -> str:
     return f"limit {name} @{index}"
 
 
-def paid_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
+def paid_terms(problem: PlacementProblem, layout: ProgramLayout, job: Job) -> list[tuple[int, float]]:
     """Return the money for compute and start-ups of a job by variable; carbon is no money."""
     candidates = {c.key: c for c in problem.candidates[job.name]}
     terms = [(layout.w[job.name, key], c.usd_per_reserved_hour) for key, c in candidates.items()]
@@ -430,7 +437,7 @@ def paid_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tupl
     return terms + [(z, candidates[key].usd_per_hour.dollars() * candidates[key].startup_hours) for key, z in starts]
 
 
-def cost_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tuple[int, float]]:
+def cost_terms(problem: PlacementProblem, layout: ProgramLayout, job: Job) -> list[tuple[int, float]]:
     """Return a job's dollars as a budget counts them: compute and start-ups, moves at the dearest tier."""
     terms = paid_terms(problem, layout, job)
     dearest = {c.region: sum(t.dearest.dollars() for t in c.transfers) for c in problem.candidates[job.name]}
@@ -438,7 +445,7 @@ def cost_terms(problem: PlacementProblem, layout: Layout, job: Job) -> list[tupl
     return [(i, cost) for i, cost in terms if cost]
 
 
-def _add_budgets(builder: ProgramBuilder, layout: Layout, problem: PlacementProblem) -> None:
+def _add_budgets(builder: ProgramBuilder, layout: ProgramLayout, problem: PlacementProblem) -> None:
     """Add Σ cost <= budget of a job, and of a team (less what it has spent)."""
     terms = {job.name: cost_terms(problem, layout, job) for job in problem.jobs}
     for job in problem.jobs:

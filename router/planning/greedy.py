@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pricing.places import RegionId
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
-from router.planning.formulation import Layout
+from router.planning.formulation import ProgramLayout
 from router.planning.left_shift import Load, add_load, earliest_run
 from router.planning.precedence import tier_key
 from router.planning.problem import PlacementProblem, group_members
@@ -84,7 +84,7 @@ def _cheapest_first(problem: PlacementProblem, job: Job) -> list[tuple[float, Ca
 
 
 def start_values(
-    problem: PlacementProblem, layout: Layout, holdings: Mapping[str, Sequence[SlotHold]]
+    problem: PlacementProblem, layout: ProgramLayout, holdings: Mapping[str, Sequence[SlotHold]]
 ) -> dict[int, float]:
     """Return the whole-number variables of these holdings as the solver's start; it completes the others."""
     values = {u: float(name not in holdings) for name, u in layout.u.items()}

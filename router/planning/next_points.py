@@ -9,7 +9,7 @@ from typing import Final
 
 from pricing.machines import Accelerator
 from pricing.money import Usd
-from router.jobs.point_model import Links, StepForm, StepMeasurement, StepPlace, fit_form
+from router.jobs.point_model import PointLinks, StepForm, StepMeasurement, StepPlace, fit_form
 from router.jobs.point_speed import POINT_ERROR, PointsTooFew, form_of, links_of, step_place
 from router.jobs.spec import Job
 from router.jobs.speed import Speed, gang_speed
@@ -133,7 +133,7 @@ def _form(job: Job, best: Candidate, speed: Speed, target: StepPlace, known: Seq
     form = form_of(job.workload, machine, best.machines, known)
     if isinstance(form, StepForm):
         return form
-    links: Links = links_of(machine)
+    links: PointLinks = links_of(machine)
     return fit_form((StepMeasurement(target, 3600 / speed.steps_per_hour, speed.relative_error),), links)
 
 

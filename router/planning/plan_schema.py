@@ -269,13 +269,11 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "usd_per_unit": "Dollars that a unit saves; below zero where more jobs are placed and the bill rises.",
         "unit": "accelerators, vcpus, machines or USD.",
         "basis": "lp_estimate: the dual value of the relaxation; resolved: planned again with more of the limit; "
-        "lp_resolved: of many jobs, the relaxation solved again, a plan may save more or less; lp_at_least: the least "
-        "that its bounds prove.",
+        "lp_resolved: of many jobs, the relaxation solved again; lp_at_least: the least that its bounds prove.",
         "raised_by": "Where solved again: by how many units the limit was raised; 1 where left out.",
         "machines": "Where solved again: how many machines of the blocked gang take that much; left out of budgets.",
         "instance_type": "Where solved again: the type of those machines.",
-        "saves_usd": "Where solved again: dollars that the whole raise saves, without thresholds where resolved; below "
-        "zero where the bill rises.",
+        "saves_usd": "Where solved again: dollars that the whole raise saves, without thresholds where resolved.",
         "places": "Resolved: how many more jobs it places, of the highest priority that gains; left out where none.",
     },
     plan.JobSummary: {

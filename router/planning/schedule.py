@@ -10,7 +10,7 @@ from itertools import pairwise
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, steps_to_do
 from router.planning.commitments import fill_rank
-from router.planning.formulation import Layout
+from router.planning.formulation import ProgramLayout
 from router.planning.problem import PlacementProblem, Slot
 
 _NOTHING = 1e-6
@@ -87,7 +87,9 @@ class _Piece:
         return max(0.0, self.held - (self.startups + self.extra) * self.candidate.startup_hours)
 
 
-def holdings_of(problem: PlacementProblem, layout: Layout, values: Sequence[float]) -> dict[str, tuple[SlotHold, ...]]:
+def holdings_of(
+    problem: PlacementProblem, layout: ProgramLayout, values: Sequence[float]
+) -> dict[str, tuple[SlotHold, ...]]:
     """Return what each placed job holds in the program's answer."""
     slots = {(job.name, slot.index): slot for job in problem.jobs for slot in problem.window(job)}
     holdings: dict[str, list[SlotHold]] = {}

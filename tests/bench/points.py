@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from router.jobs.point_model import Links, StepMeasurement, StepPlace, fit_form
+from router.jobs.point_model import PointLinks, StepMeasurement, StepPlace, fit_form
 from router.jobs.profile_point import ProfilePoint
 from router.jobs.speed import Speed, _from_profile
 
@@ -28,8 +28,8 @@ FACTS: Final = Path(__file__).resolve().parents[3] / "shared/facts"
 PLACES: Final = (("1", 0), ("1", -1), ("4", 0), ("4", -1), ("111", 0), ("444", 0), ("444", -1))
 WITHIN_80: Final = 1.2816  # standard deviations of a normal
 ERROR: Final = 0.05
-LINKS: Final = Links(switched=False, rdma=False)
-RDMA: Final = Links(switched=True, rdma=True)
+LINKS: Final = PointLinks(switched=False, rdma=False)
+RDMA: Final = PointLinks(switched=True, rdma=True)
 
 
 @dataclass(frozen=True, slots=True)

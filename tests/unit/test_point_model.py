@@ -8,10 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from router.jobs.point_model import MISFIT, RATIO_ERROR, Links, StepMeasurement, StepPlace, fit_form
+from router.jobs.point_model import MISFIT, RATIO_ERROR, PointLinks, StepMeasurement, StepPlace, fit_form
 
-BUS = Links(switched=False, rdma=False)
-FAST = Links(switched=True, rdma=True)
+BUS = PointLinks(switched=False, rdma=False)
+FAST = PointLinks(switched=True, rdma=True)
 PLACES = [
     StepPlace(1, 1, 8),
     StepPlace(1, 1, 64),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from router.planning.candidates import Candidate
-from router.planning.formulation import Layout
+from router.planning.formulation import ProgramLayout
 from router.planning.planner import make_plan
 from router.planning.problem import PlacementProblem
 from router.planning.schedule import ScheduledRun, SlotHold, holdings_of, runs_of, starts_of
@@ -155,6 +155,6 @@ def test_holding_too_little_is_a_bug_and_said_so() -> None:
 
 def test_holdings_are_read_off_the_values() -> None:
     at = problem()
-    layout = Layout(x={("a", HERE, 0): 0, ("a", HERE, 1): 1, ("a", THERE, 1): 2}, u={"a": 3})
+    layout = ProgramLayout(x={("a", HERE, 0): 0, ("a", HERE, 1): 1, ("a", THERE, 1): 2}, u={"a": 3})
     assert holdings_of(at, layout, [1 - 1e-9, 0.999999, 1e-9, 0.0]) == {"a": tuple(hold(at, [0, 1]))}
     assert holdings_of(at, layout, [1, 1, 0, 1]) == {}

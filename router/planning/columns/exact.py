@@ -25,7 +25,7 @@ from router.planning.commitment_rows import commitment_row
 from router.planning.effort import Effort
 from router.planning.formulation import (
     Formulation,
-    Layout,
+    ProgramLayout,
     formulate,
     limit_row,
     one_region_row,
@@ -238,7 +238,7 @@ class _CoverRows:
 class _GroupRows:
     """Adds whole columns to the rows that keep job groups in one region, and writes those that are missing."""
 
-    def __init__(self, builder: ProgramBuilder, layout: Layout, start: dict[int, float]) -> None:
+    def __init__(self, builder: ProgramBuilder, layout: ProgramLayout, start: dict[int, float]) -> None:
         self._builder, self._chosen, self._start = builder, dict(layout.g), start
         self._numbers = {row.name: number for number, row in enumerate(builder.rows)}
         self._terms: dict[tuple[str, RegionId, str], list[tuple[int, float]]] = {}
