@@ -7,7 +7,6 @@ says how much rates differ from pool to pool. After n losses in T hours it is ga
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -17,7 +16,6 @@ from pricing.observed_risk import Exposure
 # How much rates differ between pools: fitted on the first halves of 47 recorded pools
 # (docs/design/055-interruption-rates.md). A shape of 1 is an exponential spread about the mean.
 POOL_SHAPE: Final = 0.84
-MOST_PRIOR_HOURS: Final = 24.0  # weaker evidence weighs no more than this, since bands can be wrong a hundredfold
 LOW, HIGH = 0.1, 0.9  # the interval of every rate holds four times in five
 _TINY = 1e-300
 
@@ -51,36 +49,11 @@ def posterior_rate(seen: Exposure, prior: PriorShape) -> RateInterval:
     return RateInterval(shape / hours, low, high)
 
 
-def rate_from_attempts(seen: Exposure, weaker_per_hour: float) -> RateInterval:
-    """Return the rate of one machine after own attempts, drawn towards what weaker evidence says of it.
-
-    That weighs as much as ``POOL_SHAPE`` losses, and at most ``MOST_PRIOR_HOURS`` hours. ValueError for a rate that is
-    not above zero.
-    """
-    shape = min(POOL_SHAPE, weaker_per_hour * MOST_PRIOR_HOURS)
-    return posterior_rate(seen, PriorShape(shape, weaker_per_hour))
-
-
 def prior_interval(mean: float, shape: float = POOL_SHAPE) -> RateInterval:
     """Return a prior of this mean with the interval in which the rates of pools lie; a mean of 0 has none."""
     if mean == 0:
         return RateInterval(0.0, None, None)
     return posterior_rate(Exposure(), PriorShape(shape, mean))
-
-
-def measure_attempts(lives: Iterable[tuple[int, float, bool]], pool_exponent: float) -> Exposure:
-    """Return the exposure of one machine of a pool to which attempts amount: ``(machines, hours, interrupted)`` each.
-
-    A gang of n is hit n**pool_exponent times as often as one machine, so an hour of it counts as that many. ValueError
-    for a negative figure.
-    """
-    hours, losses = 0.0, 0
-    for machines, ran, interrupted in lives:
-        if machines < 1 or ran < 0:
-            raise ValueError("an attempt has machines, and hours of at least 0")
-        hours += machines**pool_exponent * ran
-        losses += interrupted
-    return Exposure(hours, losses)
 
 
 @lru_cache(maxsize=4096)

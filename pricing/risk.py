@@ -1,6 +1,6 @@
 """Interruption risk: how often a gang is interrupted and how long the wait for a new one is.
 
-Evidence for a spot machine's rate, best first: own attempts, a rate that the offer states (from the availability
+Evidence for a spot machine's rate, best first: a rate that the offer states (from the availability
 history, where it was refreshed from one), the cloud's published band, the dated prior table (weak). The rate is never
 zero: hardware fails on every market. Every rate has a source, and an interval where its evidence gives one.
 """
@@ -8,14 +8,13 @@ zero: hardware fails on every market. Every rate has a source, and an interval w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from pricing.interruption_rates import RateInterval, prior_interval, rate_from_attempts
+from pricing.interruption_rates import RateInterval, prior_interval
 from pricing.machines import Machine
-from pricing.observed_risk import Exposure
-from pricing.offers import Offer, OfferKey
+from pricing.offers import Offer
 from pricing.places import Market
 
 ANY = "*"
@@ -27,7 +26,6 @@ FEWEST_HOURS_PER_FAILURE, MOST_HOURS_PER_FAILURE = 15_000.0, 50_000.0
 BAND_UPPER_EDGES = {"<5%": 0.05, "5-10%": 0.10, "10-15%": 0.15, "15-20%": 0.20, ">20%": 0.40}
 _BAND_LOWER_EDGES = {"<5%": 0.0, "5-10%": 0.05, "10-15%": 0.10, "15-20%": 0.15, ">20%": 0.20}
 _OPEN_BAND = ">20%"
-_FEW_HOURS = 24.0  # own attempts of fewer machine-hours are weak evidence
 
 
 def band_rate(band: str) -> float:
@@ -94,14 +92,9 @@ def describe_risk(risks: Sequence[GangRisk]) -> str:
 
 @dataclass(frozen=True)
 class RiskTable:
-    """The priors of a book; the most specific row applies (cloud before accelerator before market).
-
-    ``attempts`` are own attempts on spot pools, as exposure of one machine
-    (:func:`pricing.interruption_rates.measure_attempts`), by offer.
-    """
+    """The priors of a book; the most specific row applies (cloud before accelerator before market)."""
 
     priors: tuple[RiskPrior, ...]
-    attempts: Mapping[OfferKey, Exposure] = field(default_factory=dict)
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str, str], RiskPrior]:
@@ -127,7 +120,7 @@ class RiskTable:
         if machines < 1:
             raise ValueError("a gang has at least one machine")
         prior = self.prior(offer.cloud, machine.accelerator, offer.market)
-        found = self._machine_rate(offer, prior)
+        found = _machine_rate(offer, prior)
         together, accelerators = machines**prior.pool_exponent, machines * machine.accelerator_count
         low, high = found.rate.low, found.rate.high
         return GangRisk(
@@ -139,19 +132,6 @@ class RiskTable:
             high_per_hour=None if high is None else high * together + accelerators / FEWEST_HOURS_PER_FAILURE,
         )
 
-    def _machine_rate(self, offer: Offer, prior: RiskPrior) -> _MachineRate:
-        """Return the rate at which one machine is preempted: own attempts first, where there are any on spot."""
-        weaker = _rate_without_attempts(offer, prior)
-        seen = self.attempts.get(offer.key) if offer.market is Market.SPOT else None
-        if seen is None or seen.hours <= 0:
-            return weaker
-        basis = weaker.rate.per_hour or prior.interruptions_per_machine_hour
-        weak = "" if seen.hours >= _FEW_HOURS else f"few own attempts: {seen.hours:,.0f} machine-hours"
-        source = (
-            f"own attempts: {seen.losses} interruptions in {seen.hours:,.0f} machine-hours; before: {weaker.source}"
-        )
-        return _MachineRate(rate_from_attempts(seen, basis), weak, source)
-
 
 @dataclass(frozen=True, slots=True)
 class _MachineRate:
@@ -160,7 +140,7 @@ class _MachineRate:
     source: str
 
 
-def _rate_without_attempts(offer: Offer, prior: RiskPrior) -> _MachineRate:
+def _machine_rate(offer: Offer, prior: RiskPrior) -> _MachineRate:
     """Return the rate at which one machine is preempted by what is published or assumed."""
     if offer.interruptions_per_hour is not None:
         stated = RateInterval(offer.interruptions_per_hour, None, None)

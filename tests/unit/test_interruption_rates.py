@@ -1,8 +1,6 @@
-"""Rates from counts: the gamma posterior and its interval, own attempts before weaker evidence, on-demand failures."""
+"""Rates from counts: the gamma posterior and its interval, evidence of each kind, on-demand failures."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,15 +12,13 @@ from pricing.interruption_rates import (
     PriorShape,
     gamma_probability,
     gamma_quantile,
-    measure_attempts,
     posterior_rate,
     prior_interval,
-    rate_from_attempts,
 )
 from pricing.observed_risk import Exposure
 from pricing.places import Market
 from pricing.risk import RiskTable, band_interval, band_rate
-from tests.support.books import AN_OFFER, MACHINE, PRIORS, spot
+from tests.support.books import MACHINE, PRIORS, spot
 
 PRIOR = PriorShape(0.84, 0.27)
 
@@ -64,47 +60,10 @@ def test_more_hours_narrow_the_interval() -> None:
     assert widths[-1] < 1.2
 
 
-def test_a_band_that_is_wrong_a_hundredfold_is_soon_overruled() -> None:
-    """Three losses in a day: the band's 0.0007 an hour weighs as much as one day, not as 1,200 hours."""
-    found = rate_from_attempts(Exposure(24.0, 3), band_rate(">20%"))
-    assert found.per_hour == pytest.approx(3 / 48, rel=0.01)
-    assert rate_from_attempts(Exposure(), 0.27) == prior_interval(0.27)
-
-
 def test_a_prior_of_zero_has_no_interval_and_no_posterior() -> None:
     assert prior_interval(0.0).low is None
     with pytest.raises(ValueError, match="above 0"):
         posterior_rate(Exposure(10.0, 1), PriorShape(POOL_SHAPE, 0.0))
-
-
-def test_attempts_of_a_gang_count_by_what_a_machine_was_exposed_to() -> None:
-    lives = [(1, 10.0, True), (16, 5.0, False), (16, 2.0, True)]
-    assert measure_attempts(lives, 0.5) == Exposure(10 + 4 * 7, 2)
-    assert measure_attempts([], 0.5) == Exposure()
-    for wrong in ((0, 1.0, False), (1, -1.0, False)):
-        with pytest.raises(ValueError, match="machines"):
-            measure_attempts([wrong], 0.5)
-
-
-def test_own_attempts_beat_every_other_evidence() -> None:
-    offer = spot("30", interruptions_per_hour=0.02, interruption_band="<5%")
-    table = RiskTable(PRIORS, {offer.key: Exposure(1000.0, 100)})
-    risk = table.gang(offer, MACHINE, 1)
-    assert risk.interruptions_per_hour == pytest.approx(0.1, rel=0.03)
-    assert risk.low_per_hour is not None
-    assert risk.high_per_hour is not None
-    assert risk.low_per_hour < risk.interruptions_per_hour < risk.high_per_hour < 0.12
-    assert "100 interruptions in 1,000 machine-hours" in risk.source
-    assert "stated with the offer" in risk.source
-    assert risk.weak == ""
-    few = RiskTable(PRIORS, {offer.key: Exposure(3.0, 0)}).gang(offer, MACHINE, 1)
-    assert "few own attempts" in few.weak
-    assert table.gang(replace(offer, zone="elsewhere"), MACHINE, 1) == RiskTable(PRIORS).gang(offer, MACHINE, 1)
-
-
-def test_own_attempts_are_of_spot() -> None:
-    table = RiskTable(PRIORS, {AN_OFFER.key: Exposure(1000.0, 100)})
-    assert table.gang(AN_OFFER, MACHINE, 1) == RiskTable(PRIORS).gang(AN_OFFER, MACHINE, 1)
 
 
 def test_each_kind_of_evidence_has_its_interval() -> None:
