@@ -107,7 +107,7 @@ class LearnedSpeed:
 
 @dataclass(frozen=True)
 class Experience:
-    """What earlier runs say of some jobs and pools at one moment; rows are sorted."""
+    """The evidence of earlier runs about some jobs and pools at one moment; rows are sorted."""
 
     speeds: tuple[LearnedSpeed, ...] = ()
     pools: tuple[PoolExperience, ...] = ()

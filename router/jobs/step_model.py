@@ -25,7 +25,7 @@ _WIDE_TILE = 128.0  # matrices of a width that is no multiple of it leave parts 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What is computed and on what, one entry a gang and layout; rates in units of 1e9 bytes/s and TFLOP/s.
+    """Inputs of the step model, one entry a gang and layout; rates in units of 1e9 bytes/s and TFLOP/s.
 
     ``again`` is the share of the forward pass that is computed twice, ``domain`` the accelerators joined by fast
     links, ``network`` the rate of a machine one way, ``microbatches`` the number of micro-batches a pipeline takes in

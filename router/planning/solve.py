@@ -42,7 +42,7 @@ class LimitRaise:
 
 @dataclass(frozen=True, slots=True)
 class LimitWorth:
-    """What the relaxation of a plan costs less with more of a limit.
+    """The saving of a plan's relaxation with more of a limit.
 
     Where no schedule was left that improves either relaxation (``ended``) it is their difference, otherwise the least
     that their bounds prove.

@@ -16,7 +16,7 @@ ALL_JOBS = "all jobs"
 
 @dataclass(frozen=True, slots=True)
 class JobPrediction:
-    """What a plan expects of a job's orders: steps, hours of run time and dollars; None of interruptions: not known."""
+    """A plan's expectation of a job's orders; hours are run time, and interruptions None where not known."""
 
     steps: int
     hours: float
@@ -26,7 +26,7 @@ class JobPrediction:
 
 @dataclass(frozen=True, slots=True)
 class JobMeasurement:
-    """What came of a job's orders: steps saved, hours from the first step to the last, dollars, interruptions."""
+    """The measured outcome of a job's orders: saved steps, and hours from the first step to the last."""
 
     steps: int
     hours: float

@@ -1,4 +1,4 @@
-"""What earlier runs measured, as people list, use and forget it, and as plans and quotes use it."""
+"""People list, show and forget the measurements of earlier runs; plans and quotes use them."""
 
 from __future__ import annotations
 

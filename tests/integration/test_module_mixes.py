@@ -87,7 +87,7 @@ def test_a_mix_that_plans_never_offer_is_refused(
 
 
 def test_each_type_has_its_own_network_cards(engine: Engine, tmp_path: Path) -> None:
-    """Where types differ in them: 32 of p5, 16 of p5en."""
+    """Network cards differ by type: 32 of p5, 16 of p5en."""
     made = planned(engine, root(engine, tmp_path / "root", "aws", ("p5.48xlarge", "p5en.48xlarge"), "efa"))
     templates = [r["values"] for r in made if r["type"] == "aws_launch_template"]
     assert sorted(len(t["network_interfaces"]) for t in templates) == [16, 32]

@@ -1,4 +1,4 @@
-"""What a plan predicted beside what was measured: a night with a known error, through release, ledger and command."""
+"""Predicted beside measured figures: a night with a known error, through release, ledger and command."""
 
 from __future__ import annotations
 

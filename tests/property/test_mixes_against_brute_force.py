@@ -30,7 +30,7 @@ def is_mixed(plan: Plan) -> bool:
 
 
 def wrong_plans(seeds: Iterable[int]) -> tuple[dict[str, list[str]], int]:
-    """What is wrong, by planner and seed; and the number of plans with a mixed gang."""
+    """Errors by planner and seed, and the number of plans with a mixed gang."""
     found, mixed = {}, 0
     for seed in seeds:
         solved = solve(seed, make_mixed_instance)

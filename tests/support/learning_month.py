@@ -48,7 +48,7 @@ _NOISE = 0.03  # standard deviation of a run's speed
 
 @dataclass(frozen=True, slots=True)
 class JobNight:
-    """What a plan predicted for a job, what is true of the places it chose on average, and what the night was."""
+    """A job's prediction by a plan, the true mean of the places it chose, and the night."""
 
     night: int
     job: str
