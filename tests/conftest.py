@@ -3,7 +3,9 @@ books, clouds file or cloud accounts are looked at."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import shutil
 import signal
@@ -33,18 +35,46 @@ for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", 
     os.environ.pop(name, None)
 
 
+def _import_share(session: pytest.Session) -> None:
+    """Import this worker's share of all test modules, so that no two workers rewrite the asserts of one file.
+
+    All workers collect in one order, and would each rewrite every file while the others do.
+    """
+    worker, count = os.environ["PYTEST_XDIST_WORKER"], int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    if session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    root = session.config.rootpath
+    for path in sorted((root / "tests").rglob("test_*.py"))[int(worker.removeprefix("gw")) :: count]:
+        # What cannot be imported is told when it is collected.
+        with contextlib.suppress(Exception):
+            importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[None]:
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
     """Collect without the garbage collector, and keep what is then loaded out of its later passes.
 
     Hardly anything that collecting makes is garbage, and each pass would look through all of it again.
     """
     gc.disable()
     try:
+        if IS_WORKER:
+            _import_share(session)
         return (yield)
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _recorded_tables() -> Iterator[None]:
+    """Run the migrations of an empty state once a process; commands of their own always run them."""
+    from router.state import versions
+    from tests.support.recorded_tables import replay_recorded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(versions, "_run_alembic", replay_recorded(versions._run_alembic))
+        yield
 
 
 def pytest_unconfigure() -> None:

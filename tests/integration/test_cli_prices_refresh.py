@@ -105,7 +105,7 @@ def test_a_book_named_by_its_digest_is_that_book_for_ever(home: Path) -> None:
     assert shown["book"]["digest"] == first.digest
 
 
-@pytest.mark.parametrize("delay", [0.3, 0.6, 0.9, 1.2])
+@pytest.mark.parametrize("delay", [0.3, 0.9, *(pytest.param(late, marks=pytest.mark.slow) for late in (0.6, 1.2))])
 def test_killed_at_any_moment_the_book_is_whole(home: Path, delay: float) -> None:
     first = latest(home, sandbox=True)
     words = [str(STEPFARE), "prices", "refresh", "--cloud", "sandbox", "--now", LATER]

@@ -160,6 +160,7 @@ def test_as_of_before_the_closing_the_month_was_open_and_what_stood_then_counts(
     assert Decimal(found[""]["spent_usd"]) == came_to["USD"]
 
 
+@pytest.mark.slow
 def test_a_budget_that_was_raised_before_the_closing_is_known_as_of_then(home: Path) -> None:
     assert _budgets("list", "2026-11-20T12:00Z")["research"]["usd"] == "11000.00"
     assert _budgets("list", BETWEEN)["research"]["usd"] == "12000.00"

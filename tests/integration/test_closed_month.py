@@ -94,6 +94,7 @@ def corrected(sections: dict[str, Any]) -> Decimal:
     return sum((Decimal(row["effective"]) for row in sections["corrections"]["rows"]), Decimal(0))
 
 
+@pytest.mark.slow
 def test_a_restated_bill_is_a_dated_correction_in_the_open_month(
     home: Path, closed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

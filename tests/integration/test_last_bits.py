@@ -72,6 +72,6 @@ def test_one_unit_in_the_last_place_of_every_rate_changes_no_byte() -> None:
     check_same(mixed())
 
 
-@pytest.mark.parametrize("seed", [3, 14, 15, 92, 65])
+@pytest.mark.parametrize("seed", [3, 14, 15, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (92, 65))])
 def test_nor_in_made_up_nights(seed: int) -> None:
     check_same(request_of(make_instance(seed), gap=0.005, resolve_limits=0))

@@ -60,7 +60,13 @@ def root(engine: Engine, folder: Path, cloud: str, types: tuple[str, str], fabri
     return engine.root(folder, cloud, given)
 
 
-@pytest.mark.parametrize(("cloud", "fabric"), sorted(TYPES))
+@pytest.mark.parametrize(
+    ("cloud", "fabric"),
+    [
+        kind if kind[0] == "gcp" or kind[1] == "efa" else pytest.param(*kind, marks=pytest.mark.slow)
+        for kind in sorted(TYPES)
+    ],
+)
 def test_a_mix_that_plans_offer_is_made_each_rank_of_its_type(
     engine: Engine, tmp_path: Path, cloud: str, fabric: str
 ) -> None:

@@ -65,6 +65,7 @@ def _alive(pid: str) -> bool:
     return state.rpartition(")")[2].split()[0] != "Z"
 
 
+@pytest.mark.slow
 def test_scripts_start_and_stop_with_the_gang(engine: Engine, host: Host, tmp_path: Path) -> None:
     given = _given(host, "a1", {"0": WORKS, "1": "echo plain >said\n", "2": ""}, private_address="10.0.0.7")
     root = engine.root(tmp_path / "root", "static", given)

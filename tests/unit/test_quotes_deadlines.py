@@ -69,7 +69,7 @@ def _named(policy: FullInfoPolicy) -> str:
 
 
 @pytest.mark.parametrize("net", [GuardMode.PUBLISHED, GuardMode.EXACT])
-@pytest.mark.parametrize("patience", [1, 2, 3, 7])
+@pytest.mark.parametrize("patience", [1, *(pytest.param(ticks, marks=pytest.mark.slow) for ticks in (2, 7)), 3])
 @pytest.mark.parametrize("policy", [*POLICIES, Erratic(5)], ids=_named)
 def test_availability_that_takes_whatever_is_started(policy: FullInfoPolicy, patience: int, net: GuardMode) -> None:
     ticks, g = 30, 600

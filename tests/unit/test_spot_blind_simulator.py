@@ -48,7 +48,7 @@ def paired(inputs: SimulationInputs, seed: int) -> dict[str, tuple[BlindPolicy, 
 
 @pytest.mark.parametrize("name", ["dice", "cheapest", "UP(S)", "UP(A)", "UP(AP)"])
 @pytest.mark.parametrize("zones", [1, 3])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(zones, feasible=data.draw(st.booleans())))
@@ -123,7 +123,7 @@ def test_what_was_not_asked_is_not_known(policy: BlindPolicy, data: st.DataObjec
 
 @pytest.mark.parametrize("policy", ALL, ids=str)
 @pytest.mark.parametrize("guard", [BlindGuardMode.PUBLISHED, BlindGuardMode.EXACT])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_nothing_is_late_that_on_demand_would_have_done_and_nothing_is_below_the_bound(
     guard: BlindGuardMode, policy: BlindPolicy, data: st.DataObject

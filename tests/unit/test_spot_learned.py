@@ -102,7 +102,7 @@ def test_cheaper_than_the_published_on_availability_like_that_of_the_past() -> N
             assert found.usd.mean() < simulate(inputs, other).usd.mean()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(inputs=st.one_of(simulation_inputs(), simulation_inputs(zones=2), simulation_inputs(zones=4)))
 def test_no_deadline_is_missed_that_on_demand_would_have_met(inputs: SimulationInputs) -> None:
     """Whatever the availability, and whatever the past was: here the inputs' own first ticks, however few."""

@@ -33,7 +33,7 @@ def test_it_is_the_cheapest_of_all_sequences(zones: int, most: int, data: st.Dat
 
 
 @pytest.mark.parametrize("zones", [1, 4])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_no_policy_is_cheaper(zones: int, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(zones))

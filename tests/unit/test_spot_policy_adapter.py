@@ -48,7 +48,7 @@ def _foreseen(inputs: SimulationInputs) -> BlindPolicy:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name not in LONG])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_the_watcher_decides_as_the_back_test_does(name: str, data: st.DataObject) -> None:
     _decides_alike(name, data)

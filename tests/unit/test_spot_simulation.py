@@ -31,7 +31,7 @@ POLICIES: dict[str, tuple[FullInfoPolicy, Callable[[Window], Action]]] = {
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("zones", [1, 3])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_each_window_costs_what_it_costs_alone(name: str, zones: int, data: st.DataObject) -> None:
     inputs = data.draw(simulation_inputs(zones, feasible=data.draw(st.booleans())))

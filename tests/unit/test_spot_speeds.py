@@ -221,7 +221,7 @@ def uneven(draw: st.DrawFn, zones: int) -> SimulationInputs:
 
 
 @pytest.mark.parametrize("zones", [1, 2, 4])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_the_exact_net_misses_nothing_that_could_be_met(zones: int, data: st.DataObject) -> None:
     inputs = data.draw(uneven(zones))
