@@ -13,7 +13,15 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from router.jobs.step_model import StepParts, Steps, as_steps, read_coefficients, time_steps
+from router.jobs.step_model import (
+    ComputeParts,
+    StepParts,
+    Steps,
+    as_steps,
+    read_coefficients,
+    split_compute,
+    time_steps,
+)
 from router.jobs.workload import Layout, Transformer
 
 AGAIN = {"none": 0.0, "selective": 0.05, "full": 1.0}  # share of the forward pass that is computed twice
@@ -127,6 +135,12 @@ class TimedLayouts:
         """Return the position of the fastest of the allowed ones; the first of equals."""
         return min(allowed, key=lambda at: (float(self.parts.seconds[at]), at))
 
+    def fitting(self, model: Transformer, room_gib: float) -> tuple[list[int], int]:
+        """Return the positions of those that need no more memory than that, and of the one that needs least."""
+        needs = [memory_need(model, layout).total for layout in self.layouts]
+        least = min(range(len(needs)), key=lambda at: (needs[at], at))
+        return [at for at, need in enumerate(needs) if need <= room_gib], least
+
 
 def time_layouts(model: Transformer, links: Links) -> TimedLayouts | None:
     """Return every layout that the job allows on the gang, timed; None where there is none."""
@@ -135,6 +149,11 @@ def time_layouts(model: Transformer, links: Links) -> TimedLayouts | None:
         return None
     stored = read_coefficients()
     return TimedLayouts(layouts, time_steps(_as_steps(model, links, layouts), stored.values, links.overlap))
+
+
+def compute_parts(model: Transformer, links: Links, layout: ChosenLayout) -> ComputeParts:
+    """Return the terms of the compute of one layout's step."""
+    return split_compute(_as_steps(model, links, (layout,)), read_coefficients().values)
 
 
 def _layouts(model: Transformer, links: Links) -> list[ChosenLayout]:

@@ -184,11 +184,9 @@ def choose_layout(
     timed = time_layouts(model, links)
     if timed is None:
         return UnknownSpeed(f"no layout splits the job over {links.count} accelerators as its `layout` states")
-    needs = [memory_need(model, layout).total for layout in timed.layouts]
     room = math.inf if accelerator is None else usable_memory_gib(accelerator)
-    allowed = [at for at, need in enumerate(needs) if need <= room]
+    allowed, least = timed.fitting(model, room)
     if not allowed:
-        least = min(range(len(needs)), key=lambda at: (needs[at], at))
         need = memory_need(model, timed.layouts[least])
         more = "" if model.layout is not None else "; `layout: auto` tries to split it further"
         return UnknownSpeed(

@@ -80,11 +80,32 @@ class StepParts:
     seconds: Values
 
 
+@dataclass(frozen=True, slots=True)
+class ComputeParts:
+    """The seconds of compute of a step by what takes them; they add up to :attr:`StepParts.compute`.
+
+    ``memory`` is traffic of activations, ``update`` that of the optimizer, ``launches`` what kernels take to start.
+    """
+
+    matrices: Values
+    attention: Values
+    memory: Values
+    launches: Values
+    update: Values
+
+
+def split_compute(s: Steps, c: Mapping[str, float]) -> ComputeParts:
+    """Return the terms of the compute of each step, as :func:`time_steps` adds them up."""
+    once = _compute_terms(s, c, s.microbatch * s.sequence / s.context, s.layers / s.pipeline)
+    return ComputeParts(*(term * s.microbatches for term in once), _update_seconds(s, _held_parameters(s)))
+
+
 def time_steps(s: Steps, c: Mapping[str, float], overlap: bool = True) -> StepParts:
     """Return the seconds of each step by the coefficients ``c``; without overlap, exchange adds to the compute."""
     tokens = s.microbatch * s.sequence / s.context
     layers = s.layers / s.pipeline
-    compute = _compute_seconds(s, c, tokens, layers)
+    matrices, attention, memory, launches = _compute_terms(s, c, tokens, layers)
+    compute = matrices + attention + memory + launches
     near = s.link * 1e9
     far = s.network * 1e9 / np.maximum(s.domain, 1)
     ring = (4 + 2 * s.again) * 4 * layers * tokens * s.hidden * (s.tensor - 1) / s.tensor
@@ -101,13 +122,20 @@ def time_steps(s: Steps, c: Mapping[str, float], overlap: bool = True) -> StepPa
     held = _held_parameters(s)
     exchange = _exchange_seconds(s, c, held)
     power = (1 + c["overlap"]) if overlap else 1.0
-    updated = 32 * held / np.where(s.zero > 0, s.data, 1) / (s.memory_rate * 1e9)
+    updated = _update_seconds(s, held)
     seconds = (busy**power + exchange**power) ** (1 / power) + updated
     many = s.microbatches
     return StepParts(compute * many + updated, tensor * many, experts * many, bubble, exchange, seconds)
 
 
-def _compute_seconds(s: Steps, c: Mapping[str, float], tokens: Values, layers: Values) -> Values:
+def _update_seconds(s: Steps, held: Values) -> Values:
+    """Return the seconds in which the optimizer reads and writes its states, once a step."""
+    return 32 * held / np.where(s.zero > 0, s.data, 1) / (s.memory_rate * 1e9)
+
+
+def _compute_terms(
+    s: Steps, c: Mapping[str, float], tokens: Values, layers: Values
+) -> tuple[Values, Values, Values, Values]:
     """Return the seconds of a micro-batch on a stage: matrices, attention, memory traffic and launches.
 
     Narrow matrices and few tokens reach less of the peak.
@@ -121,7 +149,7 @@ def _compute_seconds(s: Steps, c: Mapping[str, float], tokens: Values, layers: V
     flops = np.where(s.causal > 0, 6, 12) * repeated * layers * s.hidden * s.sequence * tokens / s.tensor
     attention = c["attention"] * flops / (s.peak16 * 1e12 * np.exp(s.log_attention))
     traffic = _BYTES_A_TOKEN * repeated * layers * s.hidden * tokens / s.tensor
-    return matrices + attention + c["memory"] * traffic / (s.memory_rate * 1e9) + c["launch"] * layers * repeated
+    return matrices, attention, c["memory"] * traffic / (s.memory_rate * 1e9), c["launch"] * layers * repeated
 
 
 def _held_parameters(s: Steps) -> Values:
