@@ -38,7 +38,7 @@ def propose(
     """Return the name of the job in the file, and the points of it to measure next. InvalidInputError as for a plan."""
     book = load_book(book_name)
     loaded, limits = load_inputs([str(file)], limits_file, now, book, own_deadlines=False)
-    job = _job_of(loaded, job_name, file)[0]
+    job = job_of(loaded, job_name, file)[0]
     candidates, dropped = candidates_for(job, book, limits, now, advisory)
     listings = listings_by_accelerator(book, limits)
     result = propose_points(job, candidates, listings, book.accelerators, lasting=lasting, most=most)
@@ -55,7 +55,7 @@ def add_points(
     The whole profile is checked first: InvalidInputError for points that are refused, and the file is as it was.
     """
     loaded = load_jobs([file], now, own_deadlines=False)
-    job, document = _job_of(loaded, job_name, file)
+    job, document = job_of(loaded, job_name, file)
     fields = document.plain()
     profile = fields["workload"].get("profile", [])
     profile = list(profile) if isinstance(profile, list) else [profile]
@@ -75,7 +75,7 @@ def add_points(
     return job.name
 
 
-def _job_of(loaded: LoadedJobs, name: str | None, file: Path) -> tuple[Job, YamlDocument]:
+def job_of(loaded: LoadedJobs, name: str | None, file: Path) -> tuple[Job, YamlDocument]:
     """Return the job of that name, or the only one of the file; InvalidInputError otherwise."""
     found = [(job, document) for job, document in loaded if name in (None, job.name)]
     if len(found) == 1:

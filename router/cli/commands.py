@@ -18,6 +18,7 @@ _COMMANDS = {
     "plan approve": CommandEntry("Record who approves a plan.", "router.cli.plan_approve", "approve"),
     "backtest": CommandEntry("Compare policies on recorded spot availability.", "router.cli.backtest", "backtest"),
     "explain": CommandEntry("Explain why a job is placed where it is.", "router.cli.explain", "explain"),
+    "estimate": CommandEntry("Compare what a step costs on several gangs.", "router.cli.estimate", "estimate"),
     "quote": CommandEntry("Estimate what a job costs by a deadline.", "router.cli.quote", "quote"),
     "quotes list": CommandEntry("List the stored quotes.", "router.cli.quotes", "list_quotes"),
     "quotes calibration": CommandEntry(
@@ -114,7 +115,7 @@ _GROUPS = {
 }
 _SECTIONS = {
     "Plan": ("validate", "plan", "explain", "profile", "offers", "stock", "import"),
-    "Quote": ("quote", "quotes", "backtest"),
+    "Quote": ("estimate", "quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),
     "Operate": ("prices", "doctor", "quotas", "state", "audit", "schema", "completion"),

@@ -25,15 +25,19 @@ class SchemaKind(StrEnum):
     DEPLOY = "deploy"
     PLAN = "plan"
     QUOTE = "quote"
+    ESTIMATE = "estimate"
     SHOWBACK = "showback"
     REPORT = "report"
 
 
 def schema(
-    kind: Annotated[SchemaKind, typer.Argument(help="Kind of file.")],
+    kind: Annotated[
+        SchemaKind,
+        typer.Argument(show_choices=False, help=f"Kind of file: {', '.join(each.value for each in SchemaKind)}."),
+    ],
     out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write to this file.")] = None,
 ) -> None:
-    """Print the JSON Schema (draft 2020-12) of an input file, a plan, a quote or a showback report.
+    """Print the JSON Schema (draft 2020-12) of an input or output file.
 
     An editor with YAML support checks a file while you type if this is its first line (path relative to the file):
 
@@ -50,6 +54,8 @@ def schema(
         text: str = import_module("router.planning.plan_schema").plan_schema_text()
     elif kind is SchemaKind.QUOTE:
         text = import_module("router.quotes.quote_json").quote_schema_text()
+    elif kind is SchemaKind.ESTIMATE:
+        text = import_module("router.planning.estimate_json").estimate_schema_text()
     elif kind is SchemaKind.REPORT:
         text = import_module("router.showback.report.export_json").report_schema_text()
     else:

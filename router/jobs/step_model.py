@@ -97,7 +97,8 @@ class ComputeParts:
 def split_compute(s: Steps, c: Mapping[str, float]) -> ComputeParts:
     """Return the terms of the compute of each step, as :func:`time_steps` adds them up."""
     once = _compute_terms(s, c, s.microbatch * s.sequence / s.context, s.layers / s.pipeline)
-    return ComputeParts(*(term * s.microbatches for term in once), _update_seconds(s, _held_parameters(s)))
+    matrices, attention, memory, launches = (term * s.microbatches for term in once)
+    return ComputeParts(matrices, attention, memory, launches, _update_seconds(s, _held_parameters(s)))
 
 
 def time_steps(s: Steps, c: Mapping[str, float], overlap: bool = True) -> StepParts:

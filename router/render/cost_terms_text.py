@@ -10,7 +10,7 @@ from router.planning.plan import Plan
 from router.planning.plan_usage import JobCostTerms
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
 
-_NAMES: Mapping[str, str] = MappingProxyType(
+TERM_WORDS: Mapping[str, str] = MappingProxyType(
     {
         "compute_usd": "steps that last",
         "lost_work_usd": "work lost to interruptions",
@@ -30,7 +30,7 @@ def job_terms_text(plan: Plan, job: str) -> str:
     if terms is None or not terms.together_usd.nanos:
         return ""
     whole = terms.together_usd.nanos
-    amounts = ((words, getattr(terms, name)) for name, words in _NAMES.items())
+    amounts = ((words, getattr(terms, name)) for name, words in TERM_WORDS.items())
     parts = (f"{words} {format_usd(usd)} ({usd.nanos / whole:.1%})" for words, usd in amounts if usd.nanos)
     return "\n".join(["Where its cost goes", wrap_text(", ".join(parts), "  ")])
 
@@ -54,5 +54,5 @@ def _terms_of(plan: Plan) -> Sequence[JobCostTerms]:
 
 
 def _row(terms: JobCostTerms) -> tuple[str, ...]:
-    amounts = (getattr(terms, name) for name in _NAMES)
+    amounts = (getattr(terms, name) for name in TERM_WORDS)
     return (terms.job, *(format_usd(usd) if usd.nanos else "" for usd in amounts), format_usd(terms.together_usd))

@@ -20,7 +20,7 @@ from router.render.tables import (
     wrap_text,
 )
 
-_DROPPED = {
+DROPPED_WORDS = {
     "advisory": "cannot be ordered from here",
     "capacity": "too few machines to be had",
     "cloud": "cloud not allowed",
@@ -266,7 +266,7 @@ def _rules(job: JobSummary) -> list[str]:
 def _dropped(job: JobSummary) -> str:
     lines = ["Offers that cannot serve it"]
     lines += [
-        wrap_text(f"{row.offers:>5} {_DROPPED.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
+        wrap_text(f"{row.offers:>5} {DROPPED_WORDS.get(row.reason, row.reason)}; cheapest {row.example}", "  ")
         for row in job.dropped
     ]
     return "\n".join(lines)

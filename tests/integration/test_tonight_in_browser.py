@@ -1,4 +1,4 @@
-"""The page in Chromium, where it is installed: no scrolling sideways from phone to desk, both schemes, paper."""
+"""Pages of a plan and an estimate in Chromium, where it is installed: no scrolling sideways, both schemes, paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from router.render.tonight_page import tonight_page
-from tests.support.night import nightly_plan
+from tests.support.command import NOW, run
+from tests.support.night import FOLDER, nightly_plan
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FRAME = """<!doctype html><body style="margin:0">
@@ -46,9 +47,22 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.fixture(scope="module")
+def estimate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("estimate") / "page.html"
+    job = FOLDER / "code-34b-pretrain.yaml"
+    gangs = "H100:32,H200:32,A100-80GB:64,MI300X:32,L40S:8"
+    run("estimate", job, "--on", gangs, "--layout", "auto", "--book", "embedded", "--now", NOW, "--html", file)
+    return file
+
+
+@pytest.mark.parametrize("name", ["page", "estimate"])
 @pytest.mark.parametrize(("width", "drawing"), [(320, "n"), (390, "n"), (800, "t"), (1280, "w")])
-def test_nothing_scrolls_sideways_and_one_drawing_is_shown(page: Path, width: int, drawing: str) -> None:
+def test_nothing_scrolls_sideways_and_one_drawing_is_shown(
+    request: pytest.FixtureRequest, name: str, width: int, drawing: str
+) -> None:
     """A frame of the width holds the page; the frame's own page asks how wide its content is."""
+    page: Path = request.getfixturevalue(name)
     frame = page.with_name(f"frame-{width}.html")
     frame.write_text(FRAME.format(width=width), encoding="utf-8")
     dom = chromium("--virtual-time-budget=5000", "--dump-dom", frame.as_uri()).stdout

@@ -1,0 +1,113 @@
+"""Draw the cost of each gang of an estimate as a dot with its interval, cheapest first, as SVG. Pure functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from pricing.money import Usd
+from router.planning.gang_estimates import GangEstimate, JobEstimate, UsdSpan
+from router.render import drawing
+from router.render.estimate_text import dollars
+from router.render.figures import MARKET_LETTERS
+
+_TOP, _AXIS, _DOT = 8.0, 30.0, 5.5
+_TICKS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PlotLayout:
+    """The measures of the drawing for one width: ``names`` and ``amounts`` are columns beside the axis.
+
+    Where both are 0, the name and the amount stand above each line.
+    """
+
+    width: int
+    names: float
+    amounts: float
+    row: float
+
+
+PLOT_WIDE = PlotLayout(1078, 150.0, 190.0, 30.0)
+PLOT_MIDDLE = PlotLayout(692, 130.0, 180.0, 30.0)
+PLOT_NARROW = PlotLayout(340, 0.0, 0.0, 44.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlotRow:
+    name: str
+    market: str
+    usd: UsdSpan
+
+
+def plot_unit(estimate: JobEstimate) -> str:
+    """Return what the costs are of: a million tokens, or a step where the job has no tokens."""
+    return "step" if estimate.tokens_per_step is None else "million tokens"
+
+
+def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
+    """Return the picture; empty where no gang has an answer."""
+    rows = [_plot_row(row) for row in estimate.rows if row.answer is not None]
+    if not rows:
+        return ""
+    inside = layout.names == 0
+    left, right = layout.names + 10, layout.width - layout.amounts - 18
+    ticks = _ticks(max(_end(row.usd).dollars() for row in rows))
+    scale = (right - left) / ticks[-1]
+    bottom = _TOP + layout.row * len(rows)
+    parts = [drawing.line(left + tick * scale, _TOP, left + tick * scale, bottom, "g") for tick in ticks]
+    parts.append(drawing.line(left, bottom, right, bottom, "ax"))
+    parts += [
+        _tick_label(tick, ticks[1], left + tick * scale, bottom + 16, first=tick == 0 and inside) for tick in ticks
+    ]
+    for index, row in enumerate(rows):
+        y = _TOP + layout.row * (index + (0.72 if inside else 0.5))
+        parts.append(_interval(row, left, scale, right, y))
+        bold = "b" if index == 0 else ""
+        words, amount = row.name, f"${dollars(row.usd)}"
+        if inside:
+            parts.append(drawing.text(0, y - 15, drawing.fit_text(words, 130), f"halo {bold}".strip()))
+            parts.append(drawing.text(layout.width, y - 15, amount, f"e halo {bold}".strip()))
+        else:
+            parts.append(drawing.text(0, y + 4, drawing.fit_text(words, layout.names), bold))
+            parts.append(drawing.text(layout.width, y + 4, amount, f"e {bold}".strip()))
+    name = f"Dollars a {plot_unit(estimate)} by gang, with intervals; the figures are in the table below"
+    return drawing.picture(name, layout.width, bottom + _AXIS, parts)
+
+
+def _plot_row(row: GangEstimate) -> _PlotRow:
+    answer = row.answer
+    assert answer is not None
+    usd = answer.usd_per_step if answer.usd_per_million_tokens is None else answer.usd_per_million_tokens
+    market = row.market.value
+    return _PlotRow(f"{row.option} {MARKET_LETTERS[market]}", market, usd)
+
+
+def _end(usd: UsdSpan) -> Usd:
+    """Return the end of the interval that is drawn: without an upper one, three times the expected amount."""
+    return Usd(3 * usd.expected.nanos) if usd.high is None else usd.high
+
+
+def _interval(row: _PlotRow, left: float, scale: float, right: float, y: float) -> str:
+    """Return the interval as a bar with a dot at the expected amount; dashed where nothing bounds it."""
+    start, at = left + row.usd.low.dollars() * scale, left + row.usd.expected.dollars() * scale
+    end = min(right, left + _end(row.usd).dollars() * scale)
+    bar = drawing.rect(start, y - 3.5, max(end - start, 1.0), 7, "bar" if row.usd.high is not None else "out", rx=3.5)
+    dot = drawing.element("circle", cx=float(at), cy=float(y), r=_DOT, cls="full")
+    words = drawing.title(f"{row.name}: ${dollars(row.usd)}")
+    return drawing.element("g", f"{words}{bar}{dot}", cls=row.market, data_gang=row.name)
+
+
+def _tick_label(tick: float, step: float, x: float, y: float, *, first: bool) -> str:
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    words = f"${tick:,.{max(decimals, 2) if decimals else 0}f}"
+    return drawing.text(0 if first else x, y, words, "s" if first else "s m")
+
+
+def _ticks(most: float) -> tuple[float, ...]:
+    """Return round amounts from zero to above the largest one."""
+    rough = max(most, 1e-9) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    return tuple(step * count for count in range(math.ceil(most / step - 1e-9) + 1))

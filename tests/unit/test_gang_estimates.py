@@ -1,0 +1,333 @@
+"""Estimates of gangs against plans of the same job, and their parts: layouts, intervals, reasons, flags."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+
+from pricing.book import PriceBook
+from pricing.book_file import embedded_book
+from pricing.money import Usd
+from pricing.places import Market
+from router.jobs.gang import GangOption
+from router.jobs.gang_layout import GangLayout, gang_layout
+from router.jobs.limits import Limits
+from router.jobs.spec import Job
+from router.jobs.speed import Speed, gang_speed
+from router.jobs.workload import Transformer, Workload
+from router.planning.estimate_json import estimate_schema, estimate_schema_text, estimate_to_json, launcher_of
+from router.planning.gang_estimates import DEVIATIONS, EstimateInputs, GangEstimate, JobEstimate, estimate_gangs
+from router.planning.plan import Plan
+from router.planning.plan_usage import COST_TERMS
+from router.planning.planner import PlanRequest, make_plan
+from tests.support.books import MACHINE, MODEL
+from tests.support.repository import ROOT
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=UTC)
+BOTH = (Market.SPOT, Market.ON_DEMAND)
+SHAPE: dict[str, Any] = {
+    "parameters": "7B",
+    "layers": 32,
+    "hidden": 4096,
+    "sequence_length": 4096,
+    "tokens_per_step": 2**20,
+}
+JOB: dict[str, Any] = {
+    "name": "tune",
+    "team": "search",
+    "steps": 2000,
+    "workload": {"transformer": SHAPE},
+    "gang": {"accelerators": "H100:8"},
+    "checkpoint": {"size_gib": 90},
+    "startup": "20m",
+}
+
+
+@pytest.fixture(scope="module")
+def book() -> PriceBook:
+    return embedded_book()
+
+
+def a_job(**changes: Any) -> Job:
+    return Job.model_validate(JOB | changes)
+
+
+def gang(words: str) -> GangOption:
+    name, _, count = words.partition(":")
+    return GangOption(accelerator=name, count=int(count))
+
+
+def estimated(job: Job, book: PriceBook, *gangs: str, markets: tuple[Market, ...] = BOTH) -> JobEstimate:
+    options = tuple(gang(words) for words in gangs) or job.gang.options
+    return estimate_gangs(job, options, markets, EstimateInputs(book, NOW))
+
+
+def planned(job: Job, book: PriceBook) -> Plan:
+    return make_plan(
+        PlanRequest(
+            jobs=(job,),
+            book=book,
+            limits=Limits.none(),
+            now=NOW,
+            horizon=timedelta(hours=24),
+            slot=timedelta(hours=1),
+            gap=0.0,
+            time_limit=timedelta(minutes=2),
+        )
+    )
+
+
+MEASURED = {"profile": [{"accelerators": "H100:8", "steps_per_hour": 300}]}
+AGREEING = {
+    "spot": {"market": {"spot": "only"}},
+    "on demand": {"market": {"spot": "never"}},
+    "measured, without a checkpoint": {"workload": MEASURED, "checkpoint": None, "market": {"spot": "never"}},
+    "data to move": {"data": {"uri": "s3://a/b", "at": "gcp/us-central1", "gib": 3000}},
+    "data to stream": {"data": {"uri": "s3://a/b", "at": "aws/us-east-2", "gib": 900, "mode": "stream"}},
+    "half done": {"status": {"steps_done": 900, "checkpoint_in": "aws/us-east-2"}},
+    "with an on-demand core": {"gang": {"accelerators": "H100:16", "on_demand_share": 0.5}},
+    "with a deadline": {"deadline": "2026-11-24T18:00:00Z", "market": {"spot": "only"}},
+}
+
+
+@pytest.mark.parametrize("changes", AGREEING.values(), ids=AGREEING)
+def test_figures_are_those_of_a_plan(changes: dict[str, Any], book: PriceBook) -> None:
+    """The plan holds whole hours but pays for what it needs; its runs are rounded to the microsecond each."""
+    job = a_job(**changes)
+    plan, found = planned(job, book), estimated(job, book)
+    line, summary = plan.lines[-1], plan.jobs[0]
+    row = found.best
+    assert row is not None
+    assert row.answer is not None
+    part = row.answer.parts[-1]
+    assert (part.cloud, part.region, part.zone, part.instance_type, part.market.value) == (
+        line.cloud,
+        line.region,
+        line.zone,
+        line.instance_type,
+        line.market,
+    )
+    assert row.answer.steps_per_hour.expected == line.steps_per_hour
+    assert summary.usd_per_step is not None
+    # A ten-thousandth of a cent a step: the price of some microseconds.
+    assert row.answer.usd_per_step.expected.dollars() == pytest.approx(summary.usd_per_step.dollars(), abs=1e-6)
+    assert row.answer.cost_usd.dollars() == pytest.approx(summary.cost_usd.dollars(), abs=1e-3)
+    assert plan.usage is not None
+    planned_terms = plan.usage.cost_terms[0]
+    for name in COST_TERMS:
+        assert getattr(row.answer.terms, name).dollars() == pytest.approx(
+            getattr(planned_terms, name).dollars(), abs=1e-3
+        ), name
+
+
+def test_a_running_job_pays_no_start_where_it_runs(book: PriceBook) -> None:
+    waiting = a_job(market={"spot": "never"})
+    answer = estimated(waiting, book, markets=(Market.ON_DEMAND,)).rows[0].answer
+    assert answer is not None
+    part = answer.parts[0]
+    place = {"cloud": part.cloud, "region": part.region, "instance_type": part.instance_type, "accelerators": 8}
+    status = {"running": place | {"market": "on_demand"}, "checkpoint_in": f"{part.cloud}/{part.region}"}
+    running = (
+        estimated(a_job(market={"spot": "never"}, status=status), book, markets=(Market.ON_DEMAND,)).rows[0].answer
+    )
+    assert running is not None
+    assert running.terms.startups_usd == Usd(0)
+    assert answer.terms.startups_usd.nanos > 0
+    assert abs((running.cost_usd + answer.terms.startups_usd - answer.cost_usd).nanos) <= 1
+
+
+def test_rows_are_sorted_and_their_terms_add_up(book: PriceBook) -> None:
+    found = estimated(a_job(), book, "H100:8", "H200:8", "MI300X:8", "T4:8", "A100-80GB:8")
+    costs = [row.answer.usd_per_step.expected.nanos for row in found.rows if row.answer is not None]
+    assert len(costs) >= 6
+    assert costs == sorted(costs)
+    answered = [row.answer is not None for row in found.rows]
+    assert answered == sorted(answered, reverse=True)
+    for row in found.rows:
+        assert (row.answer is None) != (row.refusal is None)
+        if row.answer is not None:
+            assert row.answer.terms.together_usd == row.answer.cost_usd
+            assert row.answer.step_terms.together_usd == row.answer.usd_per_step.expected
+            million = row.answer.usd_per_million_tokens
+            assert million is not None
+            step = row.answer.usd_per_step.expected.dollars()
+            assert million.expected.dollars() == pytest.approx(step / SHAPE["tokens_per_step"] * 1e6, abs=1e-9)
+            tokens = row.answer.tokens_per_s
+            assert tokens is not None
+            assert tokens.expected * 3600 == pytest.approx(
+                row.answer.steps_per_hour.expected * SHAPE["tokens_per_step"]
+            )
+
+
+@pytest.mark.parametrize(
+    ("words", "market", "code", "said"),
+    [
+        ("H1000:8", Market.SPOT, "unknown", "did you mean H100"),
+        ("MI300X:8", Market.SPOT, "not sold", "no spot offer of MI300X"),
+        ("MI300X:12", Market.ON_DEMAND, "size", "not a whole number of machines of 8"),
+        ("H200:12", Market.SPOT, "advisory", "cannot be ordered"),
+        ("T4:8", Market.SPOT, "speed", "usable"),
+    ],
+)
+def test_a_gang_without_an_answer_has_a_reason(
+    words: str, market: Market, code: str, said: str, book: PriceBook
+) -> None:
+    row = estimated(a_job(), book, words, markets=(market,)).rows[0]
+    assert row.refusal is not None
+    assert (str(row.option), row.refusal.code) == (words, code)
+    assert said in row.refusal.reason
+
+
+def test_the_reason_is_that_of_the_offer_that_came_farthest(book: PriceBook) -> None:
+    """Most T4 offers break the residency; where the job may run, memory is what is missing."""
+    row = estimated(a_job(residency={"allow": ["EU"]}), book, "T4:8", markets=(Market.ON_DEMAND,)).rows[0]
+    assert row.refusal is not None
+    assert row.refusal.code == "speed"
+    assert dict(row.refusal.dropped)["residency"] > dict(row.refusal.dropped)["speed"] > 0
+    assert row.layout is not None
+    assert not row.layout.fits
+    assert row.layout.largest_need in {"states", "activations", "logits"}
+    assert f"{row.layout.need.total:.0f} GiB" in row.refusal.reason
+
+
+@pytest.mark.parametrize(("market", "rule"), [(Market.SPOT, "never"), (Market.ON_DEMAND, "only")])
+def test_the_job_s_own_rule_on_markets_holds(book: PriceBook, market: Market, rule: str) -> None:
+    rows = {row.market: row for row in estimated(a_job(market={"spot": rule}), book).rows}
+    refused = rows.pop(market).refusal
+    assert refused is not None
+    assert refused.code == "market"
+    assert next(iter(rows.values())).answer is not None
+
+
+def test_an_interval_is_that_of_the_speed_where_the_rate_is_sure(book: PriceBook) -> None:
+    """With a rate that has no interval only the speed's error counts: 1.28 deviations of the run time each way."""
+    stated = [replace(o, interruptions_per_hour=1e-6) for o in book.offers if o.market is Market.ON_DEMAND]
+    answer = (
+        estimated(a_job(checkpoint={"size_gib": 1}), book.with_offers(stated), markets=(Market.ON_DEMAND,))
+        .rows[0]
+        .answer
+    )
+    assert answer is not None
+    fixed = (answer.terms.startups_usd + answer.terms.moves_usd).dollars() / answer.steps
+    for usd, sign in ((answer.usd_per_step.low, -1), (answer.usd_per_step.high, 1)):
+        assert usd is not None
+        working = answer.usd_per_step.expected.dollars() - fixed
+        wanted = fixed + working * (1 + sign * DEVIATIONS * answer.relative_error)
+        assert usd.dollars() == pytest.approx(wanted, rel=1e-6)
+    high = answer.steps_per_hour.high
+    assert high is not None
+    rate = answer.steps_per_hour
+    assert rate.low * (1 + DEVIATIONS * answer.relative_error) == pytest.approx(rate.expected)
+    assert high * (1 - DEVIATIONS * answer.relative_error) == pytest.approx(rate.expected)
+
+
+def test_the_interval_of_the_rate_of_interruptions_widens_that_of_the_cost(book: PriceBook) -> None:
+    """A prior spreads far to both sides of its mean."""
+    offers = [
+        replace(offer, interruptions_per_hour=None, interruption_band=None)
+        for offer in book.offers
+        if offer.market is Market.SPOT and offer.cloud == "gcp"
+    ]
+    answer = estimated(a_job(), book.with_offers(offers), markets=(Market.SPOT,)).rows[0].answer
+    assert answer is not None
+    fixed = (answer.terms.startups_usd + answer.terms.moves_usd).dollars() / answer.steps
+    expected, low, high = (
+        answer.usd_per_step.expected.dollars(),
+        answer.usd_per_step.low.dollars(),
+        answer.usd_per_step.high,
+    )
+    alone = DEVIATIONS * answer.relative_error * (expected - fixed)
+    assert alone * 1.01 < expected - low < alone * 2
+    assert high is None or high.dollars() - expected > alone * 1.01
+    rate = answer.steps_per_hour
+    assert rate.low * (1 + DEVIATIONS * answer.relative_error) < rate.expected * 0.99
+
+
+def model(**changes: Any) -> Transformer:
+    return Transformer.model_validate(SHAPE | changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"layout": "auto", "recompute": "auto", "sharding": "auto"},
+        {"parameters": "70B", "layers": 80, "hidden": 8192, "layout": "auto"},
+        {"experts": 64, "active_parameters": "2B", "layout": "auto"},
+        {"lora": True, "sharding": "none"},
+    ],
+)
+def test_the_parts_of_a_step_are_those_of_the_speed(changes: dict[str, Any]) -> None:
+    shape, machines = model(**changes), 8
+    found = gang_layout(shape, MACHINE, machines, MODEL)
+    assert isinstance(found, GangLayout)
+    assert found.fits
+    speed = gang_speed(Workload(transformer=shape), MACHINE, machines, MODEL)
+    assert isinstance(speed, Speed)
+    seconds = found.seconds
+    assert 3600 / seconds.step == pytest.approx(speed.steps_per_hour)
+    compute = seconds.matrices + seconds.attention + seconds.launches + seconds.memory + seconds.bubble
+    assert f"{compute:.3g} s compute" in speed.basis
+    assert f"{seconds.tensor + seconds.experts + seconds.exchange:.3g} s exchange" in speed.basis
+    assert compute <= seconds.step * (1 + 1e-9) <= sum(seconds.kinds.values()) * (1 + 1e-9)
+    name, share = seconds.largest
+    assert 0.25 < share <= 1
+    assert seconds.kinds[name] == max(seconds.kinds.values())
+
+
+def test_what_does_not_fit_names_its_largest_term() -> None:
+    large = gang_layout(model(parameters="70B", layers=80, hidden=8192), MACHINE, 1, MODEL)
+    assert isinstance(large, GangLayout)
+    assert not large.fits
+    assert large.largest_need == "states"
+    wide = gang_layout(model(sequence_length=2**20, recompute="none"), MACHINE, 1, MODEL)
+    assert isinstance(wide, GangLayout)
+    assert wide.largest_need == "activations"
+
+
+def rows_of(estimate: JobEstimate) -> list[GangEstimate]:
+    return [row for row in estimate.rows if row.answer is not None]
+
+
+def test_flags_are_those_of_the_layout(book: PriceBook) -> None:
+    shape = SHAPE | {"parameters": "70B", "layers": 80, "hidden": 8192, "layout": "auto"}
+    row = rows_of(estimated(a_job(workload={"transformer": shape}), book, "H100:64"))[0]
+    assert row.layout is not None
+    flags, layout = launcher_of(row), row.layout.layout
+    assert flags is not None
+    assert flags.torchrun == ("--nnodes=8", "--nproc-per-node=8")
+    assert flags.megatron is not None
+    assert f"--tensor-model-parallel-size={layout.tensor}" in flags.megatron
+    assert flags.deepspeed is not None
+    assert flags.deepspeed["gradient_accumulation_steps"] == layout.accumulation
+    product = layout.tensor * layout.pipeline * layout.context * layout.data
+    assert product == 64 == math.prod(int(flag.partition("=")[2]) for flag in flags.torchrun)
+
+
+def test_a_measured_job_has_no_layout_but_machines(book: PriceBook) -> None:
+    row = rows_of(estimated(a_job(workload=MEASURED), book))[0]
+    flags = launcher_of(row)
+    assert row.answer is not None
+    assert (row.layout, row.answer.tokens_per_s, row.answer.usd_per_million_tokens) == (None, None, None)
+    assert flags is not None
+    assert flags.torchrun[1] == "--nproc-per-node=8"
+    assert (flags.megatron, flags.deepspeed) == (None, None)
+
+
+def test_json_follows_its_schema_and_is_the_same_each_time(book: PriceBook) -> None:
+    """When the second part fails: `stepfare schema estimate > docs/schema/estimate.json`."""
+    validator = Draft202012Validator(estimate_schema())
+    for job in (a_job(), a_job(workload=MEASURED)):
+        text = estimate_to_json(estimated(job, book, "H100:8", "T4:8", "H1000:8"), NOW)
+        assert text == estimate_to_json(estimated(job, book, "H100:8", "T4:8", "H1000:8"), NOW)
+        document = json.loads(text)
+        assert not list(validator.iter_errors(document))
+        assert list(validator.iter_errors(document | {"more": 1}))
+        assert all((row["answer"] is None) != (row["refusal"] is None) for row in document["rows"])
+    assert (ROOT / "docs/schema/estimate.json").read_text(encoding="utf-8") == estimate_schema_text()
