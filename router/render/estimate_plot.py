@@ -12,7 +12,7 @@ from router.render import drawing
 from router.render.estimate_text import dollars
 from router.render.figures import MARKET_LETTERS
 
-_TOP, _AXIS, _DOT = 8.0, 30.0, 5.5
+_TOP, _AXIS = 8.0, 30.0
 _TICKS: Final = 5
 
 
@@ -27,11 +27,12 @@ class PlotLayout:
     names: float
     amounts: float
     row: float
+    dot: float
 
 
-PLOT_WIDE = PlotLayout(1078, 150.0, 190.0, 30.0)
-PLOT_MIDDLE = PlotLayout(692, 130.0, 180.0, 30.0)
-PLOT_NARROW = PlotLayout(340, 0.0, 0.0, 44.0)
+PLOT_WIDE = PlotLayout(1078, 150.0, 190.0, 30.0, 5.0)
+PLOT_MIDDLE = PlotLayout(692, 130.0, 180.0, 30.0, 4.5)
+PLOT_NARROW = PlotLayout(340, 0.0, 0.0, 44.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def draw_estimate(estimate: JobEstimate, layout: PlotLayout) -> str:
     ]
     for index, row in enumerate(rows):
         y = _TOP + layout.row * (index + (0.72 if inside else 0.5))
-        parts.append(_interval(row, left, scale, right, y))
+        parts.append(_interval(row, left, scale, right, y, layout.dot))
         bold = "b" if index == 0 else ""
         words, amount = row.name, f"${dollars(row.usd)}"
         if inside:
@@ -89,12 +90,12 @@ def _end(usd: UsdSpan) -> Usd:
     return Usd(3 * usd.expected.nanos) if usd.high is None else usd.high
 
 
-def _interval(row: _PlotRow, left: float, scale: float, right: float, y: float) -> str:
+def _interval(row: _PlotRow, left: float, scale: float, right: float, y: float, radius: float) -> str:
     """Return the interval as a bar with a dot at the expected amount; dashed where nothing bounds it."""
     start, at = left + row.usd.low.dollars() * scale, left + row.usd.expected.dollars() * scale
     end = min(right, left + _end(row.usd).dollars() * scale)
     bar = drawing.rect(start, y - 3.5, max(end - start, 1.0), 7, "bar" if row.usd.high is not None else "out", rx=3.5)
-    dot = drawing.element("circle", cx=float(at), cy=float(y), r=_DOT, cls="full")
+    dot = drawing.element("circle", cx=float(at), cy=float(y), r=radius, cls="full")
     words = drawing.title(f"{row.name}: ${dollars(row.usd)}")
     return drawing.element("g", f"{words}{bar}{dot}", cls=row.market, data_gang=row.name)
 
