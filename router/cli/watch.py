@@ -106,6 +106,7 @@ def _reconcile(site: ControllerContext, watcher: Supervisor, service_log: Log) -
 def build_supervisor(site: ControllerContext, book: str, plan: str | None = None) -> Supervisor:
     """Return the supervisor, which reads ``book`` and the price history anew whenever it needs them."""
     from router.app.quotes import HourlyWatchedPools
+    from router.controller.earlier_runs import EarlierRuns
     from router.controller.policy_runner import Adviser
     from router.controller.replanner import Replanner
     from router.controller.run_policies import RecordedPolicies
@@ -119,5 +120,6 @@ def build_supervisor(site: ControllerContext, book: str, plan: str | None = None
     hints = site.deploy.heed_hints
     policy = build_named_policy(site.deploy.policy, heeds_hints=hints, watched=observed_pools)
     recorded = RecordedPolicies(lambda one: build_policy(one, heeds_hints=hints, watched=observed_pools), site.tell)
-    replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded)
+    earlier = EarlierRuns(site.store, site.clock)
+    replanner = Replanner(site, CurrentBook(book), policy, recorded=recorded, earlier=earlier)
     return Supervisor(site, replanner, Adviser(replanner), lambda: apply_lock(site), plan)

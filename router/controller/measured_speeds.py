@@ -19,17 +19,14 @@ _LEAST_STEPS = 10
 _LEAST_SHARE = 0.5  # of its time a gang spends in steps, else its own time of a step is not believed
 
 
-def job_as_measured(job: Job, chain: AttemptHistory, book: PriceBook) -> Job:
-    """Return the job with the speeds of its own gangs in place of the stated ones, the newest gang's first.
+def job_as_measured(job: Job, chain: AttemptHistory, book: PriceBook, earlier: Sequence[MeasuredSpeed] = ()) -> Job:
+    """Return the job with the speeds of its own gangs, the newest gang's first, and then those of ``earlier`` runs.
 
-    Unchanged where no gang ran for long enough, or where the book does not know its machines.
+    Unchanged where nothing was measured, or where the book does not know the machines.
     """
-    workload = job.workload
-    for attempt, nodes in zip(chain.attempts, chain.nodes, strict=True):
-        measured = measure_speed(attempt, nodes, book)
-        accelerator = None if measured is None else book.accelerator(measured.machine.accelerator)
-        if measured is not None and accelerator is not None:
-            workload = correct_workload(workload, measured, accelerator)
+    lives = zip(reversed(chain.attempts), reversed(chain.nodes), strict=True)
+    own = [measure_speed(attempt, nodes, book) for attempt, nodes in lives]
+    workload = correct_workload(job.workload, [*(each for each in own if each is not None), *earlier], book)
     return job if workload is job.workload else job.model_copy(update={"workload": workload})
 
 

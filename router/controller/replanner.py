@@ -15,6 +15,7 @@ from pricing.places import RegionId
 from pricing.units import format_count
 from router.controller.attempt_history import MIN_CHECKPOINT_INTERVAL_S, AttemptHistory, plan_time
 from router.controller.context import ControllerContext
+from router.controller.earlier_runs import EarlierRuns
 from router.controller.group_regions import GroupMember, regions_of_groups
 from router.controller.job_history import policy_history_of
 from router.controller.lifecycle import ReleaseReason
@@ -33,6 +34,7 @@ from router.controller.provision_order import (
 from router.controller.quarantine import current_shortages
 from router.controller.workspaces import parse_job
 from router.coordinator.saves import SaveAnswers, save_answers_by_attempt
+from router.jobs.experience import Experience
 from router.jobs.limits import Limits
 from router.jobs.spec import Job
 from router.ledger.budget import budgets_in_force
@@ -40,7 +42,7 @@ from router.ledger.entry import LedgerEntryKind
 from router.ledger.month import Month
 from router.planning.candidates import Candidate, CandidateFinder
 from router.planning.current_use import RunningMachines, running_use
-from router.planning.remaining_work import checkpoint_interval, fits_reservations, interval_at, remaining_job
+from router.planning.remaining_work import fits_reservations, interval_at, remaining_job
 from router.planning.replacement import PlacementRequest, place_gangs
 from router.planning.shared_limits import LimitUse
 from router.planning.solver import PulpSolver, Solver
@@ -119,7 +121,7 @@ class Replanner:
     """Finds places for jobs that lost their gang or want to move.
 
     ``book`` returns the current prices. ``recorded`` returns the policy that an attempt was begun with; where that is
-    None, ``policy`` decides.
+    None, ``policy`` decides. ``earlier`` knows what earlier nights taught; without it only a job's own gangs count.
     """
 
     site: ControllerContext
@@ -127,6 +129,7 @@ class Replanner:
     policy: Policy = field(default_factory=lambda: DeadlineGuard(GreedyPolicy()))
     solver: Solver = field(default_factory=lambda: PulpSolver("highs"))
     recorded: Callable[[Attempt], Policy | None] = lambda _: None
+    earlier: EarlierRuns | None = None
     _plans_as_of: dict[str, datetime] = field(default_factory=dict)
 
     def replan(self, pending: Sequence[PendingGang]) -> list[ReplanAnswer]:
@@ -265,12 +268,17 @@ class Replanner:
 
     def finder(self, limits: Limits) -> CandidateFinder:
         """Return a finder of candidates at the current prices and time."""
-        return CandidateFinder(self.book(), limits, self.site.clock(), advisory=False)
+        book = self.book()
+        return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self._pools(book))
+
+    def _pools(self, book: PriceBook) -> Experience:
+        """Return the interruptions that were counted in pools. Speeds are in the jobs that are looked for already."""
+        return Experience() if self.earlier is None else self.earlier.pools(book)
 
     def left_of(self, chain: AttemptHistory) -> Job | None:
-        """Return the remaining work of the job from its last confirmed step, at the speed that its gangs showed.
+        """Return the remaining work of the job from its last confirmed step, at the speed that gangs showed.
 
-        None where its specification is not known.
+        Its own gangs count before those of earlier runs. None where its specification is not known.
         """
         last = chain.last
         return self._remaining_work(chain, self.site.store.plans.job(last.job_digest))
@@ -284,7 +292,9 @@ class Replanner:
             return None
         step, where = chain.before.step, chain.saved_by
         there = RegionId(where.cloud, where.region) if step else None
-        job = job_as_measured(_read_job(text), chain, self.book())
+        job, book = _read_job(text), self.book()
+        earlier = () if self.earlier is None else self.earlier.speeds(job, book)
+        job = job_as_measured(job, chain, book, earlier)
         return remaining_job(job, step, there, self._plan_time(chain.last))
 
     def _plan_time(self, attempt: Attempt) -> datetime:
@@ -356,25 +366,25 @@ class Replanner:
         order = Order(last.job, last.gang, last.start, choice.end, ())
         policies = (last.policy, last.quoted_policy)
         request = ProvisionRequest(last.plan, order, (choice,), job, last.job_digest, book, policies=policies)
-        return PlacementAccepted(request, choice, _save_interval(last, job, chosen, book, saved.get(last.id)))
+        return PlacementAccepted(request, choice, self._save_interval(last, job, chosen, book, saved.get(last.id)))
 
+    def _save_interval(
+        self, last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: SaveAnswers | None
+    ) -> float | None:
+        """Return how often the job is to save there, in seconds.
 
-def _save_interval(
-    last: Attempt, job: Job, chosen: Candidate, book: PriceBook, answers: SaveAnswers | None
-) -> float | None:
-    """Return how often the job is to save there, in seconds.
-
-    The interval is halved where the time of a notice was too short to save.
-    """
-    part = chosen.parts[-1]
-    if part.offer.instance_type == chosen.parts[0].offer.instance_type:
-        best = checkpoint_interval(job, book, part.offer, part.machine, chosen.machines)
-    else:
-        best = interval_at(job, chosen.risk.interruptions_per_hour)
-    intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
-    if answers is not None and answers.step is None:
-        return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
-    return min(intervals, default=None)
+        The interval is halved where the time of a notice was too short to save.
+        """
+        part = chosen.parts[-1]
+        if part.offer.instance_type == chosen.parts[0].offer.instance_type:
+            risk = self._pools(book).gang_risk(part.offer, part.machine, chosen.machines, book)
+            best = interval_at(job, risk.interruptions_per_hour)
+        else:
+            best = interval_at(job, chosen.risk.interruptions_per_hour)
+        intervals = [s for s in (best.total_seconds() if best else None, last.checkpoint_seconds) if s is not None]
+        if answers is not None and answers.step is None:
+            return max(MIN_CHECKPOINT_INTERVAL_S, min(intervals or [_trained_seconds(last)]) / 2)
+        return min(intervals, default=None)
 
 
 def _use_of_limits(

@@ -20,15 +20,12 @@ from pricing.offers import Offer
 from pricing.pool_experience import PoolExperience, pool_rate_factor
 from pricing.risk import GangRisk
 from router.jobs.goodput import to_digits
-from router.jobs.measured_speed import RELATIVE_ERROR
-from router.jobs.spec import Job, ProfilePoint, Workload
-from router.jobs.speed import Speed, gang_speed
+from router.jobs.measured_speed import RELATIVE_ERROR, MeasuredSpeed, correct_workload
+from router.jobs.spec import Job
 
 HALF_LIFE = timedelta(days=30)
 #: Runs older than this count for less than 2 % and are left out.
 LONGEST_MEMORY = 6 * HALF_LIFE
-# A stated speed counts as no surer than an estimate from a shape once the job's own runs are known.
-_LEAST_STATED_ERROR = 0.25
 _PRIOR_RUNS = 2.0  # the usual spread between runs weighs as much as so many of them
 _MOST_NAMED = 5
 T = TypeVar("T")
@@ -104,6 +101,13 @@ class LearnedSpeed:
         runs = "1 earlier run" if self.runs == 1 else f"{self.runs:,} earlier runs"
         return f"{runs}, last {self.last_at.astimezone(UTC):%Y-%m-%d}"
 
+    def measured(self, book: PriceBook) -> MeasuredSpeed | None:
+        """Return it as a measure that corrects a workload; None where the book does not know the machine."""
+        machine = book.machine(self.cloud, self.instance_type)
+        if machine is None:
+            return None
+        return MeasuredSpeed(machine, self.machines, self.steps_per_hour, self.spread, self.weight, self.basis)
+
 
 @dataclass(frozen=True)
 class Experience:
@@ -130,8 +134,9 @@ class Experience:
 
     def job(self, job: Job, book: PriceBook) -> Job:
         """Return the job with the speeds of its earlier runs; as it is where there are none."""
-        rows = self._speeds_by_job.get(job.name, ())
-        return job.model_copy(update={"workload": learned_workload(job.workload, rows, book)}) if rows else job
+        rows = [row.measured(book) for row in self._speeds_by_job.get(job.name, ())]
+        known = [row for row in rows if row is not None]
+        return job.model_copy(update={"workload": correct_workload(job.workload, known, book)}) if known else job
 
     def rate_factor(self, offer: Offer, machine: Machine, book: PriceBook) -> float:
         """Return by how much the book's interruption rate of an offer is multiplied; 1 where nothing is known."""
@@ -171,28 +176,32 @@ def learn(records: RunRecords, jobs: Sequence[Job], book: PriceBook, now: dateti
     A job learns from runs of the same signature; by gang, those of its own name go before others. None where no run
     says anything.
     """
-    speeds = [row for job in jobs for row in _speeds_of(job, records.speeds, now)]
+    speeds = [row for job in jobs for row in learn_speeds(job, records.speeds, now)]
     wanted = {option.accelerator for job in jobs for option in job.gang.options}
-    pools = []
-    for run in records.pools:
-        machine = book.machine(run.cloud, run.instance_type)
-        if machine is not None and machine.accelerator in wanted and _counts(run.at, now):
-            pools.append(run)
-    rows = [
-        _pool_row(runs, now)
-        for runs in _grouped(
-            pools, lambda r: (r.cloud, r.region, r.zone, r.instance_type, r.market, r.machines)
-        ).values()
-    ]
+    rows = learn_pools((run for run in records.pools if _accelerator_of(run, book) in wanted), now)
     if not speeds and not rows:
         return None
     return Experience(
         tuple(sorted(speeds, key=lambda s: (s.job, s.accelerator, s.accelerators, s.machines, s.fabric or ""))),
-        tuple(sorted(rows, key=lambda p: (p.cloud, p.region, p.zone or "", p.instance_type, p.market, p.machines))),
+        rows,
     )
 
 
-def _speeds_of(job: Job, runs: Iterable[SpeedRun], now: datetime) -> list[LearnedSpeed]:
+def learn_pools(runs: Iterable[PoolRun], now: datetime) -> tuple[PoolExperience, ...]:
+    """Return the hours and interruptions of each pool and size of gang by the runs up to ``now``, sorted."""
+    counted = [run for run in runs if _counts(run.at, now)]
+    alike = _grouped(counted, lambda r: (r.cloud, r.region, r.zone, r.instance_type, r.market, r.machines))
+    rows = (_pool_row(each, now) for each in alike.values())
+    return tuple(sorted(rows, key=lambda p: (p.cloud, p.region, p.zone or "", p.instance_type, p.market, p.machines)))
+
+
+def _accelerator_of(run: PoolRun, book: PriceBook) -> str | None:
+    machine = book.machine(run.cloud, run.instance_type)
+    return None if machine is None else machine.accelerator
+
+
+def learn_speeds(job: Job, runs: Iterable[SpeedRun], now: datetime) -> list[LearnedSpeed]:
+    """Return the speeds of a job's gangs by the runs up to ``now`` of its signature, its own name first."""
     signature = job_signature(job)
     alike = [run for run in runs if run.signature == signature and _counts(run.at, now)]
     rows = []
@@ -243,61 +252,6 @@ def _pool_row(runs: Sequence[PoolRun], now: datetime) -> PoolExperience:
         first_at=min(run.at for run in runs),
         last_at=max(run.at for run in runs),
     )
-
-
-def learned_workload(workload: Workload, rows: Sequence[LearnedSpeed], book: PriceBook) -> Workload:
-    """Return the workload with a point for each gang that ran, and other points of its accelerator corrected alike.
-
-    A point lies between what was stated and what was measured, by how sure each is; its error is that of one more run.
-    Other accelerators keep what was stated.
-    """
-    points: list[ProfilePoint] = []
-    ratios: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        machine, accelerator = book.machine(row.cloud, row.instance_type), book.accelerator(row.accelerator)
-        if machine is None or accelerator is None:
-            continue
-        stated = gang_speed(workload, machine, row.machines, accelerator)
-        known = stated if isinstance(stated, Speed) else None
-        points.append(_point(row, known))
-        if known is not None:
-            ratios.setdefault(row.accelerator, []).append((row.weight, row.steps_per_hour / known.steps_per_hour))
-    if not points:
-        return workload
-    others = [
-        p.model_copy(update={"steps_per_hour": p.steps_per_hour * _mean_ratio(ratios.get(p.accelerator, ()))})
-        for p in workload.profile
-        if not any(_same_gang(p, point) for point in points)
-    ]
-    return workload.model_copy(update={"profile": (*points, *others)})
-
-
-def _point(row: LearnedSpeed, stated: Speed | None) -> ProfilePoint:
-    precision = row.weight / row.spread**2
-    log_speed = math.log(row.steps_per_hour)
-    if stated is not None:
-        before = 1 / max(stated.relative_error, _LEAST_STATED_ERROR) ** 2
-        log_speed = (precision * log_speed + before * math.log(stated.steps_per_hour)) / (precision + before)
-        precision += before
-    return ProfilePoint(
-        accelerator=row.accelerator,
-        count=row.accelerators,
-        steps_per_hour=to_digits(math.exp(log_speed)),
-        fabric="rdma" if row.fabric == "rdma" else "ethernet" if row.fabric == "ethernet" else None,
-        relative_error=to_digits(min(0.9, math.sqrt(row.spread**2 + 1 / precision))),
-        source=row.basis,
-    )
-
-
-def _same_gang(stated: ProfilePoint, learned: ProfilePoint) -> bool:
-    if (stated.accelerator, stated.count) != (learned.accelerator, learned.count):
-        return False
-    return learned.fabric is None or (stated.fabric or "rdma") == learned.fabric
-
-
-def _mean_ratio(ratios: Sequence[tuple[float, float]]) -> float:
-    total = sum(weight for weight, _ in ratios)
-    return math.exp(sum(weight * math.log(ratio) for weight, ratio in ratios) / total) if total else 1.0
 
 
 def _counts(at: datetime, now: datetime) -> bool:

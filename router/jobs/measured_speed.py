@@ -1,26 +1,43 @@
-"""Correct the speeds that a job states by what its own gangs were measured to do. Pure."""
+"""Correct the speeds that a job states by what was measured: on its own gang now, and on earlier runs. Pure.
+
+Design notes 052 and 056. There is one rule for both; they differ in how many runs a measure is worth.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pricing.machines import Accelerator, Machine
+from pricing.book import PriceBook
+from pricing.machines import Machine
+from router.jobs.goodput import to_digits
 from router.jobs.spec import ProfilePoint, Workload
 from router.jobs.speed import Speed, gang_speed
 
-RELATIVE_ERROR = 0.05  # standard deviation of a speed that was measured on the job's own gang
-_SOURCE = "this job's own gang"
+RELATIVE_ERROR = 0.05  # standard deviation of a speed from run to run of one job on one kind of gang
+#: A job's own gang counts as so many earlier runs: beside it, what the job states has a part of 1/2501 at most.
+OWN_GANG_RUNS = 100.0
+# A stated speed counts as no surer than an estimate from a shape once runs are known.
+_LEAST_STATED_ERROR = 0.25
+_OWN_GANG = "this job's own gang"
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
-    """Steps an hour that a gang of ``machines`` did of its job, without starts and restarts."""
+    """Steps an hour that a gang of ``machines`` did of its job, without starts and restarts.
+
+    ``spread`` is the relative standard deviation from run to run, ``weight`` how many runs of today it is worth, and
+    ``source`` says in words how it is known. As they are by default: the job's own gang, now.
+    """
 
     machine: Machine
     machines: int
     steps_per_hour: float
+    spread: float = RELATIVE_ERROR
+    weight: float = OWN_GANG_RUNS
+    source: str = _OWN_GANG
 
     @property
     def accelerators(self) -> int:
@@ -34,35 +51,64 @@ class MeasuredSpeed:
         return "rdma" if self.machine.has_rdma else "ethernet"
 
 
-def correct_workload(workload: Workload, measured: MeasuredSpeed, accelerator: Accelerator) -> Workload:
-    """Return the workload with the measured speed as a profile point.
+def correct_workload(workload: Workload, measured: Sequence[MeasuredSpeed], book: PriceBook) -> Workload:
+    """Return the workload with a point for each gang that was measured, and other points of its accelerator corrected.
 
-    Points of other numbers of the same accelerator are multiplied by the measured speed over the stated one: a job that
-    is slower than it states on 16 is slower on 8 too. Other accelerators keep their speeds.
+    Newest evidence first: of several measures of one gang the first counts. A point lies between what was stated and
+    what was measured, by how sure each is; its error is that of one more run. Points of other numbers of the same
+    accelerator are multiplied by the measured speed over the stated one: a job that is slower than it states on 16 is
+    slower on 8 too. Other accelerators keep what was stated.
     """
-    stated = gang_speed(workload, measured.machine, measured.machines, accelerator)
-    ratio = measured.steps_per_hour / stated.steps_per_hour if isinstance(stated, Speed) else 1.0
-    point = ProfilePoint(
-        accelerator=accelerator.name,
-        count=measured.accelerators,
-        steps_per_hour=measured.steps_per_hour,
-        fabric=measured.fabric,
-        relative_error=RELATIVE_ERROR,
-        source=_SOURCE,
-    )
-    others = [_scaled(p, ratio) if p.accelerator == accelerator.name else p for p in _others(workload.profile, point)]
-    return workload.model_copy(update={"profile": (point, *others)})
-
-
-def _others(points: Iterable[ProfilePoint], measured: ProfilePoint) -> list[ProfilePoint]:
-    """Return the points that say nothing of the gang that was measured."""
-    return [
-        p
-        for p in points
-        if (p.accelerator, p.count) != (measured.accelerator, measured.count)
-        or (measured.fabric is not None and (p.fabric or "rdma") != measured.fabric)
+    points: list[ProfilePoint] = []
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    for each in measured:
+        accelerator = book.accelerator(each.machine.accelerator)
+        if accelerator is None or any(_is_of(point, each) for point in points):
+            continue
+        stated = gang_speed(workload, each.machine, each.machines, accelerator)
+        known = stated if isinstance(stated, Speed) else None
+        points.append(_point(each, known))
+        if known is not None:
+            ratio = each.steps_per_hour / known.steps_per_hour
+            ratios.setdefault(accelerator.name, []).append((each.weight, ratio))
+    if not points:
+        return workload
+    others = [
+        p.model_copy(update={"steps_per_hour": p.steps_per_hour * _mean_ratio(ratios.get(p.accelerator, ()))})
+        for p in workload.profile
+        if not any(_is_replaced(p, point) for point in points)
     ]
+    return workload.model_copy(update={"profile": (*points, *others)})
 
 
-def _scaled(point: ProfilePoint, ratio: float) -> ProfilePoint:
-    return point.model_copy(update={"steps_per_hour": point.steps_per_hour * ratio})
+def _point(measured: MeasuredSpeed, stated: Speed | None) -> ProfilePoint:
+    precision = measured.weight / measured.spread**2
+    log_speed = math.log(measured.steps_per_hour)
+    if stated is not None:
+        before = 1 / max(stated.relative_error, _LEAST_STATED_ERROR) ** 2
+        log_speed = (precision * log_speed + before * math.log(stated.steps_per_hour)) / (precision + before)
+        precision += before
+    return ProfilePoint(
+        accelerator=measured.machine.accelerator,
+        count=measured.accelerators,
+        steps_per_hour=to_digits(math.exp(log_speed)),
+        fabric=measured.fabric,
+        relative_error=to_digits(min(0.9, math.sqrt(measured.spread**2 + 1 / precision))),
+        source=measured.source,
+    )
+
+
+def _is_of(point: ProfilePoint, measured: MeasuredSpeed) -> bool:
+    gang = (measured.machine.accelerator, measured.accelerators, measured.fabric)
+    return (point.accelerator, point.count, point.fabric) == gang
+
+
+def _is_replaced(stated: ProfilePoint, point: ProfilePoint) -> bool:
+    if (stated.accelerator, stated.count) != (point.accelerator, point.count):
+        return False
+    return point.fabric is None or (stated.fabric or "rdma") == point.fabric
+
+
+def _mean_ratio(ratios: Sequence[tuple[float, float]]) -> float:
+    total = sum(weight for weight, _ in ratios)
+    return math.exp(sum(weight * math.log(ratio) for weight, ratio in ratios) / total) if total else 1.0

@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from pricing.book import PriceBook
 from pricing.egress import INTERNET, Tariff
-from pricing.machines import Machine
 from pricing.money import Usd
-from pricing.offers import Offer
 from pricing.places import RegionId
 from pricing.units import gb_to_bytes
 from router.jobs.limits import Limits
@@ -88,23 +85,12 @@ def remaining_usd(job: Job, candidate: Candidate, limits: Limits) -> Usd:
     return compute + moves_usd(candidate, limits)
 
 
-def checkpoint_interval(
-    job: Job, book: PriceBook, offer: Offer, machine: Machine, machines: int, *, lost: int = 0
-) -> timedelta | None:
-    """Return how often a gang of ``machines`` machines of one offer is to save; None for a job that cannot.
-
-    ``lost``: how often work of the job was lost because a checkpoint was not done in time. Each counts as one more
-    interruption in the time in which one is expected, so that the next interval is shorter, unless the job states its
-    own.
-    """
-    rate = book.risk.gang(offer, machine, machines).interruptions_per_hour
-    return interval_at(job, rate, lost=lost)
-
-
 def interval_at(job: Job, interruptions_per_hour: float, *, lost: int = 0) -> timedelta | None:
-    """Return the save interval at a known interruption rate.
+    """Return how often a job is to save at a known interruption rate; None for a job that cannot.
 
-    A gang of several offers has the sum of its parts' rates.
+    A gang of several offers has the sum of its parts' rates. ``lost``: how often work of the job was lost because a
+    checkpoint was not done in time. Each counts as one more interruption in the time in which one is expected, so that
+    the next interval is shorter, unless the job states its own.
     """
     if job.checkpoint is None:
         return None

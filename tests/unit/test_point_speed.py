@@ -14,7 +14,7 @@ from router.jobs.measured_speed import MeasuredSpeed, correct_workload
 from router.jobs.point_speed import arithmetic_refusal
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
 from router.jobs.workload import Workload
-from tests.support.books import MACHINE, MODEL
+from tests.support.books import MACHINE, MODEL, a_book
 
 OTHER = replace(MODEL, name="A100-80GB", bf16_dense_tflops=312.0, memory_bandwidth_gb_per_s=2039.0)
 OTHER_MACHINE = replace(MACHINE, instance_type="p4de.24xlarge", accelerator="A100-80GB")
@@ -116,8 +116,8 @@ def test_points_without_the_later_fields_are_stored_as_before() -> None:
 
 def test_a_measured_speed_corrects_placed_points() -> None:
     placed = work(point(placement="1x8"), point("H100:16", placement="2x8", steps_per_hour=110))
-    corrected = correct_workload(placed, MeasuredSpeed(MACHINE, 2, 55.0), MODEL)
-    assert speed(corrected, 2).steps_per_hour == 55
+    corrected = correct_workload(placed, [MeasuredSpeed(MACHINE, 2, 55.0)], a_book())
+    assert speed(corrected, 2).steps_per_hour == pytest.approx(55 * 2 ** (16 / 40_016), rel=1e-9)
     assert speed(corrected, 1).steps_per_hour == pytest.approx(30)
 
 

@@ -12,7 +12,6 @@ from pricing.places import Market, RegionId
 from router.planning.candidates import CandidateFinder
 from router.planning.current_use import RunningMachines, running_use
 from router.planning.remaining_work import (
-    checkpoint_interval,
     interval_at,
     remaining_candidates,
     remaining_job,
@@ -93,13 +92,11 @@ def test_what_is_short_is_left_out() -> None:
 
 def test_the_interval_is_that_of_the_candidate_and_shorter_after_a_loss() -> None:
     job = a_job(steps=3000, checkpoint={"size_gib": 200})
-    known = book([NORTH_SPOT])
     spot = next(iter(found_for(job, [NORTH_SPOT])[0].values()))
-    part = spot.parts[0]
-    first = checkpoint_interval(job, known, part.offer, part.machine, part.machines)
+    first = interval_at(job, spot.risk.interruptions_per_hour)
     assert first is not None
     assert first / HOUR == pytest.approx(spot.risk.interval_hours)
-    again = [checkpoint_interval(job, known, part.offer, part.machine, part.machines, lost=n) for n in range(4)]
+    again = [interval_at(job, spot.risk.interruptions_per_hour, lost=n) for n in range(4)]
     shrinking = [tau for tau in again if tau is not None]
     assert len(shrinking) == 4
     assert shrinking == sorted(set(shrinking), reverse=True)
