@@ -235,7 +235,7 @@ class CandidateFinder:
         self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool, experience: Experience | None = None
     ) -> None:
         self._book = book
-        self._experience = experience or Experience()
+        self.experience = experience or Experience()
         self._limits = limits
         self.now = now
         self._advisory = advisory
@@ -254,14 +254,14 @@ class CandidateFinder:
         """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
         unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
         limits = self._limits.model_copy(update={"limits": unlimited})
-        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory, experience=self._experience)
+        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory, experience=self.experience)
 
     def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         findings = _JobFindings()
-        job = self._experience.job(job, self._book)
+        job = self.experience.job(job, self._book)
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
                 result = self._evaluate_listing(job, option, listing, findings)
@@ -458,7 +458,7 @@ class CandidateFinder:
         key = tuple((id(part.listing), part.machines) for part in parts)
         gang = self._gangs.get(key)
         if gang is None:
-            risks = [self._experience.gang_risk(p.offer, p.machine, p.machines, self._book) for p in parts]
+            risks = [self.experience.gang_risk(p.offer, p.machine, p.machines, self._book) for p in parts]
             doubts = [*(p.offer.weak for p in parts), *(r.weak for r in risks)]
             gang = self._gangs[key] = GangOffer(
                 name=f"{parts[-1].listing.name}x{accelerators}{_kind(parts)}",

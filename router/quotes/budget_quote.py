@@ -6,6 +6,7 @@ from typing import Final
 
 from pricing.money import Usd
 from router.quotes.explanation import list_conditions, list_single_sizes
+from router.quotes.learned_rows import find_learned
 from router.quotes.quote import BudgetQuote, Reach, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, summarise_reasons
 from router.quotes.runner import DeadlineCase, ScenarioRunner, choose_clock
@@ -63,6 +64,7 @@ def make_budget_quote(ask: QuoteRequest, budget: Usd, trade: MarketInputs) -> Bu
         draws=DRAWS,
         book_digest=trade.book.digest,
         run_policy=trade.run_policy,
+        learned=find_learned(asking),
     )
 
 

@@ -28,6 +28,7 @@ from router.quotes.explanation import (
     list_single_sizes,
     propose_changes,
 )
+from router.quotes.learned_rows import find_learned
 from router.quotes.quote import LEVELS, Leg, Likely, Other, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, format_offer, option_keys
 from router.quotes.runner import (
@@ -148,6 +149,7 @@ class _QuoteBuilder:
             book_digest=trade.book.digest,
             book_as_of=trade.book.as_of,
             plan_usd=None if (planned := asking.plan_usd()) is None else to_usd(planned),
+            learned=find_learned(asking),
         )
 
     @property

@@ -95,6 +95,62 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True)
+class QuoteLearnedSpeed:
+    """The speed of a gang that earlier runs of the job taught.
+
+    ``steps_per_hour`` is what the quote reckons with, and ``factor`` that over what the job states; null where it
+    states none. ``runs`` were counted, which ended from ``first_at`` to ``last_at``; ``attempts`` names the newest.
+    """
+
+    accelerator: str
+    accelerators: int
+    machines: int
+    fabric: str | None
+    steps_per_hour: float
+    factor: float | None
+    runs: int
+    first_at: datetime
+    last_at: datetime
+    attempts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteLearnedRate:
+    """The interruptions that earlier runs counted in a pool that the quote may use.
+
+    ``factor`` multiplies the price book's interruption rate; recorded availability of the pool is added to the product.
+    ``hours`` and ``interruptions`` are those of ``runs`` gangs, older ones counted less.
+    """
+
+    cloud: str
+    region: str
+    zone: str | None
+    instance_type: str
+    market: str
+    factor: float
+    hours: float
+    interruptions: float
+    runs: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteLearned:
+    """The rows of earlier runs that the quote used.
+
+    ``job_signature`` is the digest of what the job's speed depends on: runs of the same signature count. ``points`` is
+    the number of speeds that became points of its profile. ``digest`` is the SHA-256 of the rows, as in a plan.
+    """
+
+    job_signature: str
+    points: int
+    digest: str
+    speeds: tuple[QuoteLearnedSpeed, ...]
+    rates: tuple[QuoteLearnedRate, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Quote:
     """A quote: the cost of finishing a job by ``deadline``, as a distribution.
 
@@ -103,7 +159,7 @@ class Quote:
     the job runs. ``usd_per_step`` and ``steps_per_usd`` are of the mean, which is the sum of the ``drivers`` too.
     ``plan_usd`` is what a plan of this job alone expects of its cheapest place, where it runs at once and stays.
     ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
-    earlier version. ``policy`` is the same in words.
+    earlier version. ``policy`` is the same in words. ``learned`` is absent where no earlier run was counted.
     """
 
     job: str
@@ -144,6 +200,7 @@ class Quote:
     book_as_of: datetime
     plan_usd: Usd | None = None
     run_policy: RunPolicy | None = None
+    learned: QuoteLearned | None = None
 
     @property
     def knee(self) -> Point | None:
@@ -169,7 +226,7 @@ class Reach:
 class BudgetQuote:
     """A budget quote: how many steps a budget pays for.
 
-    ``steps`` is what the job has left to do. ``policy`` and ``run_policy`` are as in a quote.
+    ``steps`` is what the job has left to do. ``policy``, ``run_policy`` and ``learned`` are as in a quote.
     """
 
     job: str
@@ -186,6 +243,7 @@ class BudgetQuote:
     draws: int
     book_digest: str
     run_policy: RunPolicy | None = None
+    learned: QuoteLearned | None = None
 
 
 @dataclass(frozen=True, slots=True)

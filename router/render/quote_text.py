@@ -11,7 +11,15 @@ from datetime import datetime
 from pricing.money import Usd
 from pricing.problems import Problem
 from pricing.units import format_count
-from router.quotes.quote import BudgetQuote, Other, Quote, Refused
+from router.quotes.quote import (
+    BudgetQuote,
+    Other,
+    Quote,
+    QuoteLearned,
+    QuoteLearnedRate,
+    QuoteLearnedSpeed,
+    Refused,
+)
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -136,6 +144,7 @@ def _quote(q: Quote, name: str, screen: Screen) -> str:
                     "",
                     80,
                 ),
+                *_learned(q.learned),
             ]
         ),
         _drivers(q),
@@ -155,6 +164,31 @@ def _planned(q: Quote) -> list[str]:
     if q.plan_usd is None or q.plan_usd == q.usd.mean:
         return []
     return [f"  a plan     {format_cost(q.plan_usd)}: it runs at once, on one place that comes back when lost"]
+
+
+def _learned(learned: QuoteLearned | None) -> list[str]:
+    """Return a line with what earlier runs taught, and from when to when they ended; none without."""
+    if learned is None:
+        return []
+    rows: list[QuoteLearnedSpeed | QuoteLearnedRate] = [*learned.speeds, *learned.rates]
+    said = []
+    if learned.speeds:
+        factors = [speed.factor for speed in learned.speeds if speed.factor is not None]
+        runs = format_count(sum(speed.runs for speed in learned.speeds), "run")
+        said.append(f"{format_count(learned.points, 'speed')}{_times(factors)} of {runs}")
+    if learned.rates:
+        said.append(f"{format_count(len(learned.rates), 'pool')}{_times([rate.factor for rate in learned.rates])}")
+    # No run is older than half a year, so that the year goes without saying.
+    first, last = (f"{day:%m-%d}" for day in (min(r.first_at for r in rows), max(r.last_at for r in rows)))
+    return [f"  learned    {', '.join(said)}; {first if first == last else f'{first} to {last}'}"]
+
+
+def _times(factors: Sequence[float]) -> str:
+    """Return by what rows multiply what is stated: `` x0.52-1.1``."""
+    if not factors:
+        return ""
+    least, most = (f"{factor:.2g}" for factor in (min(factors), max(factors)))
+    return f" x{least}" if least == most else f" x{least}-{most}"
 
 
 def _has_on_demand(q: Quote) -> bool:
@@ -247,6 +281,7 @@ def _budget(b: BudgetQuote, screen: Screen) -> str:
     parts = [
         wrap_text(head),
         format_table(header, rows, frozenset(header[1:]), {}, screen),
+        "\n".join(_learned(b.learned)),
         _places(b),
         _conditions(b.conditions),
     ]

@@ -1,0 +1,91 @@
+"""Name the rows of earlier runs that a quote used, and by what they multiplied what job and book state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pricing.machines import Machine
+from pricing.offers import Offer
+from pricing.pool_experience import PoolExperience
+from router.jobs.experience import Experience, LearnedSpeed, job_signature
+from router.jobs.goodput import to_digits
+from router.jobs.spec import Job
+from router.jobs.speed import Speed, gang_speed
+from router.quotes.quote import QuoteLearned, QuoteLearnedRate, QuoteLearnedSpeed
+from router.quotes.request import QuoteProblem
+
+
+def find_learned(asking: QuoteProblem) -> QuoteLearned | None:
+    """Return the learned rows of the job and of the pools that it may use; None where there are none."""
+    experience, book = asking.trade.finder.experience, asking.trade.book
+    learned = experience.job(asking.job, book)
+    known = [(row, _steps_per_hour(asking, learned, row)) for row in experience.speeds if row.job == asking.job.name]
+    speeds = [(row, _speed(asking, row, steps)) for row, steps in known if steps is not None]
+    counted = [(offer, machine, _rows_of(experience, offer)) for offer, machine in _offers(asking)]
+    rates = [_rate(asking, offer, machine, found) for offer, machine, found in counted if found]
+    if not speeds and not rates:
+        return None
+    pools = tuple(row for row in experience.pools if any(row in found for _, _, found in counted))
+    return QuoteLearned(
+        job_signature=job_signature(asking.ask.job),
+        points=len(speeds),
+        digest=Experience(tuple(row for row, _ in speeds), pools).digest,
+        speeds=tuple(speed for _, speed in speeds),
+        rates=tuple(rates),
+    )
+
+
+def _speed(asking: QuoteProblem, row: LearnedSpeed, steps_per_hour: float) -> QuoteLearnedSpeed:
+    stated = _steps_per_hour(asking, asking.job, row)
+    return QuoteLearnedSpeed(
+        accelerator=row.accelerator,
+        accelerators=row.accelerators,
+        machines=row.machines,
+        fabric=row.fabric,
+        steps_per_hour=to_digits(steps_per_hour),
+        factor=None if stated is None else to_digits(steps_per_hour / stated),
+        runs=row.runs,
+        first_at=row.first_at,
+        last_at=row.last_at,
+        attempts=row.attempts,
+    )
+
+
+def _steps_per_hour(asking: QuoteProblem, job: Job, row: LearnedSpeed) -> float | None:
+    machine = asking.trade.book.machine(row.cloud, row.instance_type)
+    accelerator = asking.trade.book.accelerator(row.accelerator)
+    if machine is None or accelerator is None:
+        return None
+    found = gang_speed(job.workload, machine, row.machines, accelerator, asking.trade.book.accelerators)
+    return found.steps_per_hour if isinstance(found, Speed) else None
+
+
+def _rate(asking: QuoteProblem, offer: Offer, machine: Machine, rows: tuple[PoolExperience, ...]) -> QuoteLearnedRate:
+    return QuoteLearnedRate(
+        cloud=offer.cloud,
+        region=offer.region,
+        zone=offer.zone,
+        instance_type=offer.instance_type,
+        market=offer.market.value,
+        factor=to_digits(asking.trade.finder.experience.rate_factor(offer, machine, asking.trade.book)),
+        hours=to_digits(sum(row.hours for row in rows)),
+        interruptions=to_digits(sum(row.interruptions for row in rows)),
+        runs=sum(row.runs for row in rows),
+        first_at=min(row.first_at for row in rows),
+        last_at=max(row.last_at for row in rows),
+    )
+
+
+def _rows_of(experience: Experience, offer: Offer) -> tuple[PoolExperience, ...]:
+    return tuple(row for row in experience.pools if row.concerns(offer))
+
+
+def _offers(asking: QuoteProblem) -> Iterator[tuple[Offer, Machine]]:
+    """Yield each pool of the job's options once, by name."""
+    parts = {
+        (o.cloud, o.region, o.zone or "", o.instance_type, o.market.value): (o, part.machine)
+        for option in asking.venues
+        for part in option.candidate.parts
+        for o in (part.offer,)
+    }
+    yield from (each for _, each in sorted(parts.items(), key=lambda item: item[0]))
