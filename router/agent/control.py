@@ -45,7 +45,7 @@ UNPRESSED_SECONDS = 300.0
 # How often the folder is read, in seconds: while an answer is due, and otherwise.
 WATCHED, UNWATCHED = 0.05, 0.5
 CONTROL = "STEPFARE_CONTROL"
-_FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-signal")
+_FILES = ("request.json", "saved.json", "written.json", "progress.json", "wants-signal", "interval.json")
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class AgentControlFolder:
         self._ids: set[str] = set()
         self._seen: tuple[int, int, int] | None = None
         self._saved: dict[str, Any] = {}
+        self._interval: float | None = None
 
     def prepare(self) -> None:
         """Create the folder with the helper and remove the files of an earlier agent. OSError."""
@@ -120,6 +121,17 @@ class AgentControlFolder:
                 self._send_signal()
         except OSError:
             return
+
+    def tell_interval(self, seconds: float | None) -> None:
+        """Tell the training how often to save from now on, if that is news. If the disk does not take it, ask again."""
+        if seconds is None or seconds == self._interval:
+            return
+        try:
+            body = {"version": VERSION, "seconds": seconds}
+            write_atomic(self.folder / "interval.json", json.dumps(body).encode())
+        except OSError:
+            return
+        self._interval = seconds
 
     def look(self) -> list[dict[str, Any]]:
         """Return the news since the last call as bodies of `saved`.

@@ -176,6 +176,7 @@ class Messenger(threading.Thread):
 
     ``status`` returns the body of a heartbeat; ``order`` is called with what the coordinator orders and its answer, at
     most once per heartbeat. ``urgent`` sends what must not wait for this thread; it is started and finished here.
+    ``checkpoint_seconds`` is how often the training is to save by the last answer, None where it did not say.
     """
 
     def __init__(
@@ -198,6 +199,7 @@ class Messenger(threading.Thread):
         self._last: dict[str, Any] | None = None
         self._away = False
         self.urgent = UrgentSender(coordinator, note)
+        self.checkpoint_seconds: float | None = None
 
     def run(self) -> None:
         """Send heartbeats until :meth:`finish`."""
@@ -251,6 +253,9 @@ class Messenger(threading.Thread):
                 self._order(protocol.STOP, {})
                 return
             raise CoordinatorAwayError(str(refused)) from None
+        seconds = answer.get(protocol.CHECKPOINT_SECONDS)
+        if isinstance(seconds, (int, float)) and 0 < seconds < protocol.LONGEST_CHECKPOINT_SECONDS:
+            self.checkpoint_seconds = float(seconds)
         if answer.get("order") in (protocol.STOP, protocol.CHECKPOINT):
             self._order(answer["order"], answer)
         self._deliver()

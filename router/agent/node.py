@@ -179,6 +179,7 @@ class RankAgent:
         )
         self._note(f"{self._state}: process {process.pid}")
         while True:
+            self._control.tell_interval(self._messenger.checkpoint_seconds)
             try:
                 event = self._events.get(timeout=self._control.pause)
             except queue.Empty:

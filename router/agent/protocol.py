@@ -36,6 +36,11 @@ CONTINUE = "continue"
 STOP = "stop"
 CHECKPOINT = "checkpoint"
 
+# The key in the answer to a heartbeat, beside the order, that says how often the training is to save; agents before it
+# ignore it, and coordinators before it do not send it.
+CHECKPOINT_SECONDS = "checkpoint_seconds"
+LONGEST_CHECKPOINT_SECONDS = 1e7
+
 # Kinds of notices: about a machine's end, or its health.
 INTERRUPTION = "interruption"  # The cloud preempts the machine.
 REBALANCE = "rebalance"  # The cloud may preempt it soon.

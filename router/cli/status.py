@@ -146,6 +146,9 @@ def _wide(found: StatusReport) -> str:
     runs = [(gang.attempt.id, str(policy), _overridden(gang)) for gang in found.gangs if (policy := gang.policy)]
     if runs:
         lines += ["", format_table(("ATTEMPT", "POLICY", "QUOTED"), runs, frozenset(), {}, console.screen())]
+    intervals = [(g.attempt.id, f"{s / 60:,.1f}") for g in found.gangs if (s := g.attempt.checkpoint_seconds)]
+    if intervals:
+        lines += ["", format_table(("ATTEMPT", "SAVES EVERY MIN"), intervals, frozenset(), {}, console.screen())]
     return "\n".join(lines)
 
 
@@ -198,6 +201,7 @@ def _gang_json(gang: GangReport) -> dict[str, object]:
         "quoted_policy": _policy_json(gang.quoted_policy),
         "resumes": a.resumes,
         "first_step": a.first_step,
+        "checkpoint_seconds": a.checkpoint_seconds,
         "last_step": a.last_step,
         "kept_step": a.kept_step,
         "team": a.team,

@@ -269,9 +269,9 @@ class Replanner:
     def finder(self, limits: Limits) -> CandidateFinder:
         """Return a finder of candidates at the current prices and time."""
         book = self.book()
-        return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self._pools(book))
+        return CandidateFinder(book, limits, self.site.clock(), advisory=False, experience=self.counted_pools(book))
 
-    def _pools(self, book: PriceBook) -> Experience:
+    def counted_pools(self, book: PriceBook) -> Experience:
         """Return the interruptions that were counted in pools. Speeds are in the jobs that are looked for already."""
         return Experience() if self.earlier is None else self.earlier.pools(book)
 
@@ -282,6 +282,11 @@ class Replanner:
         """
         last = chain.last
         return self._remaining_work(chain, self.site.store.plans.job(last.job_digest))
+
+    def stated_job(self, attempt: Attempt) -> Job | None:
+        """Return the attempt's job as it is stored; None where its specification is not known."""
+        text = self.site.store.plans.job(attempt.job_digest)
+        return None if text is None else _read_job(text)
 
     def limits_of(self, attempt: Attempt) -> Limits:
         """Return the limits that the attempt's plan was accepted with."""
@@ -377,7 +382,7 @@ class Replanner:
         """
         part = chosen.parts[-1]
         if part.offer.instance_type == chosen.parts[0].offer.instance_type:
-            risk = self._pools(book).gang_risk(part.offer, part.machine, chosen.machines, book)
+            risk = self.counted_pools(book).gang_risk(part.offer, part.machine, chosen.machines, book)
             best = interval_at(job, risk.interruptions_per_hour)
         else:
             best = interval_at(job, chosen.risk.interruptions_per_hour)

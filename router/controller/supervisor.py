@@ -40,6 +40,7 @@ from router.controller.quarantine import UNHEALTHY, quarantine, quarantine_all
 from router.controller.release import release
 from router.controller.replanner import PendingGang, PlacementAccepted, PlacementRejected, ReplanAnswer, Replanner
 from router.controller.run_policies import policy_name_of
+from router.controller.save_intervals import SaveIntervals
 from router.controller.status_snapshot import StatusSnapshot, take_snapshot
 from router.controller.worker_pool import WorkerPool
 from router.planning.candidates import LONGEST_RUN
@@ -70,6 +71,7 @@ class Supervisor:
     plan: str | None = None
     _heartbeats: HeartbeatMonitor = field(init=False)
     _work: WorkerPool = field(init=False)
+    _intervals: SaveIntervals = field(init=False)
     _leaving: dict[str, float] = field(default_factory=dict)
     _last_reasons: dict[str, str] = field(default_factory=dict)
     _unreadable: set[tuple[str, ...]] = field(default_factory=set)
@@ -78,6 +80,7 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._heartbeats = HeartbeatMonitor(self.site.deploy.timeouts.lost.total_seconds())
         self._work = WorkerPool(self.site, self.lock)
+        self._intervals = SaveIntervals(self.site, self.replanner)
 
     def is_busy(self, attempt: Attempt) -> bool:
         """Return whether an action for the attempt's job is under way."""
@@ -107,6 +110,7 @@ class Supervisor:
         for advice in advised:
             if advice.attempt.id not in moving:
                 self._apply_advice(advice)
+        self._intervals.adapt([a for a in alive if not self._work.is_busy(_job_key(a))], now.nodes)
         abandoned = [a for a in alive if is_half_done(a) and not self._work.is_busy(_job_key(a)) and self._is_mine(a)]
         due = [chain for chain in waiting if self._is_due(chain)]
         if (leaving or due or abandoned) and self._work.holds():

@@ -252,8 +252,9 @@ class AgentMessageHandler:
                 rank_session.unwritten = now
                 rank_session.news = {**rank_session.news, **news}
             order = self._order(session, rank_session.answered)
+            seconds = session.attempt.checkpoint_seconds
         self._flush_when_due(self._ticks())
-        return 200, order
+        return 200, order if seconds is None else {**order, protocol.CHECKPOINT_SECONDS: seconds}
 
     def _orders(self, session: GangSession, rank_session: RankSession, body: dict[str, Any], _: str) -> AgentReply:
         said = messages.parse_orders(body)

@@ -17,11 +17,25 @@ def write_hours(checkpoint: Checkpoint) -> tuple[float, float]:
     return (0.0, write) if checkpoint.asynchronous else (write, 0.0)
 
 
-def interval_hours(checkpoint: Checkpoint, interruptions_per_hour: float) -> float:
+def measured_write_hours(checkpoint: Checkpoint, seconds: float, *, uploaded: bool) -> tuple[float, float]:
+    """Return the same where saves were measured to take ``seconds`` until they are durable.
+
+    ``uploaded``: an uploader stores them while the training goes on, so that no more than what the job states of it
+    stops the training.
+    """
+    stated, hours = write_hours(checkpoint)[0], seconds / 3600
+    stall = 0.0 if checkpoint.asynchronous else min(stated, hours) if uploaded else hours
+    return stall, hours - stall
+
+
+def interval_hours(
+    checkpoint: Checkpoint, interruptions_per_hour: float, write: tuple[float, float] | None = None
+) -> float:
     """Return the hours of compute between checkpoints.
 
-    They are as stated, else the best at this rate of interruptions of the gang.
+    They are as stated, else the best at this rate of interruptions of the gang. ``write`` is how long a checkpoint
+    stops the training and how long it is written meanwhile, where that was measured.
     """
     if checkpoint.interval is not None:
         return checkpoint.interval / timedelta(hours=1)
-    return goodput.best_interval_hours(interruptions_per_hour, *write_hours(checkpoint))
+    return goodput.best_interval_hours(interruptions_per_hour, *(write or write_hours(checkpoint)))

@@ -142,3 +142,10 @@ def test_it_comes_from_the_life_that_speaks_for_the_rank(pair: Scene) -> None:
     assert pair.say(0, "saved", token="wrong") == (401, {"error": "token"})
     assert pair.say(0, "saved", manifest=f"/b/{TOKEN}.json") == TAKEN
     assert _saved(pair)[1] == "/b/***.json"
+
+
+def test_heartbeats_say_how_often_to_save_once_that_is_known(pair: Scene) -> None:
+    assert pair.say(0, "heartbeat")[1] == {"order": "continue"}
+    pair.store.attempts.change(pair.attempt, checkpoint_seconds=900.5)
+    for rank in (0, 1):
+        assert pair.say(rank, "heartbeat")[1] == {"order": "continue", "checkpoint_seconds": 900.5}

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from router.agent.control import AgentControlFolder
 from router.agent.helper import stepfare_checkpoint
 from router.agent.helper.stepfare_checkpoint import EVERY, INTERVAL, ORDERED, STOP, Agent, Checkpoints, Request
+from router.agent.messenger import Messenger, Outbox
+from router.agent.output import OutputTail
 
 
 class _Time:
@@ -133,3 +136,63 @@ def test_without_the_variable_nothing_is_wanted(tmp_path: Path, clock: _Time, mo
     checkpoints = Checkpoints(tmp_path)
     clock.now += 1e9
     assert checkpoints.wanted(1) is None
+
+
+def test_the_agent_may_say_another_interval_while_it_runs(tmp_path: Path, clock: _Time) -> None:
+    control = AgentControlFolder(tmp_path / "control", signals=False)
+    checkpoints = Checkpoints(tmp_path / "run", agent=Agent(str(control.folder)))
+    control.tell_interval(20.0)  # before the folder is there: it is told again
+    control.prepare()
+    clock.now += 30
+    assert checkpoints.wanted(1) is None
+    control.tell_interval(20.0)
+    assert checkpoints.wanted(2) is None  # it looks once a second
+    clock.now += 1
+    assert checkpoints.wanted(3) == Request("", INTERVAL)
+    control.tell_interval(None)  # an older coordinator says nothing
+    control.tell_interval(40.0)
+    clock.now += 1
+    assert checkpoints.wanted(4) is None
+    clock.now += 8
+    assert checkpoints.wanted(5) == Request("", INTERVAL)
+    for text in ("{", "[1]", '{"seconds": -1}', '{"seconds": "soon"}'):
+        (control.folder / "interval.json").write_text(text)
+        clock.now += 1
+        assert checkpoints.wanted(6) == Request("", INTERVAL)
+    checkpoints.save(6, _state())
+    clock.now += 39
+    assert checkpoints.wanted(7) is None
+    control.prepare()
+    assert not (control.folder / "interval.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"),
+    [
+        ({"order": "continue", "checkpoint_seconds": 900}, 900.0),
+        ({"order": "continue"}, None),
+        ({"order": "continue", "checkpoint_seconds": "900"}, None),
+        ({"order": "continue", "checkpoint_seconds": 0}, None),
+        ({"order": "continue", "checkpoint_seconds": 1e9}, None),
+    ],
+)
+def test_an_agent_takes_it_from_the_answer_to_a_heartbeat(
+    tmp_path: Path, answer: dict[str, Any], known: float | None
+) -> None:
+    class Answers:
+        def post(self, message: str, body: dict[str, Any]) -> dict[str, Any]:
+            assert (message, body) == ("heartbeat", {})
+            return answer
+
+    coordinator: Any = Answers()
+    messenger = Messenger(
+        coordinator,
+        Outbox(tmp_path, 1000),
+        OutputTail(1000),
+        every=1.0,
+        status=dict,
+        order=lambda *_: pytest.fail("nothing was ordered"),
+        note=lambda _: None,
+    )
+    messenger._send_heartbeat()
+    assert messenger.checkpoint_seconds == known

@@ -95,7 +95,10 @@ class Agent:
         folder = folder or os.environ.get(CONTROL)  # noqa: TID251  (the contract)
         self._folder = Path(folder) if folder else None
         self._path = os.path.join(folder, "request.json") if folder else ""  # noqa: PTH118  (asked for at every step)
+        self._pace = os.path.join(folder, "interval.json") if folder else ""  # noqa: PTH118
         self._seen: tuple[int, int] | None = None
+        self._paced_at = float("-inf")
+        self._interval: float | None = None
         self._request: Request | None = None
         self._after, self._stopped = "", False
         # An uploader that copies the checkpoints to durable storage reports itself that one is saved.
@@ -123,6 +126,19 @@ class Agent:
             said = json.loads(Path(self._path).read_bytes())
             return Request(str(said["id"]), str(said["reason"]), float(said["until"]))
         return None
+
+    def interval(self) -> float | None:
+        """Return how many seconds after a save the next is due, as the agent said last; None where it did not.
+
+        It looks at most once a second, because it is asked at every step.
+        """
+        now = time.monotonic()
+        if self._folder is not None and now - self._paced_at >= 1:
+            self._paced_at = now
+            with suppress(OSError, ValueError, TypeError, KeyError):
+                seconds = float(json.loads(Path(self._pace).read_bytes())["seconds"])
+                self._interval = seconds if seconds > 0 else self._interval
+        return self._interval
 
     def saved(self, request: str, step: int, manifest: str, seconds: float) -> None:
         """Report that a checkpoint is complete in its folder. ``request``: the id that it answers, or ""."""
@@ -198,15 +214,15 @@ class Checkpoints:
     def wanted(self, step: int) -> Request | None:
         """Return a request if a checkpoint is needed now.
 
-        It is when somebody asks, or the last one is older than STEPFARE_CHECKPOINT_SECONDS. Where ranks agree, all get
-        a request or none does, and all are to end or none is.
+        It is when somebody asks, or the last one is older than STEPFARE_CHECKPOINT_SECONDS, or than the agent said
+        since. Where ranks agree, all get a request or none does, and all are to end or none is.
         """
         request = self.agent.asked()
         if request is not None and self._last is not None and request.id in self._last[1]:
             # Another rank got the same request earlier, so that checkpoint is already saved.
             self.agent.saved(request.id, self._last[0].step, str(self._last[0].manifest), 0.0)
             request = None
-        if request is None and time.monotonic() - self._saved_at >= self._interval:
+        if request is None and time.monotonic() - self._saved_at >= (self.agent.interval() or self._interval):
             request = Request("", INTERVAL)
         if self._agree is None:
             return request
