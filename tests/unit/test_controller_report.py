@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
+from router.cli.status import _json, _wide
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Timeouts
 from router.controller.report import build_status_report
@@ -147,3 +149,15 @@ def test_a_job_that_waits_for_spot_by_its_policy_waits_until_its_deadline(
     site.store.attempts.add(one, [node("w1", 0, step=40, saved_step=30)])
     (gang,) = build_status_report(site.store, ("w",), NOW + timedelta(days=days), Timeouts(), everything=True).gangs
     assert gang.state == state
+
+
+def test_wide_status_and_json_show_how_often_a_gang_saves(site: ControllerContext) -> None:
+    running = site.store.attempts.get("x2")
+    assert running is not None
+    site.store.attempts.change(running, checkpoint_seconds=1240.5)
+    found = build_status_report(site.store, (), NOW + 9 * HOUR, Timeouts(), everything=True)
+    last = _wide(found).splitlines()[-2:]
+    assert last[0].split() == ["ATTEMPT", "SAVES", "EVERY", "MIN"]
+    assert last[1].split() == ["x2", "20.7"]
+    by_name = {gang["attempt"]: gang["checkpoint_seconds"] for gang in json.loads(_json(found))["gangs"]}
+    assert by_name == {"x1": None, "x2": 1240.5, "y1": None, "y2": None}
