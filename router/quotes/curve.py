@@ -120,4 +120,4 @@ def build_point(s: SimulatedDeadline, start: datetime, deadline: datetime | None
     """Return a point of the curve; ``deadline`` is the exact one, where it is not a whole number of ticks."""
     deadline = deadline or start + timedelta(seconds=s.by_s)
     cost, hours = summarise_usd(s.usd), (deadline - start) / timedelta(hours=1)
-    return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean)
+    return Point(deadline, hours, cost.p50, cost.p90, s.on_time, knee=False, mean=cost.mean, draws=s.usd.size)

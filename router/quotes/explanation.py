@@ -12,10 +12,10 @@ import numpy as np
 from pricing.money import Usd
 from pricing.offers import is_stale
 from router.quotes.curve import SimulatedDeadline
-from router.quotes.quote import Driver, Other
+from router.quotes.quote import Driver, Other, QuoteEvidence
 from router.quotes.request import QuoteProblem, format_offer, option_keys
 from router.quotes.runner import ScenarioOutcomes
-from router.quotes.statistics import quantiles, summarise_usd, to_moment, to_usd
+from router.quotes.statistics import quantiles, summarise_usd, to_moment, to_usd, wilson_interval
 from router.spot.availability.fit import AvailabilityFit
 from router.spot.availability.observed import OptionAvailability
 from router.spot.simulator.traces import Floats
@@ -108,7 +108,9 @@ def _correlation(values: Floats, dollars: Floats) -> float:
 def build_alternative(what: str, s: SimulatedDeadline, start: datetime) -> Other:
     """Return the simulation as an alternative."""
     cost, finish = summarise_usd(s.usd), to_moment(start, float(quantiles(s.finish_s, (0.5,))[0]))
-    return Other(what, cost.p50, cost.p90, s.on_time, finish, mean=cost.mean)
+    draws = s.usd.size
+    low, high = wilson_interval(s.on_time, draws)
+    return Other(what, cost.p50, cost.p90, s.on_time, finish, cost.mean, draws, low, high)
 
 
 def propose_changes(asking: QuoteProblem, menu: Sequence[QuoteOption]) -> list[QuoteChange]:
@@ -153,6 +155,16 @@ def list_single_sizes(
         if len(menus) < _SIZES and picked and picked[0].hours(steps) <= hours:
             menus.append((f"on {count} {kind} alone", picked))
     return menus
+
+
+def describe_evidence(
+    menu: Sequence[QuoteOption], basis: OptionAvailability, fit: AvailabilityFit | None
+) -> QuoteEvidence:
+    """Return what was watched of the spot places, and what was learned from it."""
+    spot = sum(not v.sure for v in menu)
+    if fit is None or not basis.observed:
+        return QuoteEvidence(spot, basis.observed_count)
+    return QuoteEvidence(spot, basis.observed_count, max(1, (fit.until - fit.since).days), fit.pools)
 
 
 def list_conditions(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,17 +19,26 @@ import numpy as np
 
 from pricing.money import Usd
 from router.planning.plan import VALID_FOR
-from router.quotes.curve import SimulatedDeadline, best_by_deadline, build_curve, loosest_h, to_ticks, windows_h
+from router.quotes.curve import (
+    SimulatedDeadline,
+    best_by_deadline,
+    build_curve,
+    build_point,
+    loosest_h,
+    to_ticks,
+    windows_h,
+)
 from router.quotes.explanation import (
     build_alternative,
     compute_drivers,
     describe_dearest_risk,
+    describe_evidence,
     list_conditions,
     list_single_sizes,
     propose_changes,
 )
 from router.quotes.learned_rows import find_learned
-from router.quotes.quote import LEVELS, Leg, Likely, Other, Quote, Refused
+from router.quotes.quote import LEVELS, Leg, Likely, Other, Point, Quote, Refused
 from router.quotes.request import MarketInputs, QuoteProblem, QuoteRequest, format_offer, option_keys
 from router.quotes.runner import (
     DeadlineCase,
@@ -84,13 +93,22 @@ class _QuoteBuilder:
         nearest = min(windows, key=lambda h: abs(h - hours))  # the requested point replaces it
         self.others_h = [h for h in windows if h != nearest]
         one = longest_s <= _ONE_CLOCK * window_s
-        self.clock = QuoteClock(clock.tick_s, max(clock.ticks, -(-longest_s // clock.tick_s))) if one else clock
+        hour = max(1, round(HOUR_S / clock.tick_s))
+        longest = -(-longest_s // clock.tick_s) if one else 0
+        self.clock = QuoteClock(clock.tick_s, max(clock.ticks + hour, longest))
         self.slower = None if one else choose_clock(longest_s, _TICKS, clock.tick_s, longest_s)
-        within_h = self.clock.ticks * self.clock.tick_s / HOUR_S
+        within_h = clock.ticks * clock.tick_s / HOUR_S
         near = [to_ticks(h, self.clock) for h in self.others_h if one or h <= within_h]
         self.ticks = clock.ticks
+        earlier = clock.ticks - hour
+        self.hour_ticks = [earlier] if earlier * clock.tick_s >= self.earliest_h * HOUR_S else []
+        self.hour_ticks.append(clock.ticks + hour)
+        self.beside_curve_s = {n * clock.tick_s for n in self.hour_ticks if n not in near}
+        # An hour later is compared with the deadline of the request in the same scenarios, so with as many draws.
         self.others = [
-            DeadlineCase(n, DRAWS if n < clock.ticks else _TRIED) for n in dict.fromkeys(near) if n != clock.ticks
+            DeadlineCase(n, DRAWS if n < clock.ticks or n in self.hour_ticks else _TRIED)
+            for n in dict.fromkeys([*near, *self.hour_ticks])
+            if n != clock.ticks
         ]
         self.asked_s = clock.ticks * clock.tick_s
         self.far_h = [h for h in self.others_h if not one and h > within_h]
@@ -107,6 +125,8 @@ class _QuoteBuilder:
         cost, late = summarise_usd(s.usd), 1 - s.on_time
         p50, p90 = (to_moment(self.start, float(seconds)) for seconds in quantiles(s.finish_s, (0.5, 0.9)))
         low, high = wilson_interval(1 - late, DRAWS)
+        offered = best_by_deadline(self._add_far_deadlines(ways, far, menu))
+        curve = {seconds: each for seconds, each in offered.items() if seconds not in self.beside_curve_s}
         ran = np.maximum(got.spot_ticks + got.on_demand_ticks, 1)
         return Quote(
             job=ask.job.name,
@@ -133,9 +153,7 @@ class _QuoteBuilder:
             earliest_usd=to_usd(self.best.whole_usd(steps)),
             usd_levels=usd_quantiles(s.usd),
             finish_levels=tuple(to_moment(self.start, float(seconds)) for seconds in quantiles(s.finish_s, LEVELS)),
-            curve=build_curve(
-                best_by_deadline(self._add_far_deadlines(ways, far, menu)), self.start, self.asked_s, ask.deadline
-            ),
+            curve=build_curve(curve, self.start, self.asked_s, ask.deadline),
             drivers=compute_drivers(s),
             dearest_risk=describe_dearest_risk(got),
             alternatives=others,
@@ -150,6 +168,9 @@ class _QuoteBuilder:
             book_as_of=trade.book.as_of,
             plan_usd=None if (planned := asking.plan_usd()) is None else to_usd(planned),
             learned=find_learned(asking),
+            hour_earlier=self._hour_point(offered, earlier=True),
+            hour_later=self._hour_point(offered, earlier=False),
+            evidence=describe_evidence(menu, stage.availability, trade.fit),
         )
 
     @property
@@ -255,6 +276,8 @@ class _QuoteBuilder:
     ) -> dict[int, list[SimulatedDeadline]]:
         """Return all simulations by deadline, the far ones too, on a slower clock with the options that were quoted."""
         found = _merge_by_deadline(ways.values())
+        later_s = self.hour_ticks[-1] * self.clock.tick_s
+        found[later_s] = [s for s in found[later_s] if s.usd.size == DRAWS] or found[later_s]
         slower = self.slower
         if slower is None or not self.far_h:
             return found
@@ -265,6 +288,14 @@ class _QuoteBuilder:
             for seconds, s in way.found.items():
                 found.setdefault(seconds, []).append(s)
         return found
+
+    def _hour_point(self, offered: Mapping[int, SimulatedDeadline], *, earlier: bool) -> Point | None:
+        """Return the cost of the deadline about an hour earlier or later; None where nothing is done by then."""
+        ticks = self.hour_ticks[0 if earlier else -1]
+        if earlier and ticks > self.ticks:
+            return None
+        moved = timedelta(seconds=(ticks - self.ticks) * self.clock.tick_s)
+        return build_point(offered[ticks * self.clock.tick_s], self.start, self.asking.ask.deadline + moved)
 
     def _list_conditions(self, s: SimulatedDeadline) -> tuple[str, ...]:
         said = list_conditions(self.asking, s.stage.venues, s.stage.availability, self.asking.trade.policy_name)

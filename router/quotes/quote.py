@@ -33,7 +33,7 @@ class Point:
     """The cost of another deadline; ``knee`` marks the one beyond which more time saves little.
 
     ``mean`` is the expected cost, by which points are compared; absent where it has no end, and in quotes made before
-    it was stored.
+    it was stored. ``draws`` is the number of simulated scenarios, absent in earlier quotes.
     """
 
     deadline: datetime
@@ -43,6 +43,7 @@ class Point:
     on_time: float
     knee: bool
     mean: Usd | None = None
+    draws: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,11 @@ class Driver:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """The same job with one thing changed; ``mean`` is as in a point."""
+    """The same job with one thing changed; ``mean`` and ``draws`` are as in a point.
+
+    ``on_time_low``..``on_time_high`` is the 95 % interval of ``on_time`` that the number of draws leaves; absent in
+    earlier quotes.
+    """
 
     change: str
     p50: Usd | None
@@ -64,6 +69,24 @@ class Other:
     on_time: float
     finish_p50: datetime | None
     mean: Usd | None = None
+    draws: int | None = None
+    on_time_low: float | None = None
+    on_time_high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteEvidence:
+    """The records that the range of a quote rests on.
+
+    ``observed_places`` of ``spot_places`` were watched in the price history. ``fit_days`` and ``fit_pools`` are of the
+    history from which ``stepfare quotes fit`` learned how wide ranges must be; absent where nothing was learned, so
+    that the levels of the quote were not compared with what came of earlier ones.
+    """
+
+    spot_places: int
+    observed_places: int
+    fit_days: int | None = None
+    fit_pools: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +183,9 @@ class Quote:
     ``plan_usd`` is what a plan of this job alone expects of its cheapest place, where it runs at once and stays.
     ``run_policy`` is the policy that the quote is for and that runs the job where it is accepted; None in a quote of an
     earlier version. ``policy`` is the same in words. ``learned`` is absent where no earlier run was counted.
+    ``hour_earlier`` and ``hour_later`` are deadlines about an hour before and after: a whole number of the simulation's
+    ticks, so that ``hours`` says how far. The earlier one is absent where the fastest is not done by then, and both and
+    ``evidence`` in quotes made before they were stored.
     """
 
     job: str
@@ -201,6 +227,9 @@ class Quote:
     plan_usd: Usd | None = None
     run_policy: RunPolicy | None = None
     learned: QuoteLearned | None = None
+    hour_earlier: Point | None = None
+    hour_later: Point | None = None
+    evidence: QuoteEvidence | None = None
 
     @property
     def knee(self) -> Point | None:

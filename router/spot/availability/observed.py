@@ -90,7 +90,12 @@ class OptionAvailability:
     @property
     def observed(self) -> bool:
         """True if any option was observed."""
-        return any(word.startswith(_OBSERVED) for word in self.basis)
+        return self.observed_count > 0
+
+    @property
+    def observed_count(self) -> int:
+        """The number of options that were observed."""
+        return sum(word.startswith(_OBSERVED) for word in self.basis)
 
 
 def estimate_availability(
