@@ -122,7 +122,10 @@ def quote(
         str | None, typer.Option(metavar="USD", help="With --accept: cost ceiling. Default: the 90 % figure.")
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="With --accept: file of the plan.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with charts.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page: what other deadlines cost, spread, alternatives."),
+    ] = None,
     book: Annotated[
         str,
         typer.Option(
@@ -265,14 +268,15 @@ def _store_quotes(results: Sequence[QuoteAnswer]) -> dict[str, str]:
 
 def _write_page(results: Sequence[QuoteAnswer], file: Path, names: dict[str, str]) -> None:
     from router.cli.console import write_output_file
-    from router.quotes.quote import Quote
-    from router.render.quote_page import page
+    from router.quotes.quote import Quote, Refused
+    from router.render.quote_page import quotes_page
 
     quotes: list[Quote] = [a for a in results if isinstance(a, Quote)]
+    refused: list[Refused] = [a for a in results if isinstance(a, Refused)]
     if not quotes:
         console.note(f"{file.name} is not written: there is no quote to draw")
         return
-    write_output_file(file, page([(names.get(q.job, ""), q) for q in quotes]).encode())
+    write_output_file(file, quotes_page([(names.get(q.job, ""), q) for q in quotes], refused).encode())
 
 
 def _show(results: Sequence[QuoteAnswer], names: dict[str, str], output: QuoteFormat | None) -> None:

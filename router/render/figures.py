@@ -26,6 +26,12 @@ def money(amount: Usd) -> str:
     return _with_sign(_rounded(amount, _CENT), ",.2f")
 
 
+def signed_money(difference: Usd) -> str:
+    """Return a difference to the cent, always with its sign, such as ``+$0.50`` or ``−$0.50``; ``$0.00`` has none."""
+    value = _rounded(difference, _CENT)
+    return f"+{_with_sign(value, ',.2f')}" if value > 0 else _with_sign(value, ",.2f")
+
+
 def whole_dollars(amount: Usd) -> str:
     """Return an amount to the dollar, such as ``$1,235``."""
     return _with_sign(_rounded(amount, Decimal(1)), ",.0f")

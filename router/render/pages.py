@@ -33,11 +33,13 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "money": figures.money,
+        "signed_money": figures.signed_money,
         "dollars": figures.whole_dollars,
         "money_data": lambda usd: _data(usd, figures.money(usd)),
         "dollars_data": lambda usd: _data(usd, figures.whole_dollars(usd)),
         "number": lambda number: f"{number:,}",
         "percent": figures.percent,
+        "chance": figures.chance,
         "day": figures.day,
         "clock": figures.clock,
         "day_clock": figures.day_clock,

@@ -117,11 +117,28 @@ def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     page = tmp_path / "quote.html"
     assert quote(write_job(tmp_path, "llama-7b", steps=9000), "--by", "+2d", "--html", page).exit_code == 0
     text = page.read_text(encoding="utf-8")
-    assert not re.search(r"<script|<link|src=|href=|https?://", text)
-    pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
+    assert not re.search(r"<script|src=|https?://", text)
+    assert re.findall(r'href="(.*?)"', text) == ["data:,", "#main"]
+    pictures = re.findall(r'<svg [^>]*role="img".*?</svg>', text, re.DOTALL)
     titles = [parseString(p).getElementsByTagName("svg")[0].getAttribute("aria-label") for p in pictures]
-    assert titles == ["Distribution of the cost", "Cost against deadline", "One typical run"]
-    assert all("nan" not in p and "inf" not in p for p in pictures)
+    each = [title.split(" as ")[0].split(",")[0].split(":")[0] for title in titles]
+    assert each == [name for name in ("Cost by deadline", "Spread of the cost", "One typical run") for _ in range(3)]
+    assert all("nan" not in p and "inf" not in p.replace('inv"', "") for p in pictures)
+
+
+def test_the_page_shows_the_json_s_figures_and_who_was_refused(tmp_path: Path) -> None:
+    page = tmp_path / "quote.html"
+    write_job(tmp_path / "jobs", "fits")
+    write_job(tmp_path / "jobs", "rush", deadline="+30m")
+    told = json.loads(quote(tmp_path / "jobs", "-o", "json", "--html", page).stdout)
+    (fits,) = told["quotes"]
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"<h1>.*?</h1>", text, re.DOTALL)[0].count("<data") == 2
+    for amount in (fits["usd"]["mean"], fits["usd"]["p90"]):
+        assert f'<data value="{amount}">' in text
+    assert fits["quote_id"] in text
+    assert "Could not be quoted" in text
+    assert told["refused"][0]["what"] in text
 
 
 @pytest.mark.slow

@@ -2,42 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from router.render.tonight_page import tonight_page
+from tests.support.browser import CHROMIUM, chromium, measure
 from tests.support.command import NOW, run
 from tests.support.night import FOLDER, nightly_plan
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FRAME = """<!doctype html><body style="margin:0">
-<iframe id="page" src="page.html" style="width:{width}px;height:900px"></iframe>
-<script>
-document.getElementById("page").onload = (event) => {{
-  const page = event.target.contentDocument;
-  const root = page.documentElement;
-  const shown = [...page.querySelectorAll("figure > div")].filter((each) => each.offsetWidth > 0);
-  const beyond = [...page.querySelectorAll("main *")].filter((each) =>
-    !each.closest("svg, thead") && each.getBoundingClientRect().right > root.clientWidth + 1);
-  const names = shown.map((each) => each.className);
-  document.body.dataset.found = [root.scrollWidth, root.clientWidth, names, beyond.length];
-}};
-</script>"""
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine"),
 ]
-
-
-def chromium(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Chromium without a window; it may read the other files of a page's folder."""
-    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files")
-    return subprocess.run([CHROMIUM or "", *flags, *arguments], capture_output=True, text=True, check=True, timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +39,8 @@ def estimate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_scrolls_sideways_and_one_drawing_is_shown(
     request: pytest.FixtureRequest, name: str, width: int, drawing: str
 ) -> None:
-    """A frame of the width holds the page; the frame's own page asks how wide its content is."""
     page: Path = request.getfixturevalue(name)
-    frame = page.with_name(f"frame-{width}.html")
-    frame.write_text(FRAME.format(width=width), encoding="utf-8")
-    dom = chromium("--virtual-time-budget=5000", "--dump-dom", frame.as_uri()).stdout
-    found = dom.split('data-found="')[1].split('"')[0].split(",")
-    assert found == [str(width), str(width), drawing, "0"]
+    assert measure(page, width) == [str(width), str(width), drawing, "0"]
 
 
 @pytest.mark.parametrize("scheme", ["0", "1"], ids=["dark", "light"])

@@ -1,0 +1,504 @@
+"""Draw the pictures of a quote as SVG: cost by deadline, the spread as dots, a run, bars of tables. Pure functions.
+
+Every figure in them stands in a table or a sentence of the page too. Points and dots carry theirs as data attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from pricing.money import Usd
+from router.quotes.quote import LEVELS, Driver, Point, Quote
+from router.render import drawing
+from router.render.drawing import TimeScale, element, line, picture, rect, text, text_width
+from router.render.figures import MARKET_LETTERS, cents, clock, day, day_clock, hours, money
+from router.render.quote_view import DOTS, AlternativeRow, QuoteView, cost_words, roles_of
+
+_HOUR = timedelta(hours=1)
+_STEPS_H = (0.25, 0.5, 1, 2, 3, 6, 12, 24, 48, 72, 96, 120, 168, 240, 336, 720, 1440)
+_NINE_OF_TEN = 0.9
+_LABEL_DROPS = (-15.0, -42.0, 12.0, -70.0, 36.0, -100.0, 60.0, -130.0, 90.0, 120.0, 150.0)
+_SURE_WIDTH = 0.005  # dollars; a spread that is narrower is one amount
+
+
+@dataclass(frozen=True, slots=True)
+class CurveLayout:
+    """Size and margins of the price by deadline; ``spacing`` is the least distance of ticks."""
+
+    width: int
+    height: float
+    left: float
+    right: float
+    spacing: float
+
+
+@dataclass(frozen=True, slots=True)
+class StripLayout:
+    """Size of the run strip; a ``gutter`` of 0 puts the names of the rows above them."""
+
+    width: int
+    gutter: float
+    radius: float
+    spacing: float
+
+
+CURVES = {
+    "wide": CurveLayout(1078, 292, 52, 40, 84),
+    "middle": CurveLayout(692, 292, 52, 30, 78),
+    "narrow": CurveLayout(340, 264, 42, 24, 52),
+}
+SPREADS = {"wide": (508, 194.0, 8.6), "middle": (508, 194.0, 8.6), "narrow": (340, 178.0, 7.4)}
+STRIPS = {
+    "wide": StripLayout(1078, 104, 5.7, 70),
+    "middle": StripLayout(692, 104, 5.0, 62),
+    "narrow": StripLayout(340, 0, 3.9, 48),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+    def holds(self, x: float, y: float) -> bool:
+        return self.left <= x <= self.right and self.top <= y <= self.bottom
+
+    def nearest(self, x: float, y: float) -> tuple[float, float]:
+        """Return the point of the box that is nearest to a point."""
+        return min(max(x, self.left), self.right), min(max(y, self.top), self.bottom)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """Scales of hours and dollars within a layout."""
+
+    layout: CurveLayout
+    first_h: float
+    last_h: float
+    most_usd: float
+
+    @property
+    def top(self) -> float:
+        return 26.0
+
+    @property
+    def bottom(self) -> float:
+        return self.layout.height - 40
+
+    @property
+    def right(self) -> float:
+        return self.layout.width - self.layout.right
+
+    def x(self, hours_after: float) -> float:
+        share = (hours_after - self.first_h) / max(self.last_h - self.first_h, 1e-9)
+        return self.layout.left + share * (self.right - self.layout.left)
+
+    def y(self, usd: float) -> float:
+        return self.bottom - usd / self.most_usd * (self.bottom - self.top)
+
+
+def draw_curve(q: Quote, layout: CurveLayout) -> str:
+    """Return the price by deadline, or "" where fewer than two points have an end.
+
+    The median is solid, 9 of 10 dashed, with a band between them; the tightest deadline, the knee and the one asked for
+    are labelled.
+    """
+    points = [p for p in q.curve if p.p50 is not None]
+    if len(points) < 2:
+        return ""
+    most = max(max(_usd(p.p50), _usd(p.p90)) for p in points)
+    step = _round_step(most, 5)
+    frame = _frame(points, layout, math.ceil(most / step - 1e-9) * step)
+    parts = [*_money_axis(frame, step), *_hour_axis(frame, q.start), *_lines(q.curve, frame)]
+    labels = _CurveLabels(q, frame)
+    parts += labels.draw([p for p in points if roles_of(q, p)])
+    name = (
+        f"Cost by deadline: median and 9 of 10 of the cost for {len(q.curve)} deadlines. "
+        "The table below holds the same figures."
+    )
+    return picture(name, layout.width, layout.height, parts)
+
+
+def _usd(amount: Usd | None) -> float:
+    return 0.0 if amount is None else amount.dollars()
+
+
+def _frame(points: Sequence[Point], layout: CurveLayout, most: float) -> _Frame:
+    first, last = points[0].hours, points[-1].hours
+    room = (last - first) * 0.05
+    return _Frame(layout, max(0.0, first - room), last + room, most or 1.0)
+
+
+def _round_step(most: float, about: int) -> float:
+    """Return a round number that goes about so often into another."""
+    rough = max(most / about, 1e-9)
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * 0.999)
+
+
+def _tick_money(usd: float, step: float) -> str:
+    return f"${usd:,.0f}" if step == int(step) else f"${usd:,.2f}"
+
+
+def _money_axis(frame: _Frame, step: float) -> Iterator[str]:
+    left = frame.layout.left
+    for i in range(round(frame.most_usd / step) + 1):
+        y = frame.y(i * step)
+        yield line(left, y, frame.right, y, "g" if i else "ax")
+        yield text(left - 8, y + 4, _tick_money(i * step, step), "s e")
+    yield text(left, 12, "Cost by deadline", "s")
+
+
+def _hour_axis(frame: _Frame, start: datetime) -> Iterator[str]:
+    """Yield ticks in hours after the start, with the clock beneath each, or each second one where they are close."""
+    pixels = (frame.right - frame.layout.left) / (frame.last_h - frame.first_h)
+    spacing = frame.layout.spacing
+    step = next((s for s in _STEPS_H if s * pixels >= spacing), 2880)
+    dates = frame.last_h > 6 * 24
+    every = 1 if step * pixels >= text_width("Mon 00:00") + 12 else 2
+    y = frame.bottom
+    for i in range(math.ceil(frame.first_h / step - 1e-9), math.floor(frame.last_h / step + 1e-9) + 1):
+        x = frame.x(i * step)
+        moment = start + i * step * _HOUR
+        yield line(x, y, x, y + 4, "ax")
+        yield text(x, y + 17, f"+{i * step:g} h", "s m")
+        if i % every == 0:
+            yield text(x, y + 32, day(moment) if dates else f"{moment:%a} {clock(moment)}", "s m")
+
+
+def _lines(curve: Sequence[Point], frame: _Frame) -> list[str]:
+    """Return the band, both lines and the points; a line is broken where an amount has no end."""
+    parts = []
+    for stretch in _stretches([p if p.p50 is not None and p.p90 is not None else None for p in curve]):
+        upper = [(frame.x(p.hours), frame.y(_usd(p.p90))) for p in stretch]
+        lower = [(frame.x(p.hours), frame.y(_usd(p.p50))) for p in stretch]
+        parts += [
+            element("polygon", points=_path([*upper, *reversed(lower)]), cls="band inv"),
+            element("polyline", points=_path(upper), cls="ln inv", style="stroke-width:1.25;stroke-dasharray:5 3"),
+        ]
+    for stretch in _stretches([p if p.p50 is not None else None for p in curve]):
+        parts.append(
+            element("polyline", points=_path([(frame.x(p.hours), frame.y(_usd(p.p50))) for p in stretch]), cls="ln inv")
+        )
+        for p in stretch:
+            words = (
+                f"+{p.hours:.1f} h, {day_clock(p.deadline)}: median {cost_words(p.p50)}, 9 of 10 {cost_words(p.p90)}"
+            )
+            parts.append(
+                element(
+                    "circle",
+                    drawing.title(words),
+                    cx=frame.x(p.hours),
+                    cy=frame.y(_usd(p.p50)),
+                    r=3.2,
+                    cls="full inv",
+                    data_deadline=_stamp(p.deadline),
+                    data_p50="" if p.p50 is None else cents(p.p50),
+                    data_p90="" if p.p90 is None else cents(p.p90),
+                )
+            )
+    return parts
+
+
+def _stretches(points: Sequence[Point | None]) -> Iterator[list[Point]]:
+    """Yield runs of neighbouring points that are known."""
+    run: list[Point] = []
+    for p in points:
+        if p is not None:
+            run.append(p)
+        elif run:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+
+
+class _CurveLabels:
+    """Places labels where they meet neither each other nor, as far as there is room, the lines."""
+
+    def __init__(self, q: Quote, frame: _Frame) -> None:
+        self.q, self.frame = q, frame
+        self.taken: list[_Box] = []
+        self.inked = [each for which in ("p50", "p90") for each in self._inked(which)]
+
+    def _inked(self, which: str) -> Iterator[tuple[float, float]]:
+        """Yield points of a line, a few pixels apart."""
+        known = [(p.hours, usd) for p in self.q.curve if (usd := getattr(p, which)) is not None]
+        at = [(self.frame.x(h), self.frame.y(usd.dollars())) for h, usd in known]
+        for (x1, y1), (x2, y2) in pairwise(at):
+            steps = max(1, round(math.hypot(x2 - x1, y2 - y1) / 4))
+            for i in range(steps + 1):
+                yield x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps
+
+    def draw(self, points: Sequence[Point]) -> list[str]:
+        """Return rings, the drop line of the deadline asked for, and the labels, that one first."""
+        parts = []
+        for p in points:
+            x, y = self.frame.x(p.hours), self.frame.y(_usd(p.p50))
+            roles = roles_of(self.q, p)
+            if "asked" in roles:
+                parts.append(line(x, y + 7, x, self.frame.bottom, "dash"))
+                self.inked += [(x, y + i) for i in range(8, int(self.frame.bottom - y), 4)]
+            if roles != ("tightest",):
+                parts.append(element("circle", cx=x, cy=y, r=7.0, cls="hol inv"))
+            self.taken.append(_Box(x - 8, y - 8, x + 8, y + 8))
+        order = ("asked", "knee", "tightest")
+        for p in sorted(points, key=lambda p: min(order.index(role) for role in roles_of(self.q, p))):
+            parts += self._label(p)
+        return [
+            *parts,
+            *self._line_name("p90", "9 of 10 cost less", -8.0),
+            *self._line_name("p50", "half cost less", 18.0),
+        ]
+
+    def _line_name(self, which: str, words: str, dy: float) -> list[str]:
+        """Return the name of a line beside it, or nothing where there is no room."""
+        width = text_width(words)
+        middle = self.frame.layout.width / 2
+        for x, y in sorted(list(self._inked(which))[::6], key=lambda at: abs(at[0] - middle)):
+            box = _Box(x - width / 2, y + dy - 11, x + width / 2, y + dy + 3)
+            if self._cost(box, x, y) < 12:
+                self.taken.append(box)
+                return [text(x, y + dy, words, "halo s m")]
+        return []
+
+    def _label(self, p: Point) -> list[str]:
+        roles = roles_of(self.q, p)
+        first = f"{', '.join(roles)} +{p.hours:.1f} h: {cost_words(p.p50)}"
+        second = f"9 of 10 {cost_words(p.p90)}"
+        x, y = self.frame.x(p.hours), self.frame.y(_usd(p.p50))
+        width = max(text_width(first, bold=True), text_width(second))
+        options = [
+            (_Box(left, y + dy, left + width, y + dy + 30), anchor)
+            for dy in _LABEL_DROPS
+            for left, anchor in ((x + 14, ""), (x - 14 - width, "e"), (x - width / 2, "m"))
+        ]
+        box, anchor = min(options, key=lambda option: self._cost(option[0], x, y))
+        self.taken.append(box)
+        at = {"": box.left, "e": box.right, "m": (box.left + box.right) / 2}[anchor]
+        near = box.nearest(x, y)
+        far = math.hypot(near[0] - x, near[1] - y)
+        lead = []
+        if far > 18:
+            share = 8 / far
+            lead = [line(x + (near[0] - x) * share, y + (near[1] - y) * share, *near, "mkl")]
+        return [
+            *lead,
+            text(at, box.top + 12, first, f"halo b {anchor}".strip()),
+            text(at, box.top + 27, second, f"halo s {anchor}".strip()),
+        ]
+
+    def _cost(self, box: _Box, x: float, y: float) -> float:
+        """Return how badly a label would lie there."""
+        outside = (
+            max(0.0, self.frame.layout.left + 4 - box.left)
+            + max(0.0, box.right - self.frame.layout.width)
+            + max(0.0, 16 - box.top)
+            + max(0.0, box.bottom - self.frame.bottom + 2)
+        )
+        met = sum(box.meets(other) for other in self.taken)
+        crossed = sum(box.holds(*at) for at in self.inked)
+        near = box.nearest(x, y)
+        return 200 * outside + 400 * met + 12 * crossed + math.hypot(near[0] - x, near[1] - y)
+
+
+def _stack(positions: Sequence[float], left: float, radius: float) -> list[tuple[float, int]]:
+    """Return columns and levels of dots: those that lie within the width of one stand on each other."""
+    wide = 2.15 * radius
+    heights: dict[int, int] = {}
+    found = []
+    for x in positions:
+        column = math.floor((x - left) / wide)
+        level = heights.get(column, 0)
+        heights[column] = level + 1
+        found.append((left + (column + 0.5) * wide, level))
+    return found
+
+
+def _fit_dots(
+    positions: Sequence[float], left: float, radius: float, room: float
+) -> tuple[float, list[tuple[float, int]]]:
+    """Return a radius, the given one or less, at which the highest stack keeps to its room, and the places."""
+    while True:
+        found = _stack(positions, left, radius)
+        if radius <= 2.5 or (max(level for _, level in found) + 1) * 2.2 * radius <= room:
+            return radius, found
+        radius *= 0.94
+
+
+def draw_spread(view: QuoteView, size: tuple[int, float, float]) -> str:
+    """Return the cost as 20 dots, each one run in 20, filled above 9 of 10; "" where it is one amount or none."""
+    q, (width, height, radius) = view.quote, size
+    known = [(usd, LEVELS[i]) for i, usd in zip(DOTS, view.cost_dots, strict=True) if usd is not None]
+    if not known or known[-1][0].dollars() - known[0][0].dollars() < _SURE_WIDTH:
+        return ""
+    low, high = known[0][0].dollars(), known[-1][0].dollars()
+    left, right, base = 10.0, width - 10.0, height - 22
+    pad = 1.2 * radius
+
+    def x(usd: float) -> float:
+        return left + pad + (usd - low) / (high - low) * (right - left - 2 * pad)
+
+    radius, places = _fit_dots([x(usd.dollars()) for usd, _ in known], left, radius, base - 42)
+    step = _round_step(high - low, 5)
+    parts = [line(left, base, right, base, "ax")]
+    for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1):
+        at = x(i * step)
+        parts += [line(at, base, at, base + 4, "ax"), text(at, base + 17, _tick_money(i * step, step), "s m")]
+    for usd, words, y in ((q.usd.p50, "half below", 13.0), (q.usd.p90, "9 of 10 below", 31.0)):
+        if usd is None:
+            continue
+        at, said = min(max(x(usd.dollars()), left), right), f"{words} {money(usd)}"
+        fits = at + 6 + text_width(said, bold=True) <= width
+        parts.append(line(at, y - 9, at, base, "dash"))
+        parts.append(text(at + 6 if fits else at - 6, y, said, "halo b" if fits else "halo b e"))
+    for (usd, level), (at, row) in zip(known, places, strict=True):
+        cls = "full inv" if level > _NINE_OF_TEN else "bar inv"
+        y = base - radius * (1.1 + 2.2 * row)
+        parts.append(element("circle", drawing.title(money(usd)), cx=at, cy=y, r=radius, cls=cls, data_usd=cents(usd)))
+    name = "Spread of the cost as 20 dots, each 1 run in 20. The figures stand below it."
+    return picture(name, width, height, parts)
+
+
+def draw_run(view: QuoteView, layout: StripLayout) -> str:
+    """Return the typical run as bars, and below it on the same axis when 20 such runs end; "" without a run."""
+    q = view.quote
+    if not q.run:
+        return ""
+    ends = [at for at in view.end_dots if at is not None]
+    last = max([q.deadline, q.run[-1].end, *ends])
+    left, right = layout.gutter or 2.0, layout.width - 14.0
+    scale = TimeScale(q.start, last, last, left, right)
+    names = not layout.gutter
+    top = 38.0 if names else 26.0
+    radius, places = _fit_dots([scale.at(at) for at in ends], left, layout.radius, 96) if ends else (1.0, [])
+    highest = max((level for _, level in places), default=0) + 1
+    base = top + 24 + (34 if names else 20) + max(highest * 2.2 * radius, 26)
+    parts = [*_run_names(layout, top, base - max(highest * 2.2 * radius, 26)), *_run_bars(q, scale, top, layout)]
+    for at, (x, level) in zip(ends, places, strict=True):
+        parts.append(
+            element(
+                "circle",
+                drawing.title(day_clock(at)),
+                cx=x,
+                cy=base - radius * (1.1 + 2.2 * level),
+                r=radius,
+                cls="bar inv",
+                data_end=_stamp(at),
+            )
+        )
+    parts += [*_run_axis(q, scale, base, layout), *_run_deadline(q, scale, base, layout)]
+    name = "One typical run, and when 20 such runs end. The table below holds the same figures."
+    return picture(name, layout.width, base + 22, parts)
+
+
+def _run_names(layout: StripLayout, top: float, dots: float) -> list[str]:
+    if not layout.gutter:
+        return [text(0, top - 6, "one typical run", "b"), text(0, dots - 8, "20 such runs end", "b")]
+    return [text(0, top + 17, "one run", "b"), text(0, dots + 10, "20 such runs", "b"), text(0, dots + 25, "end", "s")]
+
+
+def _run_bars(q: Quote, scale: TimeScale, top: float, layout: StripLayout) -> Iterator[str]:
+    """Yield a bar for each stretch, lettered by market, and a dotted line for each wait."""
+    for leg in q.run:
+        x1, x2 = scale.at(leg.start), scale.at(leg.end)
+        long = hours(leg.end - leg.start)
+        if leg.where:
+            letter = MARKET_LETTERS.get(leg.market, "")
+            said = next((w for w in (f"{letter} {long}", letter) if text_width(w) + 4 <= x2 - x1), "")
+            place = f"{leg.where} {leg.market.replace('_', '-')}, {long}"
+            data = {"data_start": _stamp(leg.start), "data_end": _stamp(leg.end), "data_market": leg.market}
+            width = max(x2 - x1 - 1.5, 2.0)
+            yield rect(x1 + 0.75, top, width, 24, f"bar {leg.market}", drawing.title(place), rx=3, **data)
+            if said:
+                yield text((x1 + x2) / 2, top + 16, said, "m")
+        else:
+            yield line(x1 + 1, top + 12, x2 - 1, top + 12, "dash")
+            said = next((w for w in (f"waits {long}", "waits") if text_width(w) + 4 <= x2 - x1), "")
+            if said:
+                yield text((x1 + x2) / 2, top + 8, said, "s m")
+    end = scale.at(q.run[-1].end)
+    done = f"done {clock(q.run[-1].end)}"
+    if end + 8 + text_width(done) <= scale.at(q.deadline) - 4:
+        yield text(end + 8, top + 16, done, "s")
+    elif not layout.gutter:
+        yield text(end, top + 38, done, "s e")
+
+
+def _run_axis(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> Iterator[str]:
+    yield line(scale.left, base, scale.right, base, "ax")
+    yield line(scale.left, base, scale.left, base + 4, "ax")
+    first = day_clock(q.start)
+    taken = scale.left
+    if layout.gutter:
+        yield text(scale.left, base + 17, first, "s m")
+        taken += text_width(first) / 2 + 6
+    else:
+        yield text(0, base + 17, first, "s")
+        taken += text_width(first) + 6
+    for x, moment in scale.ticks(layout.spacing):
+        words = day(moment) if clock(moment) == "00:00" else clock(moment)
+        half = text_width(words) / 2
+        if x - half >= taken and x + half <= layout.width:
+            yield line(x, base, x, base + 4, "ax")
+            yield text(x, base + 17, words, "s m")
+            taken = x + half + 6
+
+
+def _run_deadline(q: Quote, scale: TimeScale, base: float, layout: StripLayout) -> list[str]:
+    x, words = scale.at(q.deadline), f"due {day_clock(q.deadline)}"
+    fits = x + text_width(words) / 2 <= layout.width and x - text_width(words) / 2 >= scale.left
+    at, cls = (x, "b m") if fits else (min(x + 12, float(layout.width)), "b e")
+    return [line(x, 18, x, base, "mk"), text(at, 12, words, cls)]
+
+
+def draw_alternative(row: AlternativeRow, most: Usd) -> str:
+    """Return the bar of an alternative from $0 to ``most``: a dot at its median, a line to 9 of 10."""
+    parts = []
+    if row.p50 is not None:
+        end = "98%" if row.p90 is None else _along(row.p90, most)
+        parts.append(
+            element("line", x1=_along(row.p50, most), x2=end, y1=7, y2=7, cls="dash" if row.p90 is None else "mk")
+        )
+        if row.p90 is not None:
+            parts.append(element("line", x1=end, x2=end, y1=2, y2=12, cls="mk"))
+        parts.append(element("circle", cx=_along(row.p50, most), cy=7, r=4.5, cls="full inv"))
+    axis = element("line", x1="2%", x2="2%", y1=0, y2=14, cls="ax")
+    return element("svg", axis + "".join(parts), height=14, width="100%", aria_hidden="true")
+
+
+def _along(usd: Usd, most: Usd) -> str:
+    return f"{2 + 96 * usd.nanos / max(most.nanos, 1):.2f}%"
+
+
+def most_shown(rows: Sequence[AlternativeRow]) -> Usd:
+    """Return the largest amount of rows, the end of their common axis."""
+    return max((usd for row in rows for usd in (row.p50, row.p90) if usd is not None), default=Usd(0))
+
+
+def draw_share(driver: Driver) -> str:
+    """Return the bar of a part of the cost; start-ups and lost work are waste and hatched."""
+    kinds = (("start-ups", "wh"), ("spot", "bar spot"), ("demand", "bar on_demand"))
+    cls = next((cls for word, cls in kinds if word in driver.what), "full met")
+    track = element("rect", width="100%", height=12, y=1, rx=2, style="fill:var(--grid)")
+    share = element("rect", width=f"{min(max(driver.share, 0.0), 1.0):.2%}", height=12, y=1, rx=2, cls=cls)
+    return element("svg", track + share, height=14, width="100%", aria_hidden="true")
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

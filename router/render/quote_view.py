@@ -1,0 +1,384 @@
+"""Arrange a quote for its page: sentence, tiles, rows and notes in the order in which they are shown. Pure functions.
+
+Money is the quote's own, or the difference of two amounts of it; None is an amount without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pricing.money import Usd
+from pricing.units import format_count
+from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, Refused
+from router.quotes.quote_json import quote_content
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money, percent
+
+SHOWN_ALTERNATIVES = 8
+DOTS = tuple(range(0, len(LEVELS), 2))  # 2.5 %, 7.5 %, ... 97.5 %: the middles of 20 parts of one run in 20
+_HOUR = timedelta(hours=1)
+_WITHIN = "of these: "
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineRow:
+    """A deadline of the table and its differences from the deadline asked for; ``roles`` are tags such as "knee"."""
+
+    point: Point
+    roles: tuple[str, ...]
+    more_usd: Usd | None
+
+    @property
+    def asked(self) -> bool:
+        """Return whether this is the deadline asked for."""
+        return "asked" in self.roles
+
+
+@dataclass(frozen=True, slots=True)
+class HourRow:
+    """The change of the expected cost about an hour earlier or later; ``usd`` None where one of both has no end."""
+
+    words: str
+    point: Point
+    usd: Usd | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativeRow:
+    """The job as asked, or with one thing changed; ``more_usd`` is beside the expected cost as asked."""
+
+    name: str
+    asked: bool
+    p50: Usd | None
+    p90: Usd | None
+    mean: Usd | None
+    more_usd: Usd | None
+    on_time: float
+    interval: str
+
+
+@dataclass(frozen=True, slots=True)
+class LegRow:
+    """A stretch of the typical run; ``where`` is "waits for spot" while nothing runs."""
+
+    leg: Leg
+    where: str
+    market: str
+    length: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteView:
+    """Everything that the page says about one quote; ``name`` is its id, "" where it is not stored."""
+
+    quote: Quote
+    name: str
+    anchor: str
+    deadlines: tuple[DeadlineRow, ...]
+    around: tuple[HourRow, ...]
+    alternatives: tuple[AlternativeRow, ...]
+    other_alternatives: str
+    legs: tuple[LegRow, ...]
+    trust: tuple[str, ...]
+    fields: tuple[tuple[str, str], ...]
+
+    @property
+    def price(self) -> Usd | None:
+        """Return the figure of the first sentence: the expected cost."""
+        return self.quote.usd.mean
+
+    @property
+    def cost_dots(self) -> tuple[Usd | None, ...]:
+        """Return the costs of the 20 dots, each one run in 20, from the cheapest."""
+        return tuple(self.quote.usd_levels[i] for i in DOTS)
+
+    @property
+    def end_dots(self) -> tuple[datetime | None, ...]:
+        """Return the ends of the 20 dots, from the earliest."""
+        return tuple(self.quote.finish_levels[i] for i in DOTS)
+
+    @property
+    def spread(self) -> str:
+        """Return the 20 costs in words, equal ones counted."""
+        return _counted([cost_words(usd) for usd in self.cost_dots])
+
+    @property
+    def ends(self) -> str:
+        """Return the 20 ends in words, equal ones counted."""
+        return _counted(["never" if at is None else day_clock(at) for at in self.end_dots])
+
+    @property
+    def on_time_words(self) -> str:
+        """Return the interval of the chance to be on time that the number of runs leaves, and what was asked for."""
+        q = self.quote
+        return f"{interval_words(q.on_time_low, q.on_time_high)} by {q.draws:,} runs; asked {chance(q.confidence)}"
+
+    @property
+    def per_1000_steps(self) -> Usd | None:
+        """Return the expected cost of a thousand steps."""
+        usd = self.quote.usd_per_step
+        return None if usd is None else Usd(usd.nanos * 1000)
+
+    @property
+    def command(self) -> str:
+        """Return the command that prints the same figures."""
+        if self.name:
+            return f"stepfare quotes show {self.name} -o json"
+        q = self.quote
+        files = " ".join(file.replace("\\", "/").rsplit("/", 1)[-1] for file in q.files) or "JOB.yaml"
+        return f"stepfare quote {files} --by {_stamp(q.deadline)} --now {_stamp(q.asked_at)} -o json"
+
+    @property
+    def curve_notes(self) -> tuple[str, ...]:
+        """Return sentences on the curve: its lines, its knee, what is noise."""
+        notes = ["Solid: half of the runs cost less. Dashed: 9 of 10 do"]
+        knee = self.quote.knee
+        if knee is not None:
+            price = cost_words(knee.mean if self.quote.has_means else knee.p50)
+            what = "expected" if self.quote.has_means else "at the median"
+            notes.append(
+                f"At the knee, {day_clock(knee.deadline)}, it costs {price} {what}: "
+                "after it, more time saves less than on average"
+            )
+        elif len(self.quote.curve) > 2:
+            notes.append("No deadline is a knee, after which more time would save less than on average")
+        draws = sorted({p.draws for p in self.quote.curve if p.draws is not None})
+        if draws:
+            runs = " or ".join(f"{n:,}" for n in draws)
+            notes.append(
+                f"Each point rests on {runs} simulated runs and nothing is smoothed: the expected cost never rises "
+                "with a later deadline, half and 9 of 10 may"
+            )
+        return tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotesView:
+    """The page of one or more quotes; ``refused`` are the jobs that could not be quoted."""
+
+    quotes: tuple[QuoteView, ...]
+    refused: tuple[Refused, ...]
+
+    @property
+    def asked_at(self) -> datetime:
+        """Return when the quotes were asked for."""
+        return self.quotes[0].quote.asked_at
+
+    @property
+    def total_usd(self) -> Usd:
+        """Return the sum of the expected costs that have an end."""
+        return Usd.total(usd for view in self.quotes if (usd := view.price) is not None)
+
+    @property
+    def endless(self) -> int:
+        """Return the number of quotes whose expected cost has no end."""
+        return sum(view.price is None for view in self.quotes)
+
+
+def quotes_view(quotes: Sequence[tuple[str, Quote]], refused: Sequence[Refused] = ()) -> QuotesView:
+    """Return what the page says about quotes, each with its id."""
+    return QuotesView(tuple(quote_view(q, name, f"q{i}") for i, (name, q) in enumerate(quotes, 1)), tuple(refused))
+
+
+def quote_view(q: Quote, name: str, anchor: str = "q1") -> QuoteView:
+    """Return what the page says about a quote; ``anchor`` begins the ids of its sections."""
+    alternatives = _alternatives(q)
+    return QuoteView(
+        quote=q,
+        name=name,
+        anchor=anchor,
+        deadlines=_deadlines(q),
+        around=_hours_around(q),
+        alternatives=alternatives[:SHOWN_ALTERNATIVES],
+        other_alternatives=_rest(alternatives[SHOWN_ALTERNATIVES:]),
+        legs=tuple(_leg_row(leg) for leg in q.run),
+        trust=_trust(q),
+        fields=_raw_fields(q),
+    )
+
+
+def cost_words(usd: Usd | None) -> str:
+    """Return an amount to the cent, or that it has no end."""
+    return "no end" if usd is None else money(usd)
+
+
+def interval_words(low: float, high: float) -> str:
+    """Return an interval of chances such as ``93% to 96%``; never up to a certainty."""
+    if high > 0.99:
+        return f"{chance(low).removeprefix('>')} or more"
+    return f"{chance(low)} to {chance(high)}"
+
+
+def step_words(length: timedelta) -> str:
+    """Return how far a deadline moves: ``an hour``, or hours with one decimal."""
+    return "an hour" if abs(length / _HOUR - 1) < 0.05 else hours(length)
+
+
+def roles_of(q: Quote, point: Point) -> tuple[str, ...]:
+    """Return what a point of the curve is: tightest, knee, asked."""
+    said = [("tightest", bool(q.curve) and point is q.curve[0]), ("knee", point.knee)]
+    return tuple(name for name, true in [*said, ("asked", point.deadline == q.deadline)] if true)
+
+
+def _difference(usd: Usd | None, than: Usd | None) -> Usd | None:
+    return None if usd is None or than is None else usd - than
+
+
+def _deadlines(q: Quote) -> tuple[DeadlineRow, ...]:
+    """Return the deadlines of the curve, and those about an hour away, earliest first."""
+    rows = [(p, roles_of(q, p)) for p in q.curve]
+    for row in _hours_around(q):
+        # A point of the curve may be the same deadline but for a part of a tick.
+        same = next((i for i, (p, _) in enumerate(rows) if _minute(p.deadline) == _minute(row.point.deadline)), None)
+        if same is None:
+            rows.append((row.point, (row.words,)))
+        elif rows[same][0].mean == row.point.mean:
+            rows[same] = (rows[same][0], (*rows[same][1], row.words))
+    rows.sort(key=lambda row: row[0].deadline)
+    return tuple(
+        DeadlineRow(
+            p,
+            roles,
+            _difference(p.mean, q.usd.mean) if q.has_means else _difference(p.p50, q.usd.p50),
+        )
+        for p, roles in rows
+    )
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+def _hours_around(q: Quote) -> tuple[HourRow, ...]:
+    around = ((q.hour_earlier, "earlier"), (q.hour_later, "later"))
+    return tuple(
+        HourRow(f"{step_words(abs(p.deadline - q.deadline))} {word}", p, _difference(p.mean, q.usd.mean))
+        for p, word in around
+        if p is not None
+    )
+
+
+def _alternatives(q: Quote) -> tuple[AlternativeRow, ...]:
+    """Return the job as asked, then its alternatives by price, those without an end last."""
+    own = interval_words(q.on_time_low, q.on_time_high)
+    runs = f"{own}, {q.draws:,} runs"
+    asked = AlternativeRow("as asked", True, q.usd.p50, q.usd.p90, q.usd.mean, None, q.on_time, runs)
+    rows = [_alternative(o, q) for o in q.alternatives]
+    rows.sort(key=lambda row: (row.mean is None, (row.mean or row.p50 or Usd(0)).nanos, row.name))
+    return (asked, *rows)
+
+
+def _alternative(o: Other, q: Quote) -> AlternativeRow:
+    more = _difference(o.mean, q.usd.mean) if q.has_means else _difference(o.p50, q.usd.p50)
+    known = o.on_time_low is not None and o.on_time_high is not None and o.draws is not None
+    interval = f"{interval_words(o.on_time_low or 0.0, o.on_time_high or 0.0)}, {o.draws:,} runs" if known else ""
+    return AlternativeRow(o.change, False, o.p50, o.p90, o.mean, more, o.on_time, interval)
+
+
+def _rest(rows: Sequence[AlternativeRow]) -> str:
+    """Return how many alternatives are not shown, and what the cheapest of them costs."""
+    if not rows:
+        return ""
+    least = rows[0].mean
+    price = "have no end" if least is None else f"cost {money(least)} or more"
+    return f"{format_count(len(rows), 'more alternative')} {price}"
+
+
+def _leg_row(leg: Leg) -> LegRow:
+    length = hours(leg.end - leg.start)
+    if not leg.where:
+        return LegRow(leg, "waits for spot", "", length)
+    return LegRow(leg, place_words(leg.where), market_words(leg.market), length)
+
+
+def place_words(where: str) -> str:
+    """Return a place such as ``aws us-east-1 p5.48xlarge``."""
+    return where.replace("/", " ")
+
+
+def market_words(market: str) -> str:
+    """Return a market with its letter, such as ``S spot``."""
+    return f"{MARKET_LETTERS.get(market, '')} {MARKET_WORDS.get(market, market)}".strip()
+
+
+def _trust(q: Quote) -> tuple[str, ...]:
+    """Return sentences on what the range rests on and what it does not know."""
+    known = interval_words(q.on_time_low, q.on_time_high)
+    simulated = f"Half and 9 of 10 are of {q.draws:,} simulated runs, not of runs that took place."
+    said = [f"{simulated} With this many, the chance to be on time is known to lie at {known}."]
+    evidence = q.evidence
+    if evidence is None:
+        said.append("This quote does not record what its range rests on: it was made by an earlier version.")
+    elif not evidence.spot_places:
+        said.append("No spot is counted on: the range is of the job’s speed and of failing hardware alone.")
+    elif evidence.fit_days is not None:
+        said.append(
+            f"{evidence.observed_places} of {format_count(evidence.spot_places, 'spot place')} "
+            f"{'was' if evidence.spot_places == 1 else 'were'} watched. The range was checked: half and 9 of 10 are "
+            f"read at the levels that held afterwards, on {format_count(evidence.fit_days, 'day')} of "
+            f"{format_count(evidence.fit_pools or 0, 'pool')}."
+        )
+    elif evidence.observed_places:
+        said.append(
+            f"{evidence.observed_places} of {format_count(evidence.spot_places, 'spot place')} "
+            f"{'was' if evidence.spot_places == 1 else 'were'} watched, but the range was not checked against what "
+            "followed: stepfare quotes fit does so."
+        )
+    else:
+        said.append(
+            "No spot place was watched: how often spot is lost and comes back, and how wide the range is, come from a "
+            "prior. It was not checked against what followed."
+        )
+    said.append(
+        "Prices stay as they are and on-demand can always be had: a rise of prices or a shortage is not in the range."
+    )
+    weak = sum(bool(p.weak) for p in q.places)
+    if weak:
+        said.append(f"{format_count(weak, 'place')} {'rests' if weak == 1 else 'rest'} on weak data, said below.")
+    said.append("Whether accepted quotes came true: stepfare quotes calibration.")
+    return tuple(said)
+
+
+def _counted(words: Sequence[str]) -> str:
+    """Return words in their order, equal neighbours once with their number."""
+    counts: list[list[Any]] = []
+    for word in words:
+        if counts and counts[-1][0] == word:
+            counts[-1][1] += 1
+        else:
+            counts.append([word, 1])
+    return ", ".join(word if n == 1 else f"{word} ({n} dots)" for word, n in counts)
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
+
+
+def _raw_fields(q: Quote) -> tuple[tuple[str, str], ...]:
+    """Return the fields of the quote's JSON that are single values, and its quantiles, as they stand there."""
+    found: list[tuple[str, str]] = []
+
+    def add(name: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, each in value.items():
+                add(f"{name}.{key}" if name else key, each)
+        elif isinstance(value, list):
+            if not any(isinstance(each, dict) for each in value):
+                found.append((name, ", ".join("null" if each is None else str(each) for each in value) or "none"))
+        else:
+            found.append((name, "null" if value is None else str(value)))
+
+    add("", quote_content(q))
+    return tuple(found)
+
+
+def driver_name(what: str) -> tuple[str, bool]:
+    """Return the name of a part of the cost, and whether it lies within the other parts."""
+    return what.removeprefix(_WITHIN), what.startswith(_WITHIN)
+
+
+def share_words(share: float) -> str:
+    """Return a share of the expected cost."""
+    return percent(share, 1)
