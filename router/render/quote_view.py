@@ -334,6 +334,11 @@ def _trust(q: Quote) -> tuple[str, ...]:
     said.append(
         "Prices stay as they are and on-demand can always be had: a rise of prices or a shortage is not in the range."
     )
+    if q.learned is not None:
+        said.append(
+            f"Earlier runs count: {format_count(len(q.learned.speeds), 'speed')} of this job and the interruptions of "
+            f"{format_count(len(q.learned.rates), 'pool')} that it may use."
+        )
     weak = sum(bool(p.weak) for p in q.places)
     if weak:
         said.append(f"{format_count(weak, 'place')} {'rests' if weak == 1 else 'rest'} on weak data, said below.")

@@ -11,7 +11,7 @@ from decimal import Decimal
 import pytest
 
 from pricing.money import Usd
-from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, QuoteEvidence
+from router.quotes.quote import LEVELS, Leg, Other, Point, Quote, QuoteEvidence, QuoteLearned, QuoteLearnedSpeed
 from router.quotes.quote_json import quote_content
 from router.render.drawing import text_width
 from router.render.figures import cents, day_clock, money, signed_money
@@ -225,6 +225,13 @@ def test_the_run_strip_has_every_stretch_and_twenty_ends(quote: Quote) -> None:
 )
 def test_the_page_says_what_the_range_rests_on(quote: Quote, evidence: QuoteEvidence | None, words: str) -> None:
     assert words in the_page(replace(quote, evidence=evidence)).words
+
+
+def test_the_page_says_which_earlier_runs_count(quote: Quote) -> None:
+    assert "Earlier runs count" not in the_page(quote).words
+    speed = QuoteLearnedSpeed("H100", 8, 1, None, 90.0, 0.9, 3, NOW, NOW, ("a-1",))
+    page = the_page(replace(quote, learned=QuoteLearned("ab" * 32, 1, "cd" * 32, (speed,), ())))
+    assert "Earlier runs count: 1 speed of this job and the interruptions of 0 pools" in page.words
 
 
 def test_an_end_that_is_not_in_sight_is_a_word_and_never_zero() -> None:
