@@ -13,19 +13,23 @@ from numpy.typing import NDArray
 from tests.bench.fit_speed import Fit, spread_of
 from tests.bench.published_runs import RUNS, Run, read_runs
 
-_FOLDS = 10
+FOLDS = 10
 _REACH = 1.2816  # standard deviations on each side that hold 80 %
 
 
-def covered(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether each error is inside its 80 % interval, whose width comes from the other folds alone."""
-    kind, inside = np.array(kinds), np.zeros(len(errors), dtype=bool)
+def interval_widths(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return half the width of each 80 % interval as a share of the estimate; it comes from the other folds alone."""
+    kind, widths = np.array(kinds), np.zeros(len(errors))
     for f in range(int(folds.max()) + 1):
         for k in set(kinds):
-            width = _REACH * spread_of(errors[(folds != f) & (kind == k)])
-            here = (folds == f) & (kind == k)
-            # The speed is the median estimate times 1 +- width: published = estimate / exp(error).
-            inside[here] = np.abs(np.expm1(-errors[here])) <= width
+            widths[(folds == f) & (kind == k)] = _REACH * spread_of(errors[(folds != f) & (kind == k)])
+    return widths
+
+
+def covered(errors: NDArray[np.float64], kinds: Sequence[str], folds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return whether each published speed is inside the 80 % interval of its estimate."""
+    # The speed is the median estimate times 1 +- width: published = estimate / exp(error).
+    inside: NDArray[np.bool_] = np.abs(np.expm1(-errors)) <= interval_widths(errors, kinds, folds)
     return inside
 
 
@@ -58,8 +62,8 @@ def main() -> None:
     runs = read_runs()
     fit = Fit(runs)
     groups = [r.group for r in runs]
-    print(f"{len(runs)} published runs; near-duplicates never split, {_FOLDS} folds")
-    errors, folds = fit.cross_validate(groups, _FOLDS)
+    print(f"{len(runs)} published runs; near-duplicates never split, {FOLDS} folds")
+    errors, folds = fit.cross_validate(groups, FOLDS)
     print("\n".join(report(runs, errors, folds)))
     sources = [r.source for r in runs]
     print("\nwhole sources left out")

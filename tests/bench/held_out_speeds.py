@@ -1,0 +1,106 @@
+"""Write published speeds beside estimates of fits that never saw them: ``python -m tests.bench.held_out_speeds``.
+
+The table is a part of all published runs, for readers who do not have them: up to a dozen of each accelerator, evenly
+over sources and speeds. The notebook on cost per step reads it.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+
+from tests.bench.fit_speed import Fit
+from tests.bench.published_runs import RUNS, read_runs
+from tests.bench.validate_speed import FOLDS, interval_widths
+
+TABLE = Path(__file__).resolve().parents[2] / "notebooks" / "published_speeds.csv"
+AS_OF = "2026-11-24"  # the day on which the published table was made
+_EACH = 12  # rows of an accelerator
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutSpeed:
+    """A published speed and what a fit without it and its like estimates; ``half_width`` is that of the 80 % interval.
+
+    The interval is the estimate times 1 - half_width to 1 + half_width.
+    """
+
+    source: str
+    model: str
+    accelerator: str
+    accelerators: int
+    precision: str
+    kind: str
+    published_tokens_per_s: float
+    estimated_tokens_per_s: float
+    half_width: float
+    as_of: str
+    source_url: str
+
+
+def held_out_speeds(path: Path = RUNS) -> tuple[HeldOutSpeed, ...]:
+    """Return every published run with its estimate; takes about 40 seconds."""
+    runs = read_runs(path)
+    errors, folds = Fit(runs).cross_validate([r.group for r in runs], FOLDS)
+    kinds = ["experts" if r.experts else "dense" for r in runs]
+    widths = interval_widths(errors, kinds, folds)
+    with path.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return tuple(
+        HeldOutSpeed(
+            source=run.source,
+            model=row["model"],
+            accelerator=run.rates.accelerator,
+            accelerators=int(run.values["count"]),
+            precision=run.precision,
+            kind=kind,
+            published_tokens_per_s=_digits(run.tokens_per_s),
+            estimated_tokens_per_s=_digits(run.tokens_per_s * math.exp(error)),
+            half_width=round(float(width), 4),
+            as_of=AS_OF,
+            source_url=row["source_url"],
+        )
+        for run, row, kind, error, width in zip(runs, rows, kinds, errors, widths, strict=True)
+    )
+
+
+def choose_speeds(speeds: Sequence[HeldOutSpeed]) -> tuple[HeldOutSpeed, ...]:
+    """Return up to a dozen of each accelerator, evenly over source and speed; never by how well they were estimated."""
+    chosen: list[HeldOutSpeed] = []
+    for name in sorted({s.accelerator for s in speeds}):
+        own = sorted(
+            (s for s in speeds if s.accelerator == name),
+            key=lambda s: (s.source, s.published_tokens_per_s, s.model, s.precision),
+        )
+        step = max(1.0, len(own) / _EACH)
+        chosen += [own[int(i * step)] for i in range(min(len(own), _EACH))]
+    return tuple(chosen)
+
+
+def write_table(speeds: Sequence[HeldOutSpeed], path: Path = TABLE) -> None:
+    """Write the rows as CSV with a header."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([field.name for field in fields(HeldOutSpeed)])
+        writer.writerows(astuple(speed) for speed in speeds)
+
+
+def _digits(figure: float) -> float:
+    return float(f"{figure:.5g}")
+
+
+def main() -> None:
+    """Write the table."""
+    if not RUNS.is_file():
+        print(f"skipped: {RUNS.name} is not beside the repository")
+        return
+    chosen = choose_speeds(held_out_speeds())
+    write_table(chosen)
+    print(f"{len(chosen)} rows in {TABLE.name}")
+
+
+if __name__ == "__main__":
+    main()
