@@ -12,13 +12,17 @@ from router.config.yamlfile import YamlDocument, YamlNode, parse_documents
 PointFields = Mapping[str, str | int | float]
 
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_PART = re.compile(r'[^,="]*=\s*"[^"]*"\s*(?=,|$)|[^,]*')
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def parse_point(text: str) -> dict[str, str | int | float]:
-    """Return the fields of ``accelerators=H100:8,placement=1x8,seconds_per_step=2.1``; InvalidInputError otherwise."""
+    """Return the fields of ``accelerators=H100:8,placement=1x8,seconds_per_step=2.1``; InvalidInputError otherwise.
+
+    A value in double quotes may hold commas: ``source="measured on H100, 2026-11-25"``.
+    """
     fields: dict[str, str | int | float] = {}
-    for part in text.split(","):
+    for part in _split(text):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not (name and equals and value) or name in fields:
             raise InvalidInputError.single(
@@ -26,11 +30,33 @@ def parse_point(text: str) -> dict[str, str | int | float]:
                 field="--add",
                 remedy="write e.g. accelerators=H100:8,placement=1x8,batch=256,seconds_per_step=2.1",
             )
-        if _NUMBER.fullmatch(value):
+        if len(value) > 2 and value[0] == value[-1] == '"':
+            fields[name] = value[1:-1]
+        elif _NUMBER.fullmatch(value):
             fields[name] = int(value) if value.lstrip("+-").isdecimal() else float(value)
         else:
             fields[name] = value
     return fields
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between commas that are in no quoted value."""
+    parts, at = [], 0
+    while at <= len(text):
+        found = _PART.match(text, at)
+        assert found is not None  # the second form matches anything, and nothing
+        parts.append(found[0])
+        at = found.end() + 1
+    return parts
+
+
+def point_argument(fields: PointFields) -> str:
+    """Return the fields as :func:`parse_point` reads them; texts with a comma or a space are quoted."""
+    written = (
+        f'{name}="{value}"' if isinstance(value, str) and re.search(r"[,\s]", value) else f"{name}={value}"
+        for name, value in fields.items()
+    )
+    return ",".join(written)
 
 
 def point_block(points: tuple[PointFields, ...]) -> str:

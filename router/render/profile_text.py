@@ -1,11 +1,13 @@
-"""Write what to measure of a job next: a table for people, JSON for programs. Pure functions."""
+"""Write what to measure of a job next, and what was measured: tables for people, JSON for programs. Pure functions."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from router.config.job_points import point_argument
 from router.jobs.point_speed import PointsTooFew
+from router.jobs.step_measurement import DeviceMeasurement
 from router.planning.next_points import MeasuringPlan, PointProposal
 from router.render.tables import PLAIN, Screen, format_table, format_usd, wrap_text
 
@@ -65,4 +67,54 @@ def as_json(job: str, result: MeasuringPlan | PointsTooFew) -> str:
             }
             for one in result.proposals
         ]
+    return json.dumps(document, indent=2) + "\n"
+
+
+def measurement_table(result: DeviceMeasurement, screen: Screen = PLAIN) -> str:
+    """Return the steps that were timed, and each point as `--add` takes it."""
+    head = f"{result.job}: one accelerator, {result.device}"
+    header = ("BATCH", "LAYERS", "STEPS", "SECONDS", "SPREAD", "")
+    rows = []
+    for point in result.points:
+        step = point.step
+        for timing in step.timings:
+            shape, spread = timing.shape, f"{timing.spread:.1%}"
+            counts = (f"{shape.batch}", f"{shape.layers}", f"{len(timing.seconds)}")
+            rows.append((*counts, f"{timing.median:.4g}", spread, "timed"))
+        if not step.whole:
+            batch = f"{step.timings[0].shape.batch}"
+            rows.append((batch, f"{step.layers}", "", f"{step.seconds:.4g}", f"{step.relative_error:.1%}", "scaled"))
+    parts = [head, format_table(header, rows, frozenset(header[:-1]), {}, screen)]
+    parts += [f"batch {batch}: not measured, {reason}" for batch, reason in result.failed]
+    parts.append("\n".join(point_argument(point.fields) for point in result.points))
+    return "\n\n".join(parts) + "\n"
+
+
+def measurement_json(result: DeviceMeasurement) -> str:
+    """Return the same as JSON; `unlisted` is there where no price book has the accelerator."""
+    document: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "job": result.job,
+        "device": result.device,
+        "points": [
+            {
+                **point.fields,
+                "add": point_argument(point.fields),
+                "layers": point.step.layers,
+                "timed": [
+                    {
+                        "layers": timing.shape.layers,
+                        "steps": len(timing.seconds),
+                        "median_s": float(f"{timing.median:.6g}"),
+                        "spread": round(timing.spread, 4),
+                    }
+                    for timing in point.step.timings
+                ],
+            }
+            for point in result.points
+        ],
+        "failed": [{"batch": batch, "reason": reason} for batch, reason in result.failed],
+    }
+    if result.unlisted:
+        document["unlisted"] = result.unlisted
     return json.dumps(document, indent=2) + "\n"

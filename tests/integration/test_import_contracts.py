@@ -15,7 +15,7 @@ from tests.support.repository import PACKAGES, ROOT
 
 ARROWS = "Arrows point down: router, then terraform and providers, then pricing"
 CORE = "The core does no I/O"
-FEW = "Few modules call a solver, run Terraform and serve HTTP"
+FEW = "Few modules call a solver, run Terraform, serve HTTP and train"
 SDKS = "Cloud SDKs stay in their adapter"
 INSIDE = "Inside router: a room imports only rooms below it"
 CIRCLES = "No package has a circle inside"
@@ -39,6 +39,7 @@ PLANTED = (
     ("pricing/planted.py", "from os import environ", CORE, "pricing.planted -> os"),
     ("router/planning/planted.py", "import pulp", FEW, "router.planning.planted -> pulp"),
     ("router/cli/planted.py", "import python_terraform", FEW, "router.cli.planted -> python_terraform"),
+    ("router/cli/planted.py", "import torch", FEW, "router.cli.planted -> torch"),
     ("router/cli/planted.py", "import boto3.session", SDKS, "router.cli.planted -> boto3"),
     ("router/planning/planted.py", "import pricing.book_file", BOOKS, "router.planning.planted -> pricing.book_file"),
     ("router/agent/planted.py", "import pricing.money", AGENT, "router.agent.planted -> pricing.money"),

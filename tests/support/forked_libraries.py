@@ -31,12 +31,13 @@ _LATE = (
     "uvicorn",
 )
 _SCRIPTS = ("__main__", "env", "migrations", "helper")
+_EXTRAS = ("torch_device",)  # needs a library that tests do without
 
 # Nothing that these imports make is garbage, and no command looks for garbage among it: that would copy what all share.
 gc.disable()
 for package in (providers, router, terraform):
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if not set(found.name.split(".")) & set(_SCRIPTS):
+        if not set(found.name.split(".")) & {*_SCRIPTS, *_EXTRAS}:
             import_module(found.name)
 for name in _LATE:
     import_module(name)
