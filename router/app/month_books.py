@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from router.app.bill_views import BooksView, segments, view_of
+from router.app.bill_views import BooksView, seals, segments, view_of
 from router.app.reconcile import open_matched_books
 from router.files.duckdb_session import connect, parquet_relation, rows_of
 from router.ledger.entry import LedgerEntryKind
@@ -19,7 +19,7 @@ from router.showback.bill_store import BillStore
 from router.showback.facts import FactSource
 from router.showback.facts_from_ledger import CATEGORIES
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
-from router.showback.report.query import ReportQuery
+from router.showback.report.query import MonthCost, ReportQuery
 from router.showback.report.rollup_tables import (
     RollupTables,
     planned_relation,
@@ -27,10 +27,12 @@ from router.showback.report.rollup_tables import (
     rollups_of_extract,
     rollups_of_facts,
 )
+from router.showback.report.teams import MOST_MONTHS
 
 if TYPE_CHECKING:
     import duckdb
 
+    from router.state.periods import PeriodClosing
     from router.state.store import StateStore
 
 
@@ -189,15 +191,55 @@ def month_costs(
     return figures, archived > 0
 
 
+def costs_before(store: StateStore, asked: ReportQuery, extracts: Path, bills: Path) -> tuple[MonthCost, ...]:
+    """Return the costs of the reported month and eleven before it, on its basis; sealed ones as they were closed.
+
+    Where the reported month and the one before it are open they are left out: the report has them. Raises StateError,
+    InvalidInputError, OSError.
+    """
+    sealed = {each.period: each for each in seals(store, asked.as_of)}
+    months = [asked.month]
+    while len(months) < MOST_MONTHS:
+        months.append(Month.of(months[-1].begins - timedelta(microseconds=1)))
+    costs = [
+        MonthCost(month=str(month), currency=currency, cost=cost, sealed=True)
+        for month in months
+        if month in sealed
+        for currency, cost in _figures_of(sealed[month], asked.basis.value).items()
+    ]
+    held = _months_held(store, extracts, bills)
+    by_report = {month for month in months[:2] if all(period < month for period in sealed)}
+    others = [month for month in months if month not in by_report | sealed.keys() and str(month) in held]
+    figures, _ = month_costs(store, others, extracts, bills, basis=asked.basis.value, now=asked.now, as_of=asked.as_of)
+    for month, each in figures.items():
+        costs += [
+            MonthCost(month=str(month), currency=currency, cost=cost, sealed=each.sealed)
+            for currency, cost in each.spent.items()
+        ]
+    return tuple(sorted(costs, key=lambda each: (each.currency, each.month)))
+
+
+def _months_held(store: StateStore, extracts: Path, bills: Path) -> set[str]:
+    """Return the months in which the ledger or a bill may have costs."""
+    with LedgerExtract(extracts, store.id).current(store.ledger) as manifest:
+        held = {part.month for part in manifest.parts}
+    return held | {each.bill.end[:7] for each in BillStore(bills).bills() if each.bill.end is not None}
+
+
+def _figures_of(closing: PeriodClosing, basis: str) -> dict[str, Decimal]:
+    """Return the costs by currency that a month was closed with."""
+    sums: dict[str, Decimal] = {}
+    for row in closing.sealed["figures"]:
+        sums[row["currency"]] = sums.get(row["currency"], Decimal(0)) + Decimal(row[basis])
+    return sums
+
+
 def _closed_with(
     store: StateStore, months: Sequence[Month], extracts: Path, bills: Path, view: BooksView, basis: str
 ) -> dict[Month, dict[str, Decimal]]:
     """Return the costs of months that were closed together; the seal has those of the last of them."""
     if view.sealed is not None and months == [view.sealed.period]:
-        sums: dict[str, Decimal] = {}
-        for row in view.sealed.sealed["figures"]:
-            sums[row["currency"]] = sums.get(row["currency"], Decimal(0)) + Decimal(row[basis])
-        return {months[0]: sums}
+        return {months[0]: _figures_of(view.sealed, basis)}
     with open_matched_books(store, extracts, bills, report_months(min(months))[-1], view) as (connection, *_):
         spent = _sums(connection, "actual", basis, "source <> 'planned'")
     return {month: _of(spent, month) for month in months}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pricing.problems import InvalidInputError
 from router.app.bill_views import BooksView, closings
 from router.app.close_month import later_corrections
-from router.app.month_books import MonthBooks, facts_relation, open_month_books
+from router.app.month_books import MonthBooks, costs_before, facts_relation, open_month_books
 from router.files.duckdb_session import connect, rows_of
 from router.showback.bill_store import file_sha256
 from router.showback.ledger_extract import ExtractManifest, LedgerExtract
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from router.showback.reconcile.aggregates import FactAggregate
     from router.showback.report.query import BudgetUse, JobDue, QuoteResult
     from router.state.store import StateStore
 
@@ -80,11 +81,16 @@ def report_of_ledger(
     The ledger's extract is brought up to date under ``extracts``; imported bills lie under ``bills``. Raises
     StateError, InvalidInputError, OSError.
     """
+    earlier = costs_before(store, asked, extracts, bills)
     with open_month_books(store, asked, extracts, bills, told.reads) as books:
-        beside = _report_inputs(store, asked, books, told)
+        beside = replace(_report_inputs(store, asked, books, told), months=earlier)
         if books.matched is not None:
+            aggregates = month_aggregates(books.matched, asked)
             beside = replace(
-                beside, bills_through=_billed_through(books.matched, asked), variance=variance_of(books.matched, asked)
+                beside,
+                bills_through=_billed_through(books.matched, asked),
+                variance=_variance_by_job(aggregates),
+                aggregates=aggregates,
             )
         if told.budgets is not None:
             setting = ReportContext(books.cubes, asked, beside)
@@ -160,16 +166,25 @@ def variance_of(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tu
 
     See :mod:`router.showback.reconcile.matching`.
     """
-    from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
-    from router.showback.reconcile.variance import VarianceBucket, compute_variances
+    return _variance_by_job(month_aggregates(connection, asked))
 
-    found = aggregate_facts(
+
+def month_aggregates(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tuple[FactAggregate, ...]:
+    """Return the aggregates of the month's matched facts, on the basis of the report."""
+    from router.showback.reconcile.aggregates import ReconcileBasis, aggregate_facts
+
+    return aggregate_facts(
         connection,
         ReconcileBasis(asked.basis.value),
         month=str(asked.month),
         since=asked.month.begins,
         until=max(min(asked.now, asked.month.ends), asked.month.begins),
     )
+
+
+def _variance_by_job(aggregates: Sequence[FactAggregate]) -> tuple[JobVariance, ...]:
+    from router.showback.reconcile.variance import VarianceBucket, compute_variances
+
     return tuple(
         JobVariance(
             job=each.group[0] or "__unallocated__",
@@ -179,7 +194,7 @@ def variance_of(connection: duckdb.DuckDBPyConnection, asked: ReportQuery) -> tu
             invoiced=each.invoiced,
             **{bucket.value: each.buckets.get(bucket) for bucket in VarianceBucket},
         )
-        for each in compute_variances(found, ("job",))
+        for each in compute_variances(aggregates, ("job",))
     )
 
 

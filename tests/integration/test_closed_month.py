@@ -122,6 +122,17 @@ def test_a_restated_bill_is_a_dated_correction_in_the_open_month(
 
 
 @pytest.mark.slow
+def test_the_trend_has_sealed_months_as_they_were_closed(home: Path, tmp_path: Path) -> None:
+    take(restated(tmp_path, "500"))
+    costs: list[tuple[Any, ...]] = []
+    for asked in ("2026-11", "2026-12"):
+        rows = [row for row in report(asked)["months"]["rows"] if row["currency"] == "USD"]
+        costs = [(row["month"], row["cost"], row["sealed"]) for row in rows]
+        assert costs[:2] == [("2026-10", "5158.23", True), ("2026-11", "26750.96325", True)]
+    assert costs[2:] == [("2026-12", "500", False)]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "markdown", "html", "csv"])
 def test_each_format_gives_the_sealed_figures_and_the_note(form: str, home: Path, tmp_path: Path) -> None:
     ask = ("showback", "--month", "2026-11", "--now", LATER, "-o", form)

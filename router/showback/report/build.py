@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from router.showback.report import anomalies, change, groups, jobs, outcomes, spending, totals
+from router.showback.report import anomalies, bridge, change, drivers, groups, jobs, outcomes, spending, teams, totals
 from router.showback.report.query import ReportContext, ReportInputs, ReportQuery
 from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import CellValue, ReportSection, ShowbackReport, strip_zeros
@@ -16,10 +16,14 @@ def build_report(cubes: RollupTables, query: ReportQuery, inputs: ReportInputs) 
     """Return all sections of the month. The same rollups and query give the same report."""
     context = ReportContext(cubes, query, inputs)
     by_group, shared = groups.build_groups(context)
+    budgets = outcomes.build_budgets(context)
     sections = (
         totals.build_head(context),
         totals.build_totals(context),
-        outcomes.build_budgets(context),
+        budgets,
+        *drivers.build_drivers(context),
+        bridge.build_bridge(context),
+        teams.build_teams(context, budgets),
         change.build_change(context),
         by_group,
         jobs.build_jobs(context),
@@ -35,6 +39,7 @@ def build_report(cubes: RollupTables, query: ReportQuery, inputs: ReportInputs) 
         outcomes.build_quotes(context),
         spending.build_corrections(context),
         totals.build_days(context),
+        teams.build_months(context),
     )
     return ShowbackReport(f"Showback {query.month}", tuple(_normalise_section(section) for section in sections))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from router.showback.report import anomalies, change, groups, jobs, outcomes, spending, totals
+from router.showback.report import anomalies, bridge, change, drivers, groups, jobs, outcomes, spending, teams, totals
 from router.showback.report.query import GROUPS
 from router.showback.report.values import ReportColumn
 
@@ -14,6 +14,10 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     "head": totals.HEAD,
     "totals": totals.TOTALS,
     "budgets": outcomes.BUDGETS,
+    "drivers": drivers.DRIVERS,
+    "driver_reasons": drivers.REASONS_OF_DRIVERS,
+    "bridge": bridge.BRIDGE,
+    "teams": teams.TEAMS,
     "change": change.COLUMNS,
     "groups": (*(ReportColumn(name, groups.TITLES[name], rank=0) for name in GROUPS), *groups.AMOUNTS),
     "jobs": jobs.JOBS,
@@ -29,6 +33,7 @@ SECTIONS: Final[Mapping[str, tuple[ReportColumn, ...]]] = {
     "quotes": outcomes.QUOTES,
     "corrections": spending.CORRECTIONS,
     "days": totals.COLUMNS,
+    "months": teams.MONTHS,
 }
 
 

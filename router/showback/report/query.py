@@ -11,6 +11,7 @@ from typing import Final
 
 from router.ledger.entry import MachineUse
 from router.ledger.month import Month
+from router.showback.reconcile.aggregates import FactAggregate
 from router.showback.report.rollup_tables import RollupTables
 from router.showback.report.values import divide_known, sum_known
 from router.showback.shared_costs import Group, SharingMethod
@@ -161,13 +162,24 @@ class JobVariance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MonthCost:
+    """The cost of a month in a currency on the basis of the report; ``sealed``: the month was closed with it."""
+
+    month: str
+    currency: str
+    cost: Decimal
+    sealed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInputs:
     """Inputs of a report beside the facts.
 
     ``origin`` tells people what the facts were made from; ``input_hash`` names it exactly. ``bills_through``: until
     when bills reach; None where there are none. ``warnings`` name what is missing. An input that is None was not looked
     at, and the report says so. ``past``: the state knows of records after the moment of the report, and nothing is
-    forecast.
+    forecast. ``aggregates`` are the facts of a reconciliation, for variances; without them the report sums its own.
+    ``months`` are costs of months up to the reported one.
     """
 
     origin: str
@@ -179,6 +191,8 @@ class ReportInputs:
     dues: Mapping[str, JobDue] = field(default_factory=dict)
     quotes: tuple[QuoteResult, ...] | None = None
     variance: tuple[JobVariance, ...] | None = None
+    aggregates: tuple[FactAggregate, ...] | None = None
+    months: tuple[MonthCost, ...] | None = None
     warnings: tuple[str, ...] = ()
 
 

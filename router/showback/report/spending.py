@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
+from typing import Final
 
+from router.ledger.entry import MachineUse
+from router.showback.facts import UNALLOCATED
 from router.showback.report.query import WASTE, ReportContext, sql_list
 from router.showback.report.rollup_tables import zero_if_unknown
 from router.showback.report.values import (
@@ -26,6 +30,10 @@ WASTE_COLUMNS = (
     ReportColumn("hours", "Hours", CellKind.AMOUNT, 2),
     ReportColumn("accelerator_hours", "Acc. hours", CellKind.AMOUNT, 1),
     ReportColumn("lost", "Steps lost", CellKind.AMOUNT, 2),
+    ReportColumn("owner", "Team with most of it", rank=3),
+    ReportColumn("most_job", "Its job with most", rank=3),
+    ReportColumn("most", "Cost of that job", CellKind.MONEY, 3),
+    ReportColumn("action", "What to do", rank=4),
 )
 MOVEMENT_COLUMNS = (
     ReportColumn("currency", "Currency", rank=0),
@@ -69,6 +77,19 @@ CORRECTIONS = (
 )
 
 
+# One sentence a kind, the same in every month.
+WASTE_ACTIONS: Final[Mapping[str, str]] = {
+    MachineUse.STARTUP.value: "Move less often; use smaller images",
+    MachineUse.CHECKPOINT_OVERHEAD.value: "Save checkpoints asynchronously",
+    MachineUse.RESTART_LOST_WORK.value: "Save checkpoints more often",
+    MachineUse.IDLE_ALLOCATED.value: "Release machines when the job ends",
+    MachineUse.FAILED_LAUNCH.value: "Prefer places where gangs were obtained",
+    MachineUse.OVERRUN.value: "Profile the job again, or give it a later deadline",
+    MachineUse.COMMITMENT_UNUSED.value: "Place more jobs on it, or commit to less",
+    MachineUse.RESERVATION_UNUSED.value: "Place more jobs on it, or reserve for a shorter time",
+}
+
+
 def _totals_by_currency(context: ReportContext) -> dict[str, Decimal | None]:
     rows = context.cubes.ask(
         f"SELECT currency, sum({context.cost}) AS cost FROM sums WHERE {context.spent} GROUP BY ALL"
@@ -77,7 +98,10 @@ def _totals_by_currency(context: ReportContext) -> dict[str, Decimal | None]:
 
 
 def build_waste(context: ReportContext) -> ReportSection:
-    """Return a row for each currency and kind of waste that there was, the dearest first."""
+    """Return a row for each currency and kind of waste that there was, the dearest first.
+
+    ``owner`` is the team with the most of it, ``most_job`` the job in that team with the most, and ``most`` its cost.
+    """
     wholes = _totals_by_currency(context)
     rows = context.cubes.ask(
         f"SELECT currency, use, sum(billed) AS billed, sum(effective) AS effective, sum(hours) AS hours, "
@@ -85,7 +109,16 @@ def build_waste(context: ReportContext) -> ReportSection:
         f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL "
         f"ORDER BY currency, sum({context.cost}) DESC NULLS LAST, use"
     )
-    table = [{**row, "share_of_total": divide_known(row[context.cost], wholes[row["currency"]])} for row in rows]
+    owners = _owners_of_waste(context)
+    table = [
+        {
+            **row,
+            "share_of_total": divide_known(row[context.cost], wholes[row["currency"]]),
+            **owners.get((row["currency"], row["use"]), {}),
+            "action": WASTE_ACTIONS[row["use"]],
+        }
+        for row in rows
+    ]
     unknown_use = context.cubes.ask(
         f"SELECT currency, sum(hours) AS hours FROM sums WHERE {context.spent} AND what = 'machine' "
         f"AND use IS NULL AND NOT correction GROUP BY ALL HAVING sum(hours) > 0 ORDER BY currency"
@@ -96,6 +129,19 @@ def build_waste(context: ReportContext) -> ReportSection:
         for row in unknown_use
     ]
     return build_section("waste", "Waste", WASTE_COLUMNS, table, *notes)
+
+
+def _owners_of_waste(context: ReportContext) -> dict[tuple[str, str], dict[str, CellValue]]:
+    """Return who has the most of each kind of waste, by currency and kind; none where no price is known."""
+    rows = context.cubes.ask(
+        f"WITH jobs AS (SELECT currency, use, coalesce(team, '{UNALLOCATED}') AS owner, "
+        f"coalesce(job, '{UNALLOCATED}') AS most_job, sum({context.cost}) AS most FROM sums "
+        f"WHERE {context.spent} AND use IN {sql_list(WASTE)} GROUP BY ALL HAVING most IS NOT NULL), "
+        f"teams AS (SELECT *, sum(most) OVER (PARTITION BY currency, use, owner) AS of_team FROM jobs) "
+        f"SELECT currency, use, owner, most_job, most FROM teams QUALIFY row_number() OVER "
+        f"(PARTITION BY currency, use ORDER BY of_team DESC, owner, most DESC, most_job) = 1 ORDER BY ALL"
+    )
+    return {(row["currency"], row["use"]): {n: row[n] for n in ("owner", "most_job", "most")} for row in rows}
 
 
 def build_movement(context: ReportContext) -> ReportSection:

@@ -1,0 +1,166 @@
+"""Build the bridge of a month: planned, metered, spent and invoiced, with the reasons between each two. Exact.
+
+::
+
+    planned + price + quantity + mix + waste + unplanned + credit + currency = metered    side "meter"
+    metered + the same reasons                                              = spent      side "bill"
+    spent   + timing                                                        = invoiced
+
+The first line is the variance (:mod:`router.showback.reconcile.variance`) of what was metered against the plan. A
+reason of the second line is its amount in the variance of what was spent, less its amount in the first. Where hours of
+a job are billed in another currency than planned, its price, quantity, mix and waste on the second line are
+``currency``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
+from typing import Final
+
+from router.showback.apportion import exact_sum
+from router.showback.reconcile.aggregates import FactAggregate, FactSide
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.report.query import ReportContext
+from router.showback.report.values import CellKind, CellValue, ReportColumn, ReportSection, build_section
+
+BRIDGE = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("side", "Side", rank=1),
+    ReportColumn("step", "Step", rank=0),
+    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
+    ReportColumn("sum", "Sum", CellKind.MONEY, 0),
+    ReportColumn("why", "Why", rank=4),
+)
+STATIONS: Final = ("planned", "metered", "spent", "invoiced")
+REASONS: Final = ("price", "quantity", "mix", "waste", "unplanned", "credit", "currency")
+_CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
+_MOVED: Final = ("price", "quantity", "mix", "waste")
+_JobKey = tuple[tuple[str | None, ...], str]
+_WORDS: Final[Mapping[tuple[str, str], str]] = {
+    ("meter", "planned"): "orders accepted for the month",
+    ("meter", "price"): "other prices than planned",
+    ("meter", "quantity"): "hours longer or shorter than planned",
+    ("meter", "mix"): "other places, machines, markets",
+    ("meter", "waste"): "lost, idle, starting, late",
+    ("meter", "unplanned"): "disks, copies, what no plan has",
+    ("meter", "credit"): "corrections of closed months",
+    ("meter", "currency"): "metered in another currency",
+    ("meter", "metered"): "hours that machines existed",
+    ("bill", "price"): "other prices on the bill",
+    ("bill", "quantity"): "other hours on the bill",
+    ("bill", "mix"): "other places or kinds on the bill",
+    ("bill", "waste"): "paid and unused, as bills tell",
+    ("bill", "unplanned"): "fees, storage, unmetered machines",
+    ("bill", "credit"): "credits, taxes, corrections",
+    ("bill", "currency"): "billed in another currency",
+    ("bill", "spent"): "bills, and what is on none yet",
+    ("bill", "timing"): "not on a bill yet",
+    ("bill", "invoiced"): "on bills by now",
+}
+
+
+def month_aggregates(context: ReportContext) -> tuple[FactAggregate, ...]:
+    """Return the month's facts for variances: those of the reconciliation, else the sums of the report."""
+    if context.beside.aggregates is not None:
+        return context.beside.aggregates
+    words = "currency, category, what, use, team, job, cloud, region, instance_type, market"
+    rows = context.cubes.ask(
+        f"SELECT source, {words}, correction, sum({context.cost}) AS money, sum(hours) AS hours, "
+        f"sum(gpu_hours) AS gpu_hours, min(first_start) AS start, sum(facts)::BIGINT AS rows, "
+        f"{context.cost} IS NULL AS unknown FROM sums WHERE month = '{context.month}' GROUP BY ALL ORDER BY ALL"
+    )
+    found = []
+    for row in rows:
+        del row["unknown"]
+        source, corrected = row.pop("source"), row.pop("correction")
+        aggregate = FactAggregate(side=FactSide(source), corrected=corrected, **row)
+        found.append(aggregate)
+        if aggregate.side is FactSide.METERED:
+            found.append(replace(aggregate, side=FactSide.METER))
+    return tuple(found)
+
+
+def build_bridge(context: ReportContext) -> ReportSection:
+    """Return the steps of each currency in their order; ``sum`` is where the bridge stands after each."""
+    aggregates = month_aggregates(context)
+    if not any(each.side in (FactSide.PLANNED, FactSide.METER) for each in aggregates):
+        note = "There is no bridge: nothing was planned or metered."
+        return build_section("bridge", "From planned to invoiced", BRIDGE, (), note)
+    invoiced = any(each.side is FactSide.BILLED for each in aggregates)
+    actual, metered = _by_job(aggregates), _by_job(_as_metered(aggregates))
+    table: list[dict[str, CellValue]] = []
+    for currency in sorted({currency for _, currency in actual.keys() | metered.keys()}):
+        by_meter: defaultdict[str, list[Decimal]] = defaultdict(list)
+        by_bill: defaultdict[str, list[Decimal]] = defaultdict(list)
+        for key in sorted(actual.keys() | metered.keys(), key=str):
+            if key[1] == currency:
+                first = split_currency(metered.get(key))
+                for step, amount in first.items():
+                    by_meter[step].append(amount)
+                for step, amount in _bill_reasons(first, actual.get(key)):
+                    by_bill[step].append(amount)
+        planned = exact_sum(each.planned for (_, c), each in actual.items() if c == currency)
+        timing = exact_sum(
+            each.buckets.get(VarianceBucket.TIMING, Decimal(0)) for (_, c), each in actual.items() if c == currency
+        )
+        table += _rows(currency, planned, by_meter, by_bill, timing if invoiced else None)
+    notes = ["Each step is exact; what is rounded is rounded by itself."]
+    if not invoiced:
+        notes.append("No bill has anything of the month yet.")
+    return build_section("bridge", "From planned to invoiced", BRIDGE, table, *notes)
+
+
+def split_currency(bridge: VarianceBridge | None) -> dict[str, Decimal]:
+    """Return the amount of each reason but timing; moves between currencies are one of their own."""
+    if bridge is None:
+        return dict.fromkeys(REASONS, Decimal(0))
+    moved = bridge.kinds.get(_CURRENCY, Decimal(0))
+    amounts = {b.value: bridge.buckets.get(b, Decimal(0)) for b in VarianceBucket if b is not VarianceBucket.TIMING}
+    amounts["credit"] = exact_sum((amounts["credit"], moved.copy_negate()))
+    return {**amounts, "currency": moved}
+
+
+def _by_job(aggregates: Iterable[FactAggregate]) -> dict[_JobKey, VarianceBridge]:
+    return {(each.group, each.currency): each for each in compute_variances(aggregates, ("team", "job"))}
+
+
+def _as_metered(aggregates: Iterable[FactAggregate]) -> list[FactAggregate]:
+    """Return the planned aggregates, and the meter's as if they were all that was spent."""
+    sides = {FactSide.PLANNED: FactSide.PLANNED, FactSide.METER: FactSide.METERED}
+    return [replace(each, side=sides[each.side]) for each in aggregates if each.side in sides]
+
+
+def _bill_reasons(first: Mapping[str, Decimal], actual: VarianceBridge | None) -> Iterator[tuple[str, Decimal]]:
+    second = split_currency(actual)
+    for step in REASONS:
+        other = bool(second["currency"]) and step in _MOVED
+        yield "currency" if other else step, exact_sum((second[step], first[step].copy_negate()))
+
+
+def _rows(
+    currency: str,
+    planned: Decimal,
+    by_meter: Mapping[str, list[Decimal]],
+    by_bill: Mapping[str, list[Decimal]],
+    timing: Decimal | None,
+) -> Iterator[dict[str, CellValue]]:
+    at = planned
+
+    def row(side: str, step: str, amount: Decimal) -> dict[str, CellValue]:
+        words = _WORDS[side, step]
+        return {"currency": currency, "side": side, "step": step, "amount": amount, "sum": at, "why": words}
+
+    yield row("meter", "planned", planned)
+    for side, reasons, station in (("meter", by_meter, "metered"), ("bill", by_bill, "spent")):
+        for step in REASONS:
+            amount = exact_sum(reasons.get(step, ()))
+            at = exact_sum((at, amount))
+            yield row(side, step, amount)
+        yield row(side, station, at)
+    if timing is not None:
+        at = exact_sum((at, timing))
+        yield row("bill", "timing", timing)
+        yield row("bill", "invoiced", at)

@@ -1,0 +1,102 @@
+"""Find the drivers of a month: the jobs and unowned groups that differ most from what was planned, with reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+
+from router.showback.apportion import exact_sum
+from router.showback.facts import UNALLOCATED
+from router.showback.reconcile.aggregates import FactSide
+from router.showback.reconcile.variance import VarianceBridge, VarianceBucket, compute_variances
+from router.showback.report.bridge import month_aggregates
+from router.showback.report.query import ReportContext
+from router.showback.report.values import (
+    CellKind,
+    CellValue,
+    ReportColumn,
+    ReportSection,
+    build_section,
+    subtract_known,
+)
+
+DRIVERS = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("number", "No.", CellKind.COUNT, 3),
+    ReportColumn("team", "Team", rank=1),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("planned", "Planned", CellKind.MONEY, 1),
+    ReportColumn("spent", "Spent", CellKind.MONEY, 1),
+    ReportColumn("moved", "Other currency", CellKind.MONEY, 4),
+    ReportColumn("difference", "Difference", CellKind.MONEY, 0),
+    ReportColumn("together", "Together", CellKind.MONEY, 2),
+    ReportColumn("whole", "Of all", CellKind.MONEY, 2),
+)
+REASONS_OF_DRIVERS = (
+    ReportColumn("currency", "Currency", rank=0),
+    ReportColumn("number", "No.", CellKind.COUNT, 3),
+    ReportColumn("team", "Team", rank=1),
+    ReportColumn("job", "Job", rank=0),
+    ReportColumn("bucket", "Because of", rank=0),
+    ReportColumn("kind", "Kind", rank=0),
+    ReportColumn("amount", "Amount", CellKind.MONEY, 0),
+)
+MOST_DRIVERS: Final = 5
+_CURRENCY: Final = (VarianceBucket.CREDIT, "currency")
+Reason = tuple[VarianceBucket, str | None, Decimal]
+
+
+def build_drivers(context: ReportContext) -> tuple[ReportSection, ReportSection]:
+    """Return the five largest differences from plan in each currency, and the reasons of each, which add up to it."""
+    aggregates = month_aggregates(context)
+    titles = ("drivers", "Largest differences from plan"), ("driver_reasons", "Why they differ")
+    if not any(each.side is FactSide.PLANNED for each in aggregates):
+        empty = "There are no drivers: nothing was planned."
+        return build_section(*titles[0], DRIVERS, (), empty), build_section(*titles[1], REASONS_OF_DRIVERS, ())
+    bridges = compute_variances(aggregates, ("team", "job"))
+    drivers: list[dict[str, CellValue]] = []
+    reasons: list[dict[str, CellValue]] = []
+    for currency in sorted({each.currency for each in bridges}):
+        own = [each for each in bridges if each.currency == currency]
+        whole = exact_sum(exact_sum((each.actual, each.planned.copy_negate())) for each in own)
+        together = Decimal(0)
+        for number, (bridge, found, difference) in enumerate(_largest(own), start=1):
+            team, job = (UNALLOCATED if word is None else word for word in bridge.group)
+            group: dict[str, CellValue] = {"currency": currency, "number": number, "team": team, "job": job}
+            together = exact_sum((together, difference))
+            amounts = {"planned": bridge.planned, "spent": bridge.actual, "difference": difference}
+            moved = bridge.kinds.get(_CURRENCY, Decimal(0))
+            drivers.append({**group, **amounts, "moved": moved, "together": together, "whole": whole})
+            reasons += [{**group, "bucket": b.value, "kind": kind, "amount": amount} for b, kind, amount in found]
+    note = (
+        f"At most {MOST_DRIVERS} a currency: the difference of a job, or of what no job has, without hours that are "
+        "billed in another currency than planned. Together: with those above it, of the whole difference."
+    )
+    return build_section(*titles[0], DRIVERS, drivers, note), build_section(*titles[1], REASONS_OF_DRIVERS, reasons)
+
+
+def _largest(bridges: Sequence[VarianceBridge]) -> list[tuple[VarianceBridge, list[Reason], Decimal]]:
+    """Return the bridges with the largest differences, with reasons and difference."""
+    found = []
+    for bridge in bridges:
+        reasons = list(_reasons(bridge))
+        difference = exact_sum(amount for *_, amount in reasons)
+        if difference:
+            found.append((bridge, reasons, difference))
+    found.sort(key=lambda each: (-abs(each[2]), [word or "" for word in each[0].group]))
+    return found[:MOST_DRIVERS]
+
+
+def _reasons(bridge: VarianceBridge) -> Iterator[Reason]:
+    """Yield each reason but timing and moves between currencies, by kind where the bucket has kinds."""
+    for bucket in VarianceBucket:
+        if bucket is VarianceBucket.TIMING:
+            continue
+        kinds = [(kind, amount) for (of, kind), amount in bridge.kinds.items() if of is bucket]
+        for kind, amount in sorted(kinds, key=lambda each: (-abs(each[1]), each[0])):
+            if (bucket, kind) != _CURRENCY:
+                yield bucket, kind, amount
+        plain = subtract_known(bridge.buckets.get(bucket, Decimal(0)), exact_sum(amount for _, amount in kinds))
+        if plain:
+            yield bucket, None, plain
