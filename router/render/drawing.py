@@ -53,11 +53,11 @@ def title(words: str) -> str:
 
 
 def picture(name: str, width: int, height: float, parts: Sequence[str]) -> str:
-    """Return an SVG that is never drawn wider than ``width``; ``name`` is read to people who do not see it."""
-    return (
-        f'<svg viewBox="0 0 {width} {height:.0f}" style="max-width:{width}px" role="img" '
-        f'aria-label="{html.escape(name)}">{"".join(parts)}</svg>'
-    )
+    """Return an SVG of ``width``; ``name`` is read to people who do not see it.
+
+    The style of pages keeps the three widths that they have, so that text stays 12 px on the screen.
+    """
+    return f'<svg viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{html.escape(name)}">{"".join(parts)}</svg>'
 
 
 def text_width(words: str, *, bold: bool = False) -> float:

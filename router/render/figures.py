@@ -6,7 +6,7 @@ Money stays exact until it is text and is rounded half to even, each amount by i
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 
 from pricing.money import Usd
 
@@ -14,6 +14,8 @@ MINUS = "\u2212"
 MARKET_LETTERS = {"spot": "S", "on_demand": "D", "reserved": "R"}
 MARKET_WORDS = {"spot": "spot", "on_demand": "on-demand", "reserved": "reserved"}
 _CENT = Decimal("0.01")
+_WIDE = Context(prec=100)
+_SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 
 
 def cents(amount: Usd) -> str:
@@ -88,3 +90,28 @@ def hours(length: timedelta) -> str:
 def amount_of(number: float) -> str:
     """Return a number without decimals where it is whole, else with one."""
     return f"{number:,.0f}" if number == int(number) else f"{number:,.1f}"
+
+
+def amount_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
+    """Return an amount of a currency to the cent, such as ``€1,234.56`` or ``CHF 0.50``; ``signed`` adds a plus."""
+    return _in_currency(_to_unit(amount, _CENT), currency, ",.2f", signed)
+
+
+def whole_in(amount: Decimal, currency: str, *, signed: bool = False) -> str:
+    """Return an amount of a currency without cents, such as ``$1,235``."""
+    return _in_currency(_to_unit(amount, Decimal(1)), currency, ",.0f", signed)
+
+
+def cents_of(amount: Decimal) -> str:
+    """Return an amount to the cent as a machine reads it."""
+    return f"{_to_unit(amount, _CENT):f}"
+
+
+def _to_unit(amount: Decimal, unit: Decimal) -> Decimal:
+    value = amount.quantize(unit, ROUND_HALF_EVEN, context=_WIDE)
+    return value if value else abs(value)
+
+
+def _in_currency(value: Decimal, currency: str, form: str, signed: bool) -> str:
+    sign = MINUS if value < 0 else "+" if signed and value > 0 else ""
+    return f"{sign}{_SYMBOLS.get(currency, currency + chr(0xA0))}{format(abs(value), form)}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -37,6 +38,8 @@ def _environment() -> Environment:
         "dollars": figures.whole_dollars,
         "money_data": lambda usd: _data(usd, figures.money(usd)),
         "dollars_data": lambda usd: _data(usd, figures.whole_dollars(usd)),
+        "cur": lambda amount, code, signed=False: _amount(amount, figures.amount_in(amount, code, signed=signed)),
+        "whole": lambda amount, code, signed=False: _amount(amount, figures.whole_in(amount, code, signed=signed)),
         "number": lambda number: f"{number:,}",
         "percent": figures.percent,
         "chance": figures.chance,
@@ -54,6 +57,11 @@ def _environment() -> Environment:
 def _data(amount: Usd, words: str) -> Markup:
     """Return an amount with its cents beside the words that are shown."""
     return Markup('<data value="{}">{}</data>').format(figures.cents(amount), words)
+
+
+def _amount(amount: Decimal, words: str) -> Markup:
+    """Return an amount of a report with its cents beside the words that are shown."""
+    return Markup('<data value="{}">{}</data>').format(figures.cents_of(amount), words)
 
 
 def _day_before(moment: datetime) -> str:

@@ -1,250 +1,187 @@
-"""HTML page of a showback report without external scripts, links or fonts; it opens offline and prints. Pure.
+"""Draw the page of a month for finance: the answer, why, who, what was wasted, and all sections of the report below.
 
-Cells show short numbers; ``<data value="...">`` around a number has all its digits. The page's Content-Security-Policy
-allows nothing but its own style, by hash.
+It is one file that opens offline and prints. ``<data value="...">`` around an amount has its cents, and in the raw
+fields all its digits. The page's Content-Security-Policy allows nothing but its own style, by hash.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from collections.abc import Sequence
-from datetime import date
+from dataclasses import dataclass
 from decimal import Decimal
 
-from router.render import svg
+from markupsafe import Markup
+
+from router.render.drawing import element
+from router.render.month import MonthPage, TeamRow, month_page_of
+from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
+from router.render.pages import fill_template
 from router.render.showback_text import select_columns, total_rows
-from router.render.svg import BLUE, GREY, ORANGE
-from router.render.tables import clip_text
-from router.render.web_page import html_document
-from router.showback.facts import UNALLOCATED
+from router.render.waterfall_svg import BRIDGE_MIDDLE, BRIDGE_NARROW, BRIDGE_WIDE, draw_waterfall
 from router.showback.report.values import (
     NUMBERS,
-    UNKNOWN,
     CellKind,
     CellValue,
-    ReportColumn,
     ReportSection,
     ShowbackReport,
     exact_text,
     short_text,
 )
 
-_WIDTH, _HEIGHT = 720, 240
+_LEAST_MONTHS = 3
+# Columns of a table that fit a screen and a sheet; with more, each row is lines of labelled values.
+_MOST_COLUMNS = 8
+_OWN_GROUPING = "By team"
 
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 80, 90, 16, 30
+@dataclass(frozen=True, slots=True)
+class RawCell:
+    """A cell of a section as it stands in the report: short words, and for a number all digits."""
+
+    label: str
+    words: str
+    exact: str | None
+    right: bool
 
 
-_ROW, _NAMES, _MOST, _LETTERS = 22, 200, 12, 28
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A section of the report with its rows and sums; ``wide``: it has more columns than fit."""
 
-
-def daily_chart(report: ShowbackReport, currency: str) -> str:
-    """Return the costs by day; empty for fewer than two days."""
-    rows = [row for row in report.section("days").records() if row["currency"] == currency]
-    basis = _basis(report)
-    points = [(row["day"], row[basis]) for row in rows]
-    daily = [(day, float(cost)) for day, cost in points if isinstance(day, date) and isinstance(cost, Decimal)]
-    if len(daily) < 2:
-        return ""
-    first, last = min(day for day, _ in daily), max(day for day, _ in daily)
-    top, low = max(max(cost for _, cost in daily), 0.01), min(0.0, *(cost for _, cost in daily))
-    step = (_WIDTH - _LEFT - _RIGHT) / ((last - first).days + 1)
-    scale = (_HEIGHT - _TOP - _BOTTOM) / (top - low)
-    ground = _HEIGHT - _BOTTOM + low * scale
-    parts = [
-        f'<rect x="{_LEFT + (day - first).days * step:.1f}" y="{ground - max(cost, 0) * scale:.1f}" '
-        f'width="{max(step - 2, 1):.1f}" height="{abs(cost) * scale:.1f}" fill="{BLUE}"/>'
-        for day, cost in daily
-    ]
-    parts += [
-        svg.text(_LEFT - 6, _TOP + 8, f"{top:,.0f}", "end"),
-        svg.text(_LEFT - 6, ground, "0", "end"),
-        svg.text(_LEFT, _HEIGHT - 10, first.isoformat()),
-        svg.text(_WIDTH - _RIGHT, _HEIGHT - 10, last.isoformat(), "end"),
-    ]
-    return svg.picture(f"{currency} a day", _WIDTH, _HEIGHT, parts)
-
-
-def group_chart(report: ShowbackReport, currency: str) -> str:
-    """Return a bar for each of the largest groups."""
-    section = report.section("groups")
-    names = [column.name for column in section.columns]
-    keys = names[: names.index("currency")]
-    return _bars(f"By {', '.join(keys)}", _labelled(section, keys, "after", currency), currency)
-
-
-def waste_chart(report: ShowbackReport, currency: str) -> str:
-    """Return a bar for each kind of waste."""
-    return _bars("Waste", _labelled(report.section("waste"), ["use"], _basis(report), currency), currency, ORANGE)
-
-
-def change_chart(report: ShowbackReport, currency: str) -> str:
-    """Return a bar for each reason of the change from last month."""
-    return _bars("Change on last month", _labelled(report.section("change"), ["bucket"], "amount", currency), currency)
-
-
-def _basis(report: ShowbackReport) -> str:
-    head = {row["name"]: str(row["value"]) for row in report.section("head").records()}
-    return head["basis"].split()[0]
-
-
-def _labelled(section: ReportSection, keys: Sequence[str], amount: str, currency: str) -> list[tuple[str, Decimal]]:
-    found = []
-    for row in section.records():
-        cost: CellValue = row[amount]
-        if row["currency"] == currency and isinstance(cost, Decimal):
-            names = [short_text(row[key], CellKind.TEXT) for key in keys]
-            found.append((UNALLOCATED if set(names) == {UNALLOCATED} else " / ".join(names), cost))
-    return found
-
-
-def _bars(title: str, rows: list[tuple[str, Decimal]], currency: str, colour: str = BLUE) -> str:
-    if not rows:
-        return ""
-    largest = sorted(rows, key=lambda row: -abs(row[1]))[:_MOST]
-    low, high = min(Decimal(0), *(cost for _, cost in largest)), max(Decimal(0), *(cost for _, cost in largest))
-    scale = (_WIDTH - _NAMES - _RIGHT - _LEFT) / (float(high - low) or 1.0)
-    zero = _NAMES + (_LEFT if low < 0 else 8) + float(-low) * scale
-    parts = []
-    for number, (name, cost) in enumerate(largest):
-        y, wide = number * _ROW + 6, abs(float(cost)) * scale
-        x = zero if cost >= 0 else zero - wide
-        parts += [
-            svg.text(_NAMES, y + 12, clip_text(name, _LETTERS), "end"),
-            _bar(x, y, wide, colour if cost >= 0 else GREY),
-            svg.text(
-                zero + wide + 6 if cost >= 0 else x - 6,
-                y + 12,
-                short_text(cost, CellKind.MONEY),
-                "start" if cost >= 0 else "end",
-            ),
-        ]
-    return svg.picture(f"{title}, {currency}", _WIDTH, len(largest) * _ROW + 12, parts)
-
-
-def _bar(x: float, y: float, wide: float, colour: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y}" width="{max(wide, 0.5):.1f}" height="{_ROW - 8}" fill="{colour}"/>'
-
-
-# Columns of a table that fit on a landscape A4 sheet.
-_ON_PAPER = 13
-
-
-_STYLE = """
-body { max-width: 76em }
-h1 { font-size: 1.6em } h2 { font-size: 1.2em; margin: 2em 0 0.4em }
-svg { width: 100%; max-width: 46em; display: block; margin: 0.6em 0 }
-.wide { overflow-x: auto }
-th, td { text-align: left; padding: 0.22em 1.2em 0.22em 0; border-bottom: 1px solid #ddd; white-space: nowrap }
-th.n, td.n { text-align: right; font-variant-numeric: tabular-nums }
-th { font-weight: 600; vertical-align: bottom }
-tr.all td { font-weight: 600; border-top: 1px solid #222 }
-p.note { color: #555; font-size: 0.92em; max-width: 60em; margin: 0.4em 0 }
-p.paper { display: none } figure { margin: 0.6em 0 } figcaption { color: #555 }
-p.warning { border-left: 4px solid #D55E00; padding-left: 0.8em }
-nav a { margin-right: 1em; white-space: nowrap }
-@media print {
-  body { margin: 0; font-size: 9pt } nav { display: none } .wide { overflow: visible }
-  h2 { break-after: avoid } tr, svg { break-inside: avoid } thead { display: table-header-group }
-  th, td { padding-right: 0.7em; white-space: normal } td.n { white-space: nowrap }
-  .screen { display: none } p.paper { display: block; color: #555 }
-  @page { size: A4 landscape; margin: 12mm }
-}
-@media (prefers-color-scheme: dark) { @media screen {
-  body { background: #1b1b1b; color: #e6e6e6 } svg { background: #fff; padding: 0.5em }
-  th, td { border-color: #444 } p.note { color: #aaa } tr.all td { border-color: #ccc } a { color: #8cc4ff }
-} }
-"""
+    name: str
+    title: str
+    columns: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[RawCell, ...], ...]
+    sums: tuple[tuple[RawCell, ...], ...]
+    notes: tuple[str, ...]
+    wide: bool
 
 
 def page(report: ShowbackReport) -> str:
-    """Return a page with all sections that have rows or notes."""
+    """Return the page as HTML; the same report gives the same bytes."""
+    month = month_page_of(report)
     shown = [section for section in report.sections if section.rows or section.notes]
-    links = " ".join(f'<a href="#{section.name}">{html.escape(section.title)}</a>' for section in shown)
-    warnings = "\n".join(f'<p class="warning">{html.escape(note)}</p>' for note in report.section("head").notes)
-    body = "\n".join(_section(report, section) for section in shown)
-    text = html_document(
-        report.title,
-        _STYLE,
-        f"<h1>{html.escape(report.title)}</h1>\n{warnings}\n<nav>{links}</nav>\n{body}"
-        f'\n<p class="note">{UNKNOWN}: not known.</p>',
+    asked = report.section("groups")
+    front = {"groups", "shared"} if asked.title != _OWN_GROUPING or report.section("shared").rows else set()
+    tables = [_raw_table(section) for section in shown]
+    text = fill_template(
+        "month.html",
+        title=report.title,
+        page=month,
+        head={str(row["name"]): str(row["value"]) for row in report.section("head").records()},
+        warnings=report.section("head").notes,
+        front=[table for table in tables if table.name in front],
+        raw=[table for table in tables if table.name not in front],
+        bridges={} if month is None else _bridges(month),
+        charts={} if month is None else _charts(month),
+        budget_track=lambda used: Markup(_budget_track(used)),
+        team_bar=lambda row, scale: Markup(_team_bar(row, scale)),
+        waste_bar=lambda part, whole: Markup(_waste_bar(part, whole)),
     )
     return _add_content_policy(text)
+
+
+def _bridges(month: MonthPage) -> dict[str, list[tuple[str, Markup]]]:
+    """Return the drawings of each currency's bridge by layout. Safe: every text was escaped when it was drawn."""
+    layouts = {"w": BRIDGE_WIDE, "t": BRIDGE_MIDDLE, "n": BRIDGE_NARROW}
+    return {
+        each.currency: [(name, Markup(draw_waterfall(each.steps, each.currency, at))) for name, at in layouts.items()]
+        for each in month.figures
+        if each.steps
+    }
+
+
+def _charts(month: MonthPage) -> dict[str, list[list[tuple[str, Markup]]]]:
+    """Return the drawings of days and months by currency, each by layout."""
+    layouts = {"w": CHART_WIDE, "t": CHART_MIDDLE, "n": CHART_NARROW}
+    charts: dict[str, list[list[tuple[str, Markup]]]] = {}
+    for each in month.figures:
+        drawn = []
+        if each.days:
+            drawn.append(
+                [
+                    (name, Markup(draw_days(each.days, month.month, each.budget, each.currency, at)))
+                    for name, at in layouts.items()
+                ]
+            )
+        if len(each.months) >= _LEAST_MONTHS:
+            drawn.append([(name, Markup(draw_months(each.months, each.currency, at))) for name, at in layouts.items()])
+        charts[each.currency] = drawn
+    return charts
+
+
+def _budget_track(used: Decimal) -> str:
+    """Return a track of the whole budget with what is spent; beyond it the track ends and the bar goes on."""
+    scale = 1 / max(float(used), 1.0)
+    parts = [element("rect", width=f"{scale:.2%}", height=8, y=1, rx=2, cls="trk")]
+    parts.append(element("rect", width=f"{max(float(used), 0.0) * scale:.2%}", height=8, y=1, rx=2, cls="full inv"))
+    if used > 1:
+        parts.append(element("line", x1=f"{scale:.2%}", x2=f"{scale:.2%}", y1=-1, y2=11, cls="hl"))
+        parts.append(element("line", x1=f"{scale:.2%}", x2=f"{scale:.2%}", y1=-1, y2=11, cls="mk"))
+    return element("svg", "".join(parts), width="100%", height=10, aria_hidden="true")
+
+
+def _team_bar(row: TeamRow, scale: Decimal) -> str:
+    """Return what a team spent in ink with its waste hatched at the end, and ticks of last month and budget."""
+
+    def at(amount: Decimal) -> float:
+        return max(float(amount / scale), 0.0) * 0.98
+
+    def tick(amount: Decimal, cls: str) -> str:
+        return element("line", x1=f"{at(amount):.2%}", x2=f"{at(amount):.2%}", y1=-1, y2=17, cls=cls)
+
+    spent = at(row.cost or Decimal(0))
+    parts = [element("rect", y=2, height=12, width=f"{spent:.2%}", cls="full inv")]
+    if row.waste:
+        waste = min(at(row.waste), spent)
+        place = {"x": f"{spent - waste:.2%}", "width": f"{waste:.2%}"}
+        parts += [element("rect", y=2, height=12, cls=cls, **place) for cls in ("gap", "wh")]
+    for amount, cls in ((row.last_month, "mk tk"), (row.budget, "dash tk")):
+        if amount is not None:
+            parts += [tick(amount, "hl"), tick(amount, cls)]
+    return element("svg", "".join(parts), width="100%", height=16, aria_hidden="true")
+
+
+def _waste_bar(part: Decimal | None, whole: Decimal) -> str:
+    width = 0.0 if part is None or whole <= 0 else max(float(part / whole), 0.0) * 0.99
+    bar = element("rect", y=1, height=12, width=f"{width:.2%}", cls="wh")
+    return element("svg", bar, width="100%", height=14, aria_hidden="true")
+
+
+def _raw_table(section: ReportSection) -> RawTable:
+    columns = select_columns(section) if section.rows else ()
+    places = [section.columns.index(column) for column in columns]
+
+    def cells(row: Sequence[CellValue], *, is_sum: bool) -> tuple[RawCell, ...]:
+        picked = [row[place] for place in places]
+        return tuple(
+            _raw_cell(cell, column.title or "value", column.kind, is_sum=is_sum)
+            for cell, column in zip(picked, columns, strict=True)
+        )
+
+    return RawTable(
+        name=section.name,
+        title=section.title,
+        columns=tuple((column.title, column.kind in NUMBERS) for column in columns),
+        rows=tuple(cells(row, is_sum=False) for row in section.rows),
+        sums=tuple(cells(row, is_sum=True) for row in total_rows(section)),
+        notes=() if section.name == "head" else section.notes,
+        wide=len(columns) > _MOST_COLUMNS,
+    )
+
+
+def _raw_cell(cell: CellValue, label: str, kind: CellKind, *, is_sum: bool) -> RawCell:
+    number = kind in NUMBERS
+    words = "" if is_sum and cell is None else short_text(cell, kind)
+    return RawCell(label, words, exact_text(cell) if number and cell is not None else None, number)
 
 
 def _add_content_policy(text: str) -> str:
     style = re.search(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
     meta = f'<meta charset="utf-8">\n<meta http-equiv="Content-Security-Policy" content="{policy}">'
     return text.replace('<meta charset="utf-8">', meta, 1)
-
-
-def _section(report: ShowbackReport, section: ReportSection) -> str:
-    drawn = _drawn(report, section)
-    notes = (
-        ""
-        if section.name == "head"
-        else "\n".join(f'<p class="note">{html.escape(note)}</p>' for note in section.notes)
-    )
-    table = _table(section) if section.rows else ""
-    return f'<section>\n<h2 id="{section.name}">{html.escape(section.title)}</h2>\n{drawn}{table}{notes}\n</section>'
-
-
-def _drawn(report: ShowbackReport, section: ReportSection) -> str:
-    draw = {
-        "days": daily_chart,
-        "groups": group_chart,
-        "waste": waste_chart,
-        "change": change_chart,
-    }.get(section.name)
-    currencies = [str(row["currency"]) for row in report.section("totals").records()]
-    pictures_of = {} if draw is None else {c: picture for c in currencies if (picture := draw(report, c))}
-    return "".join(
-        f"<figure><figcaption>{html.escape(currency)}</figcaption>\n{picture}</figure>\n"
-        for currency, picture in pictures_of.items()
-    )
-
-
-def _table(section: ReportSection) -> str:
-    columns = select_columns(section)
-    places = [section.columns.index(column) for column in columns]
-    wide = _not_on_paper(columns)
-    head = "".join(f'<th{_class(c, wide)} scope="col">{html.escape(c.title)}</th>' for c in columns)
-    kinds = [(_class(column, wide), column.kind) for column in columns]
-    rows = [_row([row[place] for place in places], kinds, "") for row in section.rows]
-    rows += [_row([row[place] for place in places], kinds, "all") for row in total_rows(section)]
-    lines = "\n".join(rows)
-    missing = f'<p class="paper">Not on paper: {html.escape(", ".join(c.title for c in wide))}.</p>\n' if wide else ""
-    table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{lines}\n</tbody>\n</table>"
-    return f'<div class="wide">{table}</div>\n{missing}'
-
-
-def _not_on_paper(columns: Sequence[ReportColumn]) -> tuple[ReportColumn, ...]:
-    """Return the least important columns, those beyond what fits on a sheet."""
-    ranked = sorted(columns, key=lambda column: column.rank)
-    return tuple(column for column in columns if column in ranked[_ON_PAPER:])
-
-
-def _row(cells: list[CellValue], columns: list[tuple[str, CellKind]], kind: str) -> str:
-    cells_html = "".join(
-        [
-            f"<td{opened}>{'' if kind and cell is None else _cell(cell, c)}</td>"
-            for cell, (opened, c) in zip(cells, columns, strict=True)
-        ]
-    )
-    return f'<tr class="{kind}">{cells_html}</tr>' if kind else f"<tr>{cells_html}</tr>"
-
-
-def _cell(cell: CellValue, kind: CellKind) -> str:
-    if kind in NUMBERS and cell is not None:  # nothing in a number is to be escaped
-        return f'<data value="{exact_text(cell)}">{short_text(cell, kind)}</data>'
-    return html.escape(short_text(cell, kind))
-
-
-def _class(column: ReportColumn, wide: Sequence[ReportColumn]) -> str:
-    classes = [*(["n"] if column.kind in NUMBERS else []), *(["screen"] if column in wide else [])]
-    return f' class="{" ".join(classes)}"' if classes else ""

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,41 @@ def test_the_workbook_and_the_page_are_whole(folder: Path) -> None:
     assert "://" not in re.sub(r'xmlns="[^"]*"', "", page)
     assert page.count("<svg") >= 2
     assert 'value="26750.96' in page
+
+
+def test_the_page_says_what_the_json_says_and_the_bridge_closes(folder: Path) -> None:
+    """By hand: 120 of 168 reserved hours at 55.04 are the largest driver; the euro job was metered at 1,805 dollars."""
+    sections = {name: section["rows"] for name, section in asked(folder, "showback")["sections"].items()}
+    page = stepfare(folder, f"showback {WHEN} -o html")
+    dollars = {name: [row for row in rows if row.get("currency") == "USD"] for name, rows in sections.items()}
+    drivers = [rounded(row["difference"]) for row in dollars["drivers"]]
+    assert re.findall(r'<li><b><data value="([^"]+)">', page)[:5] == drivers
+    assert drivers[0] == str(120 * Decimal("55.04"))
+    steps = {(row["side"], row["step"]): Decimal(row["amount"]) for row in dollars["bridge"]}
+    stations = [Decimal(0), *(Decimal(row["sum"]) for row in dollars["bridge"] if row["step"] in ("metered", "spent"))]
+    reasons = [sum(v for (at, step), v in steps.items() if at == side and step not in STATIONS) for side in SIDES]
+    assert stations[1] == steps["meter", "planned"] + reasons[0]
+    assert stations[2] == stations[1] + reasons[1] == Decimal(dollars["totals"][0]["effective"])
+    assert steps["bill", "invoiced"] == stations[2] + steps["bill", "timing"]
+    assert steps["bill", "currency"] == Decimal(-1805)
+    metered = {row["currency"]: row["metered"] for row in asked(folder, "bills reconcile")["total"]}
+    assert stations[1] == Decimal(metered["USD"])
+    begin, end = page.index('<p class="sub top0">'), page.index("invoiced. Each amount is rounded")
+    written = re.findall(r'<data value="([^"]+)">', page[begin:end])
+    assert [written[0], *written[2::2]] == [
+        rounded(row["sum"]) for row in dollars["bridge"] if row["step"] in STATIONS and row["step"] != "timing"
+    ]
+    for name, cost in (("teams", "cost"), ("waste", "effective"), ("months", "cost")):
+        for row in dollars[name]:
+            assert row[cost] is None or f'<data value="{rounded(row[cost])}">' in page, row
+
+
+SIDES = ("meter", "bill")
+STATIONS = ("planned", "metered", "spent", "invoiced", "timing")
+
+
+def rounded(amount: str) -> str:
+    return str(Decimal(amount).quantize(Decimal("0.01"), ROUND_HALF_EVEN))
 
 
 def test_the_state_itself_knows_quotes_and_deadlines(tmp_path: Path) -> None:

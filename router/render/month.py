@@ -1,0 +1,387 @@
+"""Arrange the report of a month for its page: sentence, tiles, drivers, bridge, teams, waste, trend. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+from router.ledger.month import Month
+from router.render.figures import day, percent
+from router.render.waterfall_svg import WaterfallStep
+from router.showback.facts import UNALLOCATED
+from router.showback.report.values import ShowbackReport, replace_unprintable, sum_known
+
+NOBODY = "nobody’s"
+_SHOWN_TEAMS = 12
+_CENT = Decimal("0.005")
+_ZERO = Decimal(0)
+# Words of reasons in a sentence; below zero some have words of their own.
+_REASONS = {
+    ("price", None): "dearer than planned",
+    ("quantity", None): "longer runs",
+    ("mix", None): "other places",
+    ("waste", "startup"): "starting up",
+    ("waste", "checkpoint_overhead"): "saving checkpoints",
+    ("waste", "restart_lost_work"): "work lost to restarts",
+    ("waste", "idle_allocated"): "idle machines",
+    ("waste", "commitment_unused"): "unused commitment",
+    ("waste", "reservation_unused"): "unused reservation",
+    ("waste", "failed_launch"): "failed launches",
+    ("waste", "overrun"): "overrun past the deadline",
+    ("unplanned", "machine"): "machines without a plan",
+    ("unplanned", "other"): "fees and support",
+    ("unplanned", "disk"): "disks",
+    ("unplanned", "egress"): "moved data",
+    ("unplanned", "storage"): "storage",
+    ("credit", "credit"): "credits",
+    ("credit", "tax"): "tax",
+    ("credit", "correction"): "corrections of closed months",
+    ("credit", "adjustment"): "adjustments",
+}
+_BELOW_ZERO = {("price", None): "cheaper than planned", ("quantity", None): "shorter runs"}
+WASTE_NAMES = {
+    "startup": "Starting up",
+    "checkpoint_overhead": "Saving checkpoints",
+    "restart_lost_work": "Work lost to restarts",
+    "idle_allocated": "Idle while held",
+    "commitment_unused": "Commitment unused",
+    "reservation_unused": "Reservation unused",
+    "failed_launch": "Failed launches",
+    "overrun": "Overrun past the deadline",
+}
+_STEP_NAMES = {"credit": "Credits, taxes", "currency": "Other currency", "timing": "Timing"}
+_CHANGE_WORDS = {
+    "volume": ("more hours", "fewer hours"),
+    "price": ("dearer prices", "cheaper prices"),
+    "mix": ("other places", "other places"),
+    "other": ("fees, taxes, credits", "fees, taxes, credits"),
+}
+_KINDS = {"planned": "planned", "metered": "metered", "spent": "spent", "invoiced": "spent", "waste": "waste"}
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonWords:
+    """An amount and the words of its reason; ``parts`` are parts of it."""
+
+    amount: Decimal
+    words: str
+    parts: tuple[ReasonWords, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DriverRow:
+    """A driver in a sentence."""
+
+    who: str
+    difference: Decimal
+    reasons: tuple[ReasonWords, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TeamRow:
+    """A team in the currency of the page, and what it spent in others; ``known`` is False where no price is known."""
+
+    team: str
+    cost: Decimal | None
+    waste: Decimal | None
+    last_month: Decimal | None
+    budget: Decimal | None
+    used: Decimal | None
+    over: bool
+    others: tuple[tuple[Decimal, str], ...]
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WasteRow:
+    """A kind of waste."""
+
+    name: str
+    cost: Decimal | None
+    share: Decimal | None
+    owner: str
+    most: Decimal | None
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurrencyFigures:
+    """The figures of one currency that have pictures: the bridge, days and months."""
+
+    currency: str
+    spent: Decimal | None
+    budget: Decimal | None
+    steps: tuple[WaterfallStep, ...]
+    days: tuple[tuple[date, Decimal], ...]
+    months: tuple[tuple[Month, Decimal], ...]
+    drivers: tuple[DriverRow, ...]
+    together: Decimal
+    whole: Decimal | None
+
+    def station(self, name: str) -> Decimal | None:
+        """Return the level of a station of the bridge; None where there is none."""
+        return next((step.level for step in self.steps if step.is_station and step.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class MonthPage:
+    """All that the page says of a report, in its order."""
+
+    title: str
+    month: Month
+    head: dict[str, str]
+    warnings: tuple[str, ...]
+    made_at: datetime
+    currency: str
+    total: Record
+    figures: tuple[CurrencyFigures, ...]
+    others: tuple[tuple[Decimal, str], ...]
+    cause: str
+    over: tuple[str, ...] | None
+    not_billed: Decimal | None
+    change: tuple[ReasonWords, ...]
+    waste_total: Decimal | None
+    teams: tuple[TeamRow, ...]
+    team_scale: Decimal
+    waste: tuple[WasteRow, ...]
+    waste_notes: tuple[str, ...]
+    waste_others: tuple[tuple[Decimal, str], ...]
+
+    @property
+    def main(self) -> CurrencyFigures:
+        """Return the figures of the currency of the sentence."""
+        return self.figures[0]
+
+    @property
+    def basis(self) -> str:
+        """Return the cost that sums are of: billed or effective."""
+        return self.head["basis"].split()[0]
+
+    @property
+    def spent(self) -> Decimal | None:
+        """Return what the month came to."""
+        cost: Decimal | None = self.total[self.basis]
+        return cost
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the month had ended when the report was made."""
+        return self.made_at >= self.month.ends
+
+    @property
+    def bills_through(self) -> str:
+        """Return how far bills reach, in words."""
+        words = self.head["bills_through"]
+        return "no bill" if words == "no bill" else f"bills through {day(datetime.fromisoformat(words))}"
+
+
+def month_page_of(report: ShowbackReport) -> MonthPage | None:
+    """Return what the page says of a report; None where the month has nothing."""
+    totals = list(report.section("totals").records())
+    if not totals:
+        return None
+    head = {str(row["name"]): str(row["value"]) for row in report.section("head").records()}
+    basis = head["basis"].split()[0]
+    currency = _main_currency(totals)
+    ordered = [currency, *(str(row["currency"]) for row in totals if row["currency"] != currency)]
+    month = Month.parse(head["month"])
+    figures = tuple(_figures(report, each, month, basis) for each in ordered)
+    total = next(row for row in totals if row["currency"] == currency)
+    waste = _rows(report, "waste", currency)
+    teams = _teams(report, currency)
+    sizes = [amount for row in teams for amount in (row.cost, row.last_month, row.budget) if amount is not None]
+    return MonthPage(
+        title=report.title,
+        month=month,
+        head=head,
+        warnings=report.section("head").notes,
+        made_at=datetime.fromisoformat(head["made_at"]),
+        currency=currency,
+        total=total,
+        figures=figures,
+        others=tuple((e.spent, e.currency) for e in figures[1:] if e.spent is not None),
+        cause=_cause(report, figures[0]),
+        over=_over_budget(report),
+        not_billed=_timing(report, currency),
+        change=_change(report, currency),
+        waste_total=sum_known(row[basis] for row in waste),
+        teams=teams,
+        team_scale=max((*sizes, Decimal("0.01"))),
+        waste=tuple(_waste_row(row, basis) for row in waste),
+        waste_notes=report.section("waste").notes,
+        waste_others=tuple(
+            (amount, c)
+            for c in ordered[1:]
+            if (amount := sum_known(row[basis] for row in _rows(report, "waste", c))) is not None
+        ),
+    )
+
+
+def owner_name(team: object, job: object = UNALLOCATED) -> str:
+    """Return a team, or team and job, as the page says them."""
+    names = [replace_unprintable(str(word)) for word in (team, job) if word not in (None, UNALLOCATED)]
+    return "/".join(names) or NOBODY
+
+
+def _rows(report: ShowbackReport, section: str, currency: str) -> list[Record]:
+    return [row for row in report.section(section).records() if row["currency"] == currency]
+
+
+def _main_currency(totals: Sequence[Record]) -> str:
+    """Return the currency of the budget, else dollars, else that with the most rows: amounts do not compare."""
+    ranked = sorted(totals, key=lambda row: (row["budget"] is None, row["currency"] != "USD", -row["facts"]))
+    return str(ranked[0]["currency"])
+
+
+def _figures(report: ShowbackReport, currency: str, month: Month, basis: str) -> CurrencyFigures:
+    total = _rows(report, "totals", currency)[0]
+    drivers = _rows(report, "drivers", currency)
+    return CurrencyFigures(
+        currency=currency,
+        spent=total[basis],
+        budget=total["budget"],
+        steps=tuple(_step(row) for row in _rows(report, "bridge", currency) if _is_drawn(row)),
+        days=_days(report, currency, month),
+        months=tuple(
+            (Month.parse(row["month"]), row["cost"])
+            for row in _rows(report, "months", currency)
+            if row["cost"] is not None
+        ),
+        drivers=tuple(_driver(report, row) for row in drivers),
+        together=drivers[-1]["together"] if drivers else _ZERO,
+        whole=drivers[-1]["whole"] if drivers else None,
+    )
+
+
+def _days(report: ShowbackReport, currency: str, month: Month) -> tuple[tuple[date, Decimal], ...]:
+    """Return the sum at the end of each day on which something was spent, within the month."""
+    first, last = month.begins.date(), month.ends.date()
+    rows = [row for row in _rows(report, "days", currency) if row["sum"] is not None]
+    return tuple((row["day"], row["sum"]) for row in rows if first <= row["day"] < last)
+
+
+def _is_drawn(row: Record) -> bool:
+    is_station = row["step"] in _KINDS and row["step"] != "waste"
+    return is_station or bool(abs(row["amount"]) >= _CENT)
+
+
+def _step(row: Record) -> WaterfallStep:
+    name = str(row["step"])
+    title = _STEP_NAMES.get(name, name.capitalize())
+    return WaterfallStep(title, str(row["why"]), _KINDS.get(name, "reason"), row["amount"], row["sum"])
+
+
+def _driver(report: ShowbackReport, driver: Record) -> DriverRow:
+    rows = [
+        row
+        for row in _rows(report, "driver_reasons", str(driver["currency"]))
+        if row["number"] == driver["number"] and abs(row["amount"]) >= _CENT
+    ]
+    waste = [_reason(row) for row in rows if row["bucket"] == "waste"]
+    reasons = [_reason(row) for row in rows if row["bucket"] != "waste"]
+    if len(waste) > 1:
+        amount = sum_known(each.amount for each in waste) or _ZERO
+        reasons.append(ReasonWords(amount, "waste", tuple(sorted(waste, key=lambda each: -each.amount)[:2])))
+    else:
+        reasons += waste
+    reasons.sort(key=lambda each: -each.amount)
+    return DriverRow(owner_name(driver["team"], driver["job"]), driver["difference"], tuple(reasons))
+
+
+def _reason(row: Record) -> ReasonWords:
+    return ReasonWords(row["amount"], _reason_words(row))
+
+
+def _reason_words(row: Record) -> str:
+    key = (str(row["bucket"]), row["kind"])
+    words = _REASONS.get(key, str(row["kind"] or row["bucket"]).replace("_", " "))
+    return _BELOW_ZERO.get(key, words) if row["amount"] < 0 else words
+
+
+def _cause(report: ShowbackReport, figures: CurrencyFigures) -> str:
+    """Return the largest reason of a driver that goes the way of the whole difference, with its share; "" for none."""
+    whole = figures.whole
+    rows = _rows(report, "driver_reasons", figures.currency)
+    alike = [row for row in rows if whole and row["amount"] * whole > 0]
+    if not alike or not whole:
+        return ""
+    row = max(alike, key=lambda row: abs(row["amount"]))
+    share = row["amount"] / whole
+    size = f"{percent(float(share))} of it " if share <= 1 else "most of it "
+    return f"{size}{_reason_words(row)} ({owner_name(row['team'], row['job'])})"
+
+
+def _over_budget(report: ShowbackReport) -> tuple[str, ...] | None:
+    """Return the scopes whose budget is passed; None where no budget is set or none was looked at."""
+    rows = list(report.section("budgets").records())
+    if not rows:
+        return None
+    passed = [replace_unprintable(str(row["scope"])) for row in rows if row["mark"] == "over"]
+    return tuple("the month" if scope == "all" else scope.removeprefix("team ") for scope in passed)
+
+
+def _timing(report: ShowbackReport, currency: str) -> Decimal | None:
+    found = [row["amount"] for row in _rows(report, "bridge", currency) if row["step"] == "timing"]
+    return -found[0] if found else None
+
+
+def _change(report: ShowbackReport, currency: str) -> tuple[ReasonWords, ...]:
+    """Return the two largest reasons of the change on last month."""
+    rows = [row for row in _rows(report, "change", currency) if row["amount"] and abs(row["amount"]) >= _CENT]
+    rows.sort(key=lambda row: -abs(row["amount"]))
+    return tuple(ReasonWords(row["amount"], _CHANGE_WORDS[row["bucket"]][row["amount"] < 0]) for row in rows[:2])
+
+
+def _teams(report: ShowbackReport, currency: str) -> tuple[TeamRow, ...]:
+    """Return the teams by what they spent; beyond twelve the cheapest are one row, nobody's always stays."""
+    rows = list(report.section("teams").records())
+    main = [row for row in rows if row["currency"] == currency]
+    named = {row["team"] for row in main}
+    elsewhere = dict.fromkeys(row["team"] for row in rows if row["team"] not in named)
+    main += [{**dict.fromkeys(rows[0]), "team": team} for team in elsewhere]
+    teams = [_team_row(row, rows, currency) for row in main]
+    if len(teams) <= _SHOWN_TEAMS:
+        return tuple(teams)
+    kept = [row for number, row in enumerate(teams) if number < _SHOWN_TEAMS - 1 or row.team == NOBODY]
+    rest = [row for row in teams if row not in kept]
+    together = TeamRow(
+        team=f"{len(rest)} others",
+        cost=sum_known(row.cost for row in rest),
+        waste=sum_known(row.waste for row in rest),
+        last_month=sum_known(row.last_month for row in rest),
+        budget=None,
+        used=None,
+        over=any(row.over for row in rest),
+        others=(),
+    )
+    return (*kept, together)
+
+
+def _team_row(row: Record, rows: Sequence[Record], currency: str) -> TeamRow:
+    others = tuple(
+        (other["cost"], str(other["currency"]))
+        for other in rows
+        if other["team"] == row["team"] and other["currency"] != currency and other["cost"]
+    )
+    return TeamRow(
+        team=owner_name(row["team"]),
+        cost=row["cost"],
+        waste=row["waste"],
+        last_month=row["last_month"],
+        budget=row["budget"],
+        used=row["budget_used"],
+        over=row["mark"] == "over",
+        others=others,
+        known=row["cost"] is not None or row["currency"] is None,
+    )
+
+
+def _waste_row(row: Record, basis: str) -> WasteRow:
+    use = str(row["use"])
+    owner = "unknown" if row["owner"] is None else owner_name(row["owner"], row["most_job"])
+    name = WASTE_NAMES.get(use, use.replace("_", " ").capitalize())
+    return WasteRow(name, row[basis], row["share_of_total"], owner, row["most"], str(row["action"]))

@@ -1,0 +1,112 @@
+"""Draw what was spent by day against the budget, and the months beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+
+from router.ledger.month import Month
+from router.render.drawing import element, line, picture, rect, text, title
+from router.render.figures import amount_in, whole_in
+from router.render.waterfall_svg import tick_unit
+
+_TOP, _BOTTOM = 30.0, 26.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLayout:
+    """The size of a drawing, and how much of its width belongs to words on each side."""
+
+    width: int
+    height: int
+    left: float
+    right: float
+
+
+CHART_WIDE = ChartLayout(1078, 212, 60, 150)
+CHART_MIDDLE = ChartLayout(692, 212, 60, 150)
+CHART_NARROW = ChartLayout(340, 190, 52, 10)
+
+
+def draw_days(
+    days: Sequence[tuple[date, Decimal]], month: Month, budget: Decimal | None, currency: str, layout: ChartLayout
+) -> str:
+    """Return the sums by day as a line over the whole month, with the budget's line."""
+    values = [float(amount) for _, amount in days]
+    low, high = min(0.0, *values), max(*values, float(budget or 0), 0.01)
+    axis, y_of = _axis(low, high, currency, layout)
+    length = (month.ends.date() - month.begins.date()).days
+    first, step = month.begins.date(), (layout.width - layout.left - layout.right) / max(length - 1, 1)
+
+    def x_of(day: date) -> float:
+        return layout.left + (day - first).days * step
+
+    points = " ".join(f"{x_of(day):.1f},{y_of(float(amount)):.1f}" for day, amount in days)
+    last, amount = days[-1]
+    ground = f"{x_of(last):.1f},{y_of(0):.1f} {x_of(days[0][0]):.1f},{y_of(0):.1f}"
+    x, y = x_of(last), y_of(float(amount))
+    right = layout.width - layout.right
+    parts = [*axis, element("polygon", cls="band inv", points=f"{points} {ground}")]
+    parts.append(element("polyline", cls="ln inv", points=points))
+    if budget is not None:
+        parts.append(line(layout.left, y_of(float(budget)), right, y_of(float(budget)), "mk"))
+        words = f"budget {whole_in(budget, currency)}"
+        parts.append(text(layout.left, y_of(float(budget)) - 6, words, "b halo"))
+    parts.append(element("circle", cx=x, cy=y, r=3.5, cls="full inv"))
+    beside = x + 100 < layout.width
+    words = amount_in(amount, currency)
+    parts.append(text(x + 10 if beside else x, y + (4 if beside else 22), words, "b halo" if beside else "b halo e"))
+    for number in sorted({0, 7, 14, 21, length - 1}):
+        day = first + timedelta(days=number)
+        anchor = "s" if number == 0 else "s e" if number == length - 1 else "s m"
+        if layout.width > 400 or number in (0, 14, length - 1):
+            parts.append(text(x_of(day), layout.height - 8, f"{day.day} {day:%b}", anchor))
+    name = f"Spent so far by day in {currency}, against the budget. The table of days holds the same figures."
+    return picture(name, layout.width, layout.height, parts)
+
+
+def draw_months(months: Sequence[tuple[Month, Decimal]], currency: str, layout: ChartLayout) -> str:
+    """Return a column for each month; the last, which is reported, in ink."""
+    values = [float(amount) for _, amount in months]
+    low, high = min(0.0, *values), max(*values, 0.01)
+    axis, y_of = _axis(low, high, currency, layout)
+    step = (layout.width - layout.left - 10) / len(months)
+    parts = list(axis)
+    for number, (month, amount) in enumerate(months):
+        x, value = layout.left + number * step, float(amount)
+        top, height = min(y_of(0), y_of(value)), max(abs(y_of(0) - y_of(value)), 2.0)
+        words = title(f"{month} {amount_in(amount, currency)}")
+        cls = "full inv" if number == len(months) - 1 else "full met"
+        parts.append(rect(x + step * 0.15, top, min(step * 0.7, 64.0), height, cls, words))
+        middle = x + step * 0.15 + min(step * 0.7, 64.0) / 2
+        parts.append(text(middle, layout.height - 8, f"{month.begins:%b}", "s m"))
+        if step >= 60:
+            parts.append(text(middle, top - 5, whole_in(amount, currency), "m"))
+    name = f"Cost by month in {currency}. The table below holds the same figures."
+    return picture(name, layout.width, layout.height, parts)
+
+
+def _axis(low: float, high: float, currency: str, layout: ChartLayout) -> tuple[list[str], _Scale]:
+    scale = _Scale(layout.height - _BOTTOM, (layout.height - _TOP - _BOTTOM) / (high - low), low)
+    unit = tick_unit(high - low, 4)
+    right, parts = layout.width - max(layout.right, 10), []
+    for number in range(math.ceil(low / unit), math.floor(high / unit) + 1):
+        y = scale(number * unit)
+        parts.append(line(layout.left, y, right, y, "ax" if number == 0 else "g"))
+        parts.append(text(layout.left - 7, y + 4, whole_in(Decimal(str(number * unit)), currency), "s e"))
+    return parts, scale
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """The height of an amount on a drawing."""
+
+    ground: float
+    pixels: float
+    low: float
+
+    def __call__(self, value: float) -> float:
+        return self.ground - (value - self.low) * self.pixels

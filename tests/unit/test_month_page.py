@@ -1,0 +1,166 @@
+"""The page of a month says what the report has, to the cent, and adds no currencies."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+import pytest
+
+from router.render.figures import amount_in, whole_in
+from router.render.showback_page import page
+from router.render.waterfall_svg import tick_unit
+from router.showback.report.export_json import report_to_json
+from router.showback.shared_costs import SharingMethod
+from tests.support.month_pages import amounts_between, full_month, machine
+from tests.support.showback_reports import report_of_rows
+
+
+def cents(amount: str | Decimal | None) -> Decimal:
+    return Decimal(amount or 0).quantize(Decimal("0.01"), ROUND_HALF_EVEN)
+
+
+@pytest.fixture(scope="module")
+def made() -> tuple[str, dict[str, list[dict[str, Any]]]]:
+    """The page, and the rows of the report's JSON by section."""
+    report = full_month()
+    sections = json.loads(report_to_json(report))["sections"]
+    return page(report), {name: section["rows"] for name, section in sections.items()}
+
+
+def dollars(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["currency"] == "USD"]
+
+
+def test_the_first_sentence_is_the_answer(made: tuple[str, dict[str, Any]]) -> None:
+    text, _ = made
+    sentence = re.sub(r"<[^>]+>", "", text[text.index("<h1>") : text.index("</h1>")])
+    assert sentence == (
+        "November: $5,548 spent, 55% of the budget; $1,458 over plan, 69% of it longer runs (research/llama); "
+        "research is over its budget."
+    )
+
+
+def test_tiles_are_the_totals(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    (total,) = dollars(sections["totals"])
+    (euros,) = [row for row in sections["totals"] if row["currency"] == "EUR"]
+    said = amounts_between(text, '<dl class="kpis', "</dl>")
+    waste = sum((Decimal(row["effective"]) for row in dollars(sections["waste"])), Decimal(0))
+    assert said[:2] == [cents(total["effective"]), cents(euros["effective"])]
+    assert cents(total["change"]) in said
+    assert cents(total["last_month"]) in said
+    assert cents(waste) in said
+    assert Decimal("64.00") in said  # metered and on no bill yet
+
+
+def test_drivers_and_their_reasons_are_the_reports(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    shown = re.findall(r'<li><b><data value="([^"]+)">', text)
+    assert [Decimal(each) for each in shown] == [cents(row["difference"]) for row in sections["drivers"]][
+        -len(dollars(sections["drivers"])) :
+    ] + [cents(row["difference"]) for row in sections["drivers"] if row["currency"] == "EUR"]
+    why = amounts_between(text, 'id="why"')
+    for row in dollars(sections["driver_reasons"]):
+        assert cents(row["amount"]) in why, row
+
+
+def test_the_bridge_is_drawn_written_and_tabled_with_the_same_figures(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    rows = dollars(sections["bridge"])
+    level = {row["step"]: cents(row["sum"]) for row in rows}
+    words = amounts_between(text, '<p class="sub top0">', "</p>")
+    stations = ["planned", "metered", "spent", "invoiced"]
+    assert [words[0], *words[2::2]] == [level[name] for name in stations]
+    drawn = text[text.index('aria-label="Waterfall') : text.index("</svg>", text.index('aria-label="Waterfall'))]
+    for row in rows:
+        amount = cents(row["amount"])
+        if amount or row["step"] in stations:
+            assert amount_in(amount, "USD", signed=row["step"] not in stations) in drawn, row
+            assert amount in amounts_between(text, '<table class="stack" role="table" aria-label="Bridge', "</table>")
+
+
+def test_teams_and_waste_are_the_reports(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    who = amounts_between(text, 'id="who"')
+    for row in sections["teams"]:
+        assert row["cost"] is None or not Decimal(row["cost"]) or cents(row["cost"]) in who, row
+    wasted = amounts_between(text, 'id="wst"')
+    for row in dollars(sections["waste"]):
+        assert cents(row["effective"]) in wasted
+        assert cents(row["most"]) in wasted
+        assert row["action"] in text
+
+
+def test_two_currencies_are_never_added_on_the_page(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    sums = [Decimal(row["effective"]) for row in sections["totals"]]
+    assert len(sums) == 2
+    assert f'"{cents(sum(sums, Decimal(0)))}"' not in text
+    assert "kept apart: currencies are not added" in text
+
+
+def test_months_are_columns_from_three_on(made: tuple[str, dict[str, Any]]) -> None:
+    text, sections = made
+    assert len(dollars(sections["months"])) == 12
+    assert text.count('aria-label="Cost by month in USD.') == 3
+    two = page(report_of_rows([machine("5", 1), machine("4", 1, month=10)]))
+    assert "2 months on record" in two
+    assert "Cost by month" not in two
+
+
+def test_an_open_month_has_a_forecast_and_a_closed_one_says_what_is_estimated() -> None:
+    text = page(full_month(datetime(2026, 11, 20, tzinfo=UTC)))
+    assert "November so far:" in text
+    assert "~<data" in text
+    assert "four times in five" in text
+    over = page(full_month())
+    assert "no forecast" in over
+    assert "1.2% estimated" in over
+
+
+def test_a_page_without_plan_budget_or_last_month_says_so_in_words() -> None:
+    text = page(report_of_rows([machine("5", 1)]))
+    assert "Nothing was planned for this month" in text
+    assert "no budget for all" in text
+    assert "no month before it is on record" in text
+    assert "none set" in text
+
+
+def test_an_empty_month_has_a_page() -> None:
+    text = page(report_of_rows([]))
+    assert "<h1>Nothing is in the books of 2026-11.</h1>" in text
+
+
+def test_what_was_asked_for_by_others_than_teams_stands_before_the_raw_fields() -> None:
+    for asked in ({"by": ("team", "job")}, {"share": SharingMethod.EVEN}):
+        text = page(report_of_rows([machine("5", 1), machine("2", 1, team=None, job=None)], **asked))
+        assert text.index('id="groups"') < text.index("<details><summary>Raw fields")
+    text = page(report_of_rows([machine("5", 1)]))
+    assert text.index('id="groups"') > text.index("<details><summary>Raw fields")
+
+
+def test_the_same_report_gives_the_same_bytes() -> None:
+    assert page(full_month()) == page(full_month())
+
+
+@pytest.mark.parametrize(
+    ("amount", "currency", "signed", "said"),
+    [
+        ("1234.565", "USD", False, "$1,234.56"),
+        ("-231.755", "EUR", True, "−€231.76"),
+        ("0.001", "USD", True, "$0.00"),
+        ("5", "CHF", True, "+CHF\u00a05.00"),
+    ],
+)
+def test_amounts_of_any_currency_are_rounded_half_even(amount: str, currency: str, signed: bool, said: str) -> None:
+    assert amount_in(Decimal(amount), currency, signed=signed) == said
+    assert whole_in(Decimal("20643.73"), "USD") == "$20,644"
+
+
+@pytest.mark.parametrize(("length", "unit"), [(29000, 10000), (9, 5), (0, 1), (0.3, 0.1)])
+def test_ticks_are_round(length: float, unit: float) -> None:
+    assert tick_unit(length, 4) == pytest.approx(unit)
