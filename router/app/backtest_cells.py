@@ -146,7 +146,7 @@ def _played(
     hours = job.steps_left / speed.steps_per_hour
     notes = [f"{job.name}: {hours:.1f} h of work on {size} {machine.cloud} {machine.instance_type}, {speed.basis}"]
     saved = job.checkpoint
-    launch = job.startup
+    launch = job.start_time
     if changeover is not None:
         launch = changeover
     elif saved is not None and saved.interval is not None:

@@ -12,7 +12,7 @@ from router.controller.deploy_settings import Timeouts
 from router.controller.lifecycle import RESUMABLE_REASONS
 from router.controller.metering import cost_so_far
 from router.jobs.run_policy import RunPolicy
-from router.planning.candidates import LONGEST_RUN
+from router.planning.gang_rates import LONGEST_RUN
 from router.spot.policies.interface import Rule
 from router.state.records import Attempt, NodeRecord, Phase
 from router.state.store import StateStore

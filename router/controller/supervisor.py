@@ -43,7 +43,7 @@ from router.controller.run_policies import policy_name_of
 from router.controller.save_intervals import SaveIntervals
 from router.controller.status_snapshot import StatusSnapshot, take_snapshot
 from router.controller.worker_pool import WorkerPool
-from router.planning.candidates import LONGEST_RUN
+from router.planning.gang_rates import LONGEST_RUN
 from router.spot.policies.interface import MoveDecision, PolicyEvent, Rule, SaveDecision
 from router.state.records import Attempt, Phase
 

@@ -24,6 +24,8 @@ _erfc = np.frompyfunc(math.erfc, 1, 1)
 _MAX_INTERRUPTIONS = 1e5  # if more are expected before the work is done, it is taken to be never done
 _MAX_LOAD = 500.0  # interruptions expected in a segment and its write, above which no segment is taken to last
 _TAIL_DEVIATIONS = 10  # counts of interruptions further out than this many standard deviations are left out
+_MAX_LOST_SHARE = 0.99  # of running time, above which repeated work is taken never to end
+_TAIL_EXPONENT = 40.0  # exp(-40) is beyond the digits of a float beside 1
 _NEWTON, _DIGITS = 20, 4e-16  # the most steps of Newton's method, and the step size at which it ends
 _NORMAL: Final = NormalDist()
 _BESIDE = 1e-9  # share of an answer within which its side is not taken for known
@@ -38,6 +40,8 @@ class GangRunRisk:
     ``interval_hours`` is compute time between checkpoints (the whole job where it has none: then ``resumes`` is False),
     ``stall_hours`` the time a checkpoint stops compute, ``loss_extra_hours`` the time after that until it is durable:
     an asynchronous write, in which training goes on and an interruption loses the segment before it as well.
+    ``lost_work_hours``, where it is stated, is what each interruption loses instead of that, as where a checkpoint is
+    saved on notice. ``startup_hours`` are those of a restart, which may differ from those of a first start.
     """
 
     nominal_steps_per_hour: float
@@ -49,6 +53,14 @@ class GangRunRisk:
     stall_hours: float
     loss_extra_hours: float
     resumes: bool
+    lost_work_hours: float | None = None
+
+    @property
+    def mean_loss_hours(self) -> float:
+        """Return the hours of running that an interruption loses: as stated, else half an interval and the write."""
+        if self.lost_work_hours is not None:
+            return self.lost_work_hours
+        return self.interval_hours / 2 + self.loss_extra_hours
 
     @property
     def restart_hours(self) -> float:
@@ -66,7 +78,8 @@ def to_digits(figure: float) -> float:
 
 def round_risk(risk: GangRunRisk) -> GangRunRisk:
     """Return the same risk with every figure rounded (:func:`to_digits`)."""
-    figures: dict[str, Any] = {f.name: to_digits(getattr(risk, f.name)) for f in fields(risk) if f.name != "resumes"}
+    stated = {f.name: getattr(risk, f.name) for f in fields(risk) if f.name != "resumes"}
+    figures: dict[str, Any] = {name: to_digits(figure) for name, figure in stated.items() if figure is not None}
     return replace(risk, **figures)
 
 
@@ -105,17 +118,25 @@ def useful_share(risk: GangRunRisk) -> float:
     """Return the expected share of wall time that becomes lasting progress.
 
     φ = λτ exp(-λW) / [(1 + λR)(exp(λ(τ + δ)) - 1)]: a life of T hours keeps the segments whose writes of W ended within
-    it, floor((T - W) / (τ + δ)) of them.
+    it, floor((T - W) / (τ + δ)) of them. With a stated loss L a life keeps 1/λ - L of its 1/λ hours on average.
     """
     rate = risk.interruptions_per_hour
+    if risk.lost_work_hours is not None:
+        kept = max(0.0, 1 - rate * risk.lost_work_hours) / (1 + rate * risk.restart_hours)
+        return kept * risk.interval_hours / (risk.interval_hours + risk.stall_hours)
     if rate * (risk.interval_hours + risk.stall_hours + risk.loss_extra_hours) > _MAX_LOAD:
         return 0.0
     return risk.interval_hours / ((1 / rate + risk.restart_hours) * _interruptions_per_segment(risk))
 
 
 def _interruptions_per_segment(risk: GangRunRisk) -> float:
-    """Return the expected interruptions for each segment that lasts: exp(λW)(exp(λ(τ + δ)) - 1)."""
+    """Return the expected interruptions for each segment that lasts: exp(λW)(exp(λ(τ + δ)) - 1).
+
+    With a stated loss L, λ(τ + δ) / (1 - λL): every segment runs once, and each interruption makes L of it run again.
+    """
     rate = risk.interruptions_per_hour
+    if risk.lost_work_hours is not None:
+        return rate * (risk.interval_hours + risk.stall_hours) / max(1 - rate * risk.lost_work_hours, 1e-9)
     failures = math.expm1(rate * (risk.interval_hours + risk.stall_hours))
     return failures * math.exp(rate * risk.loss_extra_hours)
 
@@ -185,6 +206,8 @@ def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     segments = max(compute / risk.interval_hours, 1e-9)
     segment = risk.interval_hours + risk.stall_hours
     rate = risk.interruptions_per_hour
+    if risk.lost_work_hours is not None:
+        return _finish_time_at_loss(risk, segments * segment, risk.lost_work_hours)
     load = rate * segment if not risk.loss_extra_hours else rate * (segment + risk.loss_extra_hours)
     if risk.loss_extra_hours and load <= _MAX_LOAD:
         # With a write beside the training a segment is kept as seldom as a longer one would be without.
@@ -204,6 +227,28 @@ def _finish_time(risk: GangRunRisk, steps: float) -> _FinishTime:
     centres = run + counts * (lost_mean + risk.restart_hours)
     spread = float(run_share(risk.relative_error, 1.0)) - 1
     spreads = np.sqrt((run * max(spread, _CERTAIN)) ** 2 + counts * lost_variance)
+    return _FinishTime(np.exp(log_weights), centres, spreads)
+
+
+def _finish_time_at_loss(risk: GangRunRisk, run: float, loss: float) -> _FinishTime:
+    """Return the finish time of ``run`` hours where each interruption makes ``loss`` of them run again.
+
+    Interruptions hit repeated work as well, so their number is that of a busy period (Borel-Tanner, a generalised
+    Poisson): P(n) = a (a + nb)^(n-1) exp(-a - nb) / n! with a = λ run and b = λ loss.
+    """
+    a, b = risk.interruptions_per_hour * run, risk.interruptions_per_hour * loss
+    if b > _MAX_LOST_SHARE or a > _MAX_INTERRUPTIONS * (1 - b):
+        return _FinishTime(np.ones(1), np.full(1, math.inf), np.ones(1))
+    mean = a / (1 - b)
+    # Probabilities fall at least as exp(-n (b - 1 - log b)) far out.
+    tail = _TAIL_EXPONENT / (b - 1 - math.log(b)) if b > 0 else 0.0
+    most = math.ceil(mean + _TAIL_DEVIATIONS * math.sqrt(mean) / (1 - b) + _TAIL_DEVIATIONS + tail)
+    counts = np.arange(most + 1, dtype=np.float64)
+    log_factorials = np.concatenate([[0.0], np.cumsum(np.log(counts[1:]))])
+    log_weights = math.log(a) + (counts - 1) * np.log(a + counts * b) - a - counts * b - log_factorials
+    centres = run + counts * (loss + risk.restart_hours)
+    spread = float(run_share(risk.relative_error, 1.0)) - 1
+    spreads = np.full(most + 1, run * max(spread, _CERTAIN))
     return _FinishTime(np.exp(log_weights), centres, spreads)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from pricing.places import Market, RegionId
 from router.jobs.checkpoint_size import with_estimated_size
@@ -25,6 +25,7 @@ from router.jobs.fields import (
     Text,
     Whole,
     as_many,
+    as_number,
     as_text,
     show_value,
 )
@@ -39,6 +40,7 @@ from router.jobs.quantities import (
     Moment,
     RegionName,
     UtcTime,
+    format_duration,
     parse_duration,
     parse_gib,
     parse_usd,
@@ -145,6 +147,24 @@ class MarketRule(Spec):
         return {**value, "spot": "only" if use_spot else "never"}
 
 
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_MOST_AN_HOUR: Final = 60
+_MOST_LOST: Final = 0.9  # share of the running time that interruptions may repeat
+
+
+def _most(most: timedelta) -> Callable[[timedelta | None], timedelta | None]:
+    """Return a check that refuses longer durations."""
+
+    def check(value: timedelta | None) -> timedelta | None:
+        if value is not None and value > most:
+            raise RefusedError(
+                f"{format_duration(value)} is too long", f"write at most {format_duration(most)}, as measured"
+            )
+        return value
+
+    return check
+
+
 def _interval(value: object) -> timedelta | None:
     if value is None or value == "auto":
         return None
@@ -168,6 +188,66 @@ class Checkpoint(Spec):
         default=None, description="`auto`, or fixed.", examples=["auto", "30m"]
     )
     asynchronous: Flag = Field(default=False, description="Whether training goes on while it is written.")
+    stall: Annotated[Duration | None, AfterValidator(_most(_HOUR))] = Field(
+        default=None,
+        description="How long the training stands still at an asynchronous one; else not at all. At most an hour.",
+        examples=["40s"],
+    )
+
+    @model_validator(mode="after")
+    def _stalls_beside_the_training(self) -> Checkpoint:
+        if self.stall is not None and not self.asynchronous:
+            raise RefusedError(
+                "a synchronous checkpoint stops the training while it is written, size_gib / write_gib_per_s",
+                "state write_gib_per_s as measured, or add `asynchronous: true`",
+                at=("stall",),
+            )
+        return self
+
+
+def _rate(value: object) -> float:
+    rate = as_number(value)
+    if not 0 < rate <= _MOST_AN_HOUR:
+        raise RefusedError(
+            f"{show_value(value)} is no rate of interruptions",
+            f"write how often in an hour, above 0 and at most {_MOST_AN_HOUR}, e.g. 0.02",
+        )
+    return rate
+
+
+class Interruptions(Spec):
+    """The interruptions of a job as its owner knows them. What is left out is modelled."""
+
+    per_hour: Annotated[float, BeforeValidator(_rate)] | None = Field(
+        default=None,
+        description="How often a gang with spot machines is interrupted in an hour; else by its pool.",
+        examples=[0.02],
+    )
+    lost_work: Annotated[Duration | None, AfterValidator(_most(_DAY))] = Field(
+        default=None,
+        description="Training lost at each, as where one is saved on notice; else by the interval. At most a day.",
+        examples=["5m"],
+    )
+    restart: Annotated[Duration | None, AfterValidator(_most(_DAY))] = Field(
+        default=None,
+        description="Billed after each, until it trains again; else `startup`. At most a day, the usual horizon.",
+        examples=["12m"],
+    )
+
+    @model_validator(mode="after")
+    def _leaves_progress(self) -> Interruptions:
+        if self.per_hour is None and self.lost_work is None and self.restart is None:
+            raise RefusedError("states nothing", "give per_hour, lost_work or restart, or leave it out")
+        if self.per_hour is not None and self.lost_work is not None:
+            lost = self.per_hour * (self.lost_work / timedelta(hours=1))
+            if lost > _MOST_LOST:
+                each = format_duration(self.lost_work)
+                raise RefusedError(
+                    f"losing {each} {self.per_hour:g} times an hour repeats {lost:.0%} of the work",
+                    f"at most {_MOST_LOST:.0%}: check both figures",
+                    at=("lost_work",),
+                )
+        return self
 
 
 class EgressCap(Spec):
@@ -272,7 +352,7 @@ class Run(Spec):
         )
 
 
-# What limits a job's speed; stated, it rules out where the job would be slow (design note 042).
+# What limits a job's speed; it rules out where the job would be slow (design notes 042, 058).
 PlacementRule = Literal["communication", "memory", "data", "compute", "none"]
 
 
@@ -333,11 +413,17 @@ class Job(Spec):
     market: MarketRule = MarketRule()
     checkpoint: Annotated[Checkpoint | None, BeforeValidator(_none_from_text)] = None
     startup: Duration = Field(default=timedelta(minutes=10), description="Billed: boot, restore, warm-up.")
+    idle: Annotated[Duration | None, AfterValidator(_most(_DAY))] = Field(
+        default=None,
+        description="Billed at each start beside `startup`: machines wait for the last of their gang. At most a day.",
+        examples=["2m"],
+    )
+    interruptions: Interruptions | None = None
     data: Data | None = None
     residency: Residency = Residency()
     placement: PlacementRule | None = Field(
         default=None,
-        description="What limits its speed, and so where it may run; `none`, or left out: nothing is ruled out by it.",
+        description="What limits its speed, so where it may run. Left out: by the `transformer`; `none`: anywhere.",
         examples=["communication"],
     )
     run: Run | None = None
@@ -398,6 +484,17 @@ class Job(Spec):
                 "leave out `gang.regions` or `group`: a group is in one region",
                 at=("group",),
             )
+        stated = self.interruptions
+        if stated is not None and stated.per_hour is not None and self.market.spot == "never":
+            raise RefusedError(
+                "no spot machines are allowed, and only theirs is stated",
+                "leave per_hour out: failures of hardware are counted as published",
+                at=("interruptions", "per_hour"),
+            )
+        if stated is not None and stated.lost_work is not None and self.checkpoint is None:
+            raise RefusedError(
+                "without a checkpoint all work is lost", "add `checkpoint:`", at=("interruptions", "lost_work")
+            )
         if self.placement == "data" and self.data is None:
             raise RefusedError(
                 "placement is by data, and the job has none", "add `data:`, or leave placement out", at=("placement",)
@@ -414,6 +511,17 @@ class Job(Spec):
     def may_be_late(self) -> bool:
         """Return whether the job is to run even if its deadline does not hold."""
         return self.late == "allowed"
+
+    @property
+    def start_time(self) -> timedelta:
+        """Return what each start bills before the first step: waiting for the whole gang, then start-up."""
+        return self.startup + (self.idle or timedelta(0))
+
+    @property
+    def restart_time(self) -> timedelta:
+        """Return what each restart after an interruption bills, as :attr:`start_time`."""
+        stated = None if self.interruptions is None else self.interruptions.restart
+        return self.start_time if stated is None else stated + (self.idle or timedelta(0))
 
     @property
     def steps_left(self) -> int:
@@ -446,6 +554,11 @@ class Job(Spec):
             del content["placement"]
         if not self.may_be_late:
             del content["late"]
+        for name in ("idle", "interruptions"):
+            if content[name] is None:
+                del content[name]
+        if self.checkpoint is not None and self.checkpoint.stall is None:
+            del content["checkpoint"]["stall"]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -457,6 +570,7 @@ __all__ = [
     "EgressCap",
     "Gang",
     "GangOption",
+    "Interruptions",
     "Job",
     "MarketRule",
     "Moment",

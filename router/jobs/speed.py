@@ -142,11 +142,23 @@ def _estimate(model: Transformer, machine: Machine, machines: int, accelerator: 
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """The estimated seconds of a step that each part would take alone, and those of the step, parts overlapping."""
+    """The estimated seconds of a step that each part would take alone, and those of the step, parts overlapping.
+
+    ``compute`` includes the ``bubble`` of a pipeline. ``exchange`` is all that goes over links: between ``tensor``
+    parallel parts and stages, to ``experts``, and gradients.
+    """
 
     compute: float
     exchange: float
     seconds: float
+    bubble: float = 0.0
+    tensor: float = 0.0
+    experts: float = 0.0
+
+    @property
+    def gradients(self) -> float:
+        """Return the seconds in which gradients and gathered parameters are exchanged."""
+        return max(0.0, self.exchange - self.tensor - self.experts)
 
 
 def gang_links(precision: str, machine: Machine, machines: int, accelerator: Accelerator) -> Links | UnknownSpeed:
@@ -196,17 +208,28 @@ def choose_layout(
     parts = timed.parts
     compute = float(parts.compute[at] + parts.bubble[at])
     exchange = float(parts.exchange[at] + parts.tensor[at] + parts.experts[at])
-    return timed.layouts[at], StepTimes(compute, exchange, float(parts.seconds[at]))
+    times = StepTimes(
+        compute,
+        exchange,
+        float(parts.seconds[at]),
+        bubble=float(parts.bubble[at]),
+        tensor=float(parts.tensor[at]),
+        experts=float(parts.experts[at]),
+    )
+    return timed.layouts[at], times
 
 
+@lru_cache(maxsize=4096)
 def step_times(
     model: Transformer, machine: Machine, machines: int, accelerator: Accelerator
 ) -> StepTimes | UnknownSpeed:
-    """Return the seconds of compute and of exchange in a step, whether or not the job fits in memory."""
+    """Return the seconds of the parts of a step in the layout that its speed has; where none fits, in the fastest."""
     links = gang_links(model.precision, machine, machines, accelerator)
     if isinstance(links, UnknownSpeed):
         return links
-    found = choose_layout(model, links, None)
+    found = choose_layout(model, links, accelerator)
+    if isinstance(found, UnknownSpeed):
+        found = choose_layout(model, links, None)
     return found if isinstance(found, UnknownSpeed) else found[1]
 
 

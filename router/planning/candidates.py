@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -14,22 +14,20 @@ from pricing.money import UsdPerHour
 from pricing.offers import Offer
 from pricing.places import Market, RegionId
 from pricing.risk import describe_risk
-from router.jobs import goodput
 from router.jobs.experience import Experience
 from router.jobs.goodput import GangRunRisk
 from router.jobs.limits import Limits, Maintenance
 from router.jobs.spec import GangOption, Job
 from router.jobs.speed import Speed, UnknownSpeed, gang_speed
-from router.planning.checkpoint_times import interval_hours, write_hours
 from router.planning.emissions import GangCarbon, emission_table, gang_carbon
 from router.planning.feasibility import ListingRefusal, covers, refusal
+from router.planning.gang_rates import GangInterruptions, GangRates, gang_rates, stated_rate
 from router.planning.listings import OfferListing, listings_by_accelerator, spreads
 from router.planning.machine_mixes import MachinePair, machine_pairs, mixed_gangs, running_split
 from router.planning.placement_rule import placement_refusal
 from router.planning.transfers import Transfer, UnknownTariff, cap_exceeded, cloud_cap_exceeded, transfers_into
 
 ENOUGH = 10**15  # an amount of any limit that is never used up
-LONGEST_RUN = timedelta(days=90)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,16 +180,6 @@ class GangOffer:
     risk_basis: str
 
 
-@dataclass(frozen=True, slots=True)
-class GangRates:
-    """A job's rates on a gang: goodput, the same with its confidence, the share billed, and the risk behind them."""
-
-    steps_per_hour: float
-    on_time_steps_per_hour: float
-    billed_share: float
-    risk: GangRunRisk
-
-
 class _JobFindings:
     """Results that the candidates of one job share: transfers by region, speeds by machine, rates by risk."""
 
@@ -232,9 +220,18 @@ class CandidateFinder:
     """
 
     def __init__(
-        self, book: PriceBook, limits: Limits, now: datetime, *, advisory: bool, experience: Experience | None = None
+        self,
+        book: PriceBook,
+        limits: Limits,
+        now: datetime,
+        *,
+        advisory: bool,
+        experience: Experience | None = None,
+        orders_advisory: bool | None = None,
     ) -> None:
         self._book = book
+        # A plan finds what it cannot order, too, and shows it without choosing it.
+        self.orders_advisory = advisory if orders_advisory is None else orders_advisory
         self.experience = experience or Experience()
         self._limits = limits
         self.now = now
@@ -254,14 +251,30 @@ class CandidateFinder:
         """Return the same finder with every limit of the file raised beyond need; caps of offers stay."""
         unlimited = tuple(limit.model_copy(update={"amount": ENOUGH}) for limit in self._limits.limits)
         limits = self._limits.model_copy(update={"limits": unlimited})
-        return CandidateFinder(self._book, limits, self.now, advisory=self._advisory, experience=self.experience)
+        return CandidateFinder(
+            self._book,
+            limits,
+            self.now,
+            advisory=self._advisory,
+            experience=self.experience,
+            orders_advisory=self.orders_advisory,
+        )
+
+    @property
+    def book(self) -> PriceBook:
+        """Return the price book in which it finds."""
+        return self._book
+
+    def with_learned_speeds(self, job: Job) -> Job:
+        """Return the job with the speeds of its earlier runs."""
+        return self.experience.job(job, self._book)
 
     def find(self, job: Job) -> tuple[tuple[Candidate, ...], tuple[DroppedListing, ...]]:
         """Return candidates and dropped listings of one job, as :func:`candidates_for`."""
         candidates: list[Candidate] = []
         dropped: list[DroppedListing] = []
         findings = _JobFindings()
-        job = self.experience.job(job, self._book)
+        job = self.with_learned_speeds(job)
         for option in job.gang.options:
             for listing in self._listings.get(option.accelerator, ()):
                 result = self._evaluate_listing(job, option, listing, findings)
@@ -419,16 +432,12 @@ class CandidateFinder:
         """Return the candidate with its rates, or why it is too slow or too risky."""
         gang = self._gang(parts, option.count)
         steps = steps_to_do(job, running=_runs_here(job, parts, self.now))
-        key = (
-            speed.steps_per_hour,
-            speed.relative_error,
-            gang.interruptions_per_hour,
-            gang.recovery_hours,
-            steps,
-        )
+        stated = stated_rate(job, gang.parts)
+        rate = gang.interruptions_per_hour if stated is None else stated
+        key = (speed.steps_per_hour, speed.relative_error, rate, gang.recovery_hours, steps)
         rates = findings.rates.get(key)
         if rates is None:
-            rates = findings.rates[key] = _gang_rates(job, speed, gang, steps)
+            rates = findings.rates[key] = gang_rates(job, speed, GangInterruptions(rate, gang.recovery_hours), steps)
         if isinstance(rates, ListingRefusal):
             return rates
         return Candidate(
@@ -443,14 +452,14 @@ class CandidateFinder:
             steps_per_hour=rates.steps_per_hour,
             on_time_steps_per_hour=rates.on_time_steps_per_hour,
             billed_share=rates.billed_share,
-            startup=job.startup,
+            startup=job.start_time,
             risk=rates.risk,
             transfers=transfers,
             running=False,
             speed_basis=speed.basis,
-            weak=gang.weak,
+            weak=gang.weak if stated is None else _join_doubts(p.offer.weak for p in gang.parts),
             carbon=gang.carbon,
-            risk_basis=gang.risk_basis,
+            risk_basis=gang.risk_basis if stated is None else f"interrupted {stated:g} times an hour: the job file",
         )
 
     def _gang(self, parts: tuple[GangPart, ...], accelerators: int) -> GangOffer:
@@ -467,7 +476,7 @@ class CandidateFinder:
                 amortised_usd_per_hour=_amortised(parts),
                 interruptions_per_hour=sum(r.interruptions_per_hour for r in risks),
                 recovery_hours=max(r.recovery_hours for r in risks),
-                weak="; ".join(dict.fromkeys(doubt for doubt in doubts if doubt)),
+                weak=_join_doubts(doubts),
                 carbon=None
                 if self._emissions is None
                 else gang_carbon(
@@ -476,21 +485,6 @@ class CandidateFinder:
                 risk_basis=describe_risk(risks),
             )
         return gang
-
-
-def _gang_rates(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRates | ListingRefusal:
-    """Return the job's rates on a gang, or why it is too slow or too risky."""
-    risk = goodput.round_risk(_risk(job, speed, gang, steps))
-    expected = goodput.to_digits(goodput.expected_steps_per_hour(risk))
-    if expected * (LONGEST_RUN / timedelta(hours=1)) < steps:
-        days = math.inf if expected == 0 else steps / expected / 24
-        return ListingRefusal("too slow", f"{days:,.0f} days of run time: over {LONGEST_RUN.days}")
-    on_time = expected
-    if job.deadline is not None:
-        on_time = goodput.to_digits(goodput.on_time_steps_per_hour(risk, steps, job.confidence))
-        if on_time <= 0:
-            return ListingRefusal("too risky", f"no finish time is {job.confidence:.0%} sure")
-    return GangRates(expected, on_time, goodput.to_digits(goodput.billed_share(risk)), risk)
 
 
 def _speed_of(
@@ -514,6 +508,10 @@ def _speed_of(
         return found[slowest]
     error = max(speed.relative_error for speed in found.values())
     return Speed(found[slowest].steps_per_hour, error, f"that of {slowest} alone: {found[slowest].basis}")
+
+
+def _join_doubts(doubts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(doubt for doubt in doubts if doubt))
 
 
 def _kind(parts: tuple[GangPart, ...]) -> str:
@@ -542,29 +540,6 @@ def _sum_rates(rates: Iterator[UsdPerHour]) -> UsdPerHour:
 def steps_to_do(job: Job, *, running: bool) -> int:
     """Return the steps left where the job resumes or keeps running; all steps where it must start over."""
     return job.steps_left if running or job.checkpoint is not None else job.steps
-
-
-def _risk(job: Job, speed: Speed, gang: GangOffer, steps: int) -> GangRunRisk:
-    rate, recovery = gang.interruptions_per_hour, gang.recovery_hours
-    startup = job.startup / timedelta(hours=1)
-    whole = steps / speed.steps_per_hour
-    if job.checkpoint is None:
-        interval, stall, extra = whole, 0.0, 0.0
-    else:
-        stall, extra = write_hours(job.checkpoint)
-        # A checkpoint is not begun before the one before it is written, whatever interval is stated.
-        interval = min(max(interval_hours(job.checkpoint, rate), extra), whole)
-    return GangRunRisk(
-        nominal_steps_per_hour=speed.steps_per_hour,
-        relative_error=speed.relative_error,
-        interruptions_per_hour=rate,
-        recovery_hours=recovery,
-        startup_hours=startup,
-        interval_hours=interval,
-        stall_hours=stall,
-        loss_extra_hours=extra,
-        resumes=job.checkpoint is not None,
-    )
 
 
 def _runs_here(job: Job, parts: tuple[GangPart, ...], now: datetime) -> bool:

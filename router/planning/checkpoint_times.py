@@ -11,10 +11,12 @@ from router.jobs.spec import Checkpoint
 def write_hours(checkpoint: Checkpoint) -> tuple[float, float]:
     """Return how long a checkpoint stops the training, and how long it is written meanwhile, in hours.
 
-    The first is zero for an asynchronous checkpoint, the second for a synchronous one.
+    The first is zero for an asynchronous checkpoint unless its ``stall`` is stated, the second for a synchronous one.
     """
     write = checkpoint.size_gib / checkpoint.write_gib_per_s / 3600
-    return (0.0, write) if checkpoint.asynchronous else (write, 0.0)
+    if not checkpoint.asynchronous:
+        return write, 0.0
+    return (0.0 if checkpoint.stall is None else checkpoint.stall / timedelta(hours=1)), write
 
 
 def measured_write_hours(checkpoint: Checkpoint, seconds: float, *, uploaded: bool) -> tuple[float, float]:
@@ -24,7 +26,7 @@ def measured_write_hours(checkpoint: Checkpoint, seconds: float, *, uploaded: bo
     stops the training.
     """
     stated, hours = write_hours(checkpoint)[0], seconds / 3600
-    stall = 0.0 if checkpoint.asynchronous else min(stated, hours) if uploaded else hours
+    stall = min(stated, hours) if uploaded or checkpoint.asynchronous else hours
     return stall, hours - stall
 
 

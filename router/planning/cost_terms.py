@@ -1,25 +1,31 @@
-"""Split the exact cost of each job of a plan into its terms: compute, lost work, checkpoints, starts, moves.
+"""Split the exact cost of each job of a plan into its terms: compute, lost work, checkpoints, starts, idle, moves.
 
-The shares come from the figures of the candidates themselves (design note 041); no other model is used.
+The shares come from the figures of the candidates themselves (design notes 041, 058); no other model is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from pricing.money import ZERO, Usd
 from router.jobs.goodput import BilledShares, billed_shares
+from router.jobs.spec import Job
 from router.planning.plan import Line, PlannedMove
 from router.planning.plan_usage import COST_TERMS, JobCostTerms
 from router.planning.schedule import ScheduledRun
+from router.planning.stated_quantities import stated_quantities
 
 _MICRO = timedelta(microseconds=1)
 _FINE = 10**12  # shares of billed time are whole numbers of this
 
 
 def cost_terms_of(
-    runs: Mapping[str, Sequence[ScheduledRun]], lines: Sequence[Line], moves: Sequence[PlannedMove]
+    jobs: Mapping[str, Job],
+    runs: Mapping[str, Sequence[ScheduledRun]],
+    lines: Sequence[Line],
+    moves: Sequence[PlannedMove],
 ) -> tuple[JobCostTerms, ...]:
     """Return the terms of each placed job, by name; those of a job add up to its cost to the nano-dollar.
 
@@ -29,19 +35,21 @@ def cost_terms_of(
     for line in lines:
         own_lines.setdefault(line.job, []).append(line)
     return tuple(
-        _job_terms(name, runs[name], own_lines.get(name, []), [move for move in moves if move.job == name])
+        _job_terms(jobs[name], runs[name], own_lines.get(name, []), [move for move in moves if move.job == name])
         for name in sorted(runs)
     )
 
 
 def _job_terms(
-    name: str, runs: Sequence[ScheduledRun], lines: Sequence[Line], moves: Sequence[PlannedMove]
+    job: Job, runs: Sequence[ScheduledRun], lines: Sequence[Line], moves: Sequence[PlannedMove]
 ) -> JobCostTerms:
     compute, lost, checkpoints, restarts, startups = (
         Usd.total(shares) for shares in zip(*_split_lines(runs, lines), strict=True)
     )
-    return JobCostTerms(
-        job=name,
+    restarts, idle_again = _split_idle(job, restarts, job.restart_time)
+    startups, idle_once = _split_idle(job, startups, job.start_time)
+    terms = JobCostTerms(
+        job=job.name,
         compute_usd=compute,
         lost_work_usd=lost,
         checkpoints_usd=checkpoints,
@@ -49,7 +57,17 @@ def _job_terms(
         startups_usd=startups,
         moves_usd=Usd.total(move.cost_usd for move in moves if move.what != "stream"),
         stream_usd=Usd.total(move.cost_usd for move in moves if move.what == "stream"),
+        idle_usd=idle_again + idle_once,
     )
+    return replace(terms, stated=tuple(stated_quantities(job, runs)))
+
+
+def _split_idle(job: Job, usd: Usd, whole: timedelta) -> tuple[Usd, Usd]:
+    """Return what of the cost of starts of this length is the start-up, and what waiting for the whole gang."""
+    if job.idle is None or not whole:
+        return usd, ZERO
+    start, idle = usd.split(((whole - job.idle) // _MICRO, job.idle // _MICRO))
+    return start, idle
 
 
 def _split_lines(runs: Sequence[ScheduledRun], lines: Sequence[Line]) -> Iterator[tuple[Usd, ...]]:
@@ -76,6 +94,6 @@ def _weights(run: ScheduledRun, shares: BilledShares) -> tuple[int, ...]:
 
 
 def add_terms(terms: Sequence[JobCostTerms], name: str) -> JobCostTerms:
-    """Return the sum of several jobs' terms under one name, such as a team's."""
+    """Return the sum of one or more jobs' terms under one name, such as a team's."""
     sums = {field: Usd.total(getattr(term, field) for term in terms) for field in COST_TERMS}
-    return JobCostTerms(job=name, **sums)
+    return replace(terms[0], job=name, stated=(), **sums)

@@ -49,6 +49,7 @@ class EstimateCostTerms:
     startups_usd: Money
     moves_usd: Money
     stream_usd: Money
+    idle_usd: Money
 
 
 @dataclass(frozen=True)

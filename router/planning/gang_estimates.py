@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from pricing.book import PriceBook
 from pricing.book_check import did_you_mean
@@ -306,11 +306,12 @@ def _whole_usd(problem: PlacementProblem, run: ScheduledRun) -> Usd:
 def _answer(job: Job, run: ScheduledRun, problem: PlacementProblem, inputs: EstimateInputs) -> GangAnswer:
     candidate = run.candidate
     lines = lines_of(problem, (run,))
-    terms = cost_terms_of({run.job: (run,)}, lines, moves_of(problem, {run.job: (run,)}))[0]
+    terms = cost_terms_of({run.job: job}, {run.job: (run,)}, lines, moves_of(problem, {run.job: (run,)}))[0]
     spread = _Spread.of(candidate, inputs)
     shape = job.workload.transformer
     tokens = None if shape is None else shape.tokens_per_step
-    usd = _usd_span(terms, spread, run.steps)
+    idle = UsdPerHour(sum(line.usd_per_hour.nanos for line in lines)).over((job.idle or timedelta(0)) * run.startups)
+    usd = _usd_span(terms, idle, spread, run.steps)
     rate = candidate.steps_per_hour
     steps = Span(rate, rate / spread.slowest if math.isfinite(spread.slowest) else 0.0, rate / spread.fastest)
     return GangAnswer(
@@ -390,9 +391,9 @@ def _together(first: float, second: float) -> float:
     return math.hypot(max(first, 0.0), max(second, 0.0))
 
 
-def _usd_span(terms: JobCostTerms, spread: _Spread, steps: int) -> UsdSpan:
-    """Return the cost of a step with its interval: start-ups and moves cost the same however fast the gang is."""
-    fixed = terms.startups_usd + terms.moves_usd + terms.stream_usd
+def _usd_span(terms: JobCostTerms, idle: Usd, spread: _Spread, steps: int) -> UsdSpan:
+    """Return the cost of a step with its interval: starts (of which ``idle``) and moves cost the same at any speed."""
+    fixed = terms.startups_usd + idle + terms.moves_usd + terms.stream_usd
     running = terms.together_usd - fixed
 
     def at(factor: float) -> Usd:
@@ -407,7 +408,8 @@ def _step_terms(terms: JobCostTerms, usd_per_step: Usd) -> JobCostTerms:
     """Return the cost of a step by the terms of the whole job; they add up to it."""
     weights = [getattr(terms, name).nanos for name in COST_TERMS]
     amounts = usd_per_step.split(weights) if any(weights) else (ZERO,) * len(weights)
-    return JobCostTerms(job=terms.job, **dict(zip(COST_TERMS, amounts, strict=True)))
+    changed: dict[str, Any] = dict(zip(COST_TERMS, amounts, strict=True))
+    return replace(terms, **changed)
 
 
 def _per_million(usd: UsdSpan, tokens: int) -> UsdSpan:

@@ -155,7 +155,7 @@ def _options(
             if count > best.accelerators or misleading or other_fabric or scarce:
                 continue
             batch = None if job.workload.step_batch is None else target.batch * count
-            usd = listing.offer.usd_per_hour.times(machines).over(job.startup + lasting)
+            usd = listing.offer.usd_per_hour.times(machines).over(job.start_time + lasting)
             option = PointProposal(listing, machines, batch, usd, 0.0, 0.0)
             key = (machines, other.accelerator_count)
             if key not in cheapest or (usd, listing.name) < (cheapest[key].usd, cheapest[key].listing.name):

@@ -47,6 +47,7 @@ from router.planning.plan_usage import (
     JobPlacementType,
     LimitUsage,
     PlanUsage,
+    StatedQuantity,
     TeamUsage,
     UseStep,
 )
@@ -68,6 +69,8 @@ FIELDS_WITH_DEFAULT: Mapping[type, tuple[str, ...]] = MappingProxyType(
         JobSummary: ("preemption", "grams_co2e", "carbon_usd", "late"),
         ShadowPrice: ("raised_by", "machines", "instance_type", "saves_usd", "places"),
         PlanInputs: ("sources",),
+        JobCostTerms: ("idle_usd", "stated"),
+        JobPlacementType: ("term", "term_share", "used"),
         PlanUsage: ("egress", "cost_terms", "placement_types"),
     }
 )
@@ -284,7 +287,10 @@ def _read_usage(content: dict[str, Any]) -> PlanUsage:
         "limits": _many(LimitUsage, limits),
         "teams": _many(TeamUsage, content["teams"]),
         "egress": _many(EgressUsage, content.get("egress", ())),
-        "cost_terms": _many(JobCostTerms, content.get("cost_terms", ())),
+        "cost_terms": tuple(
+            _read(JobCostTerms, {**terms, "stated": _many(StatedQuantity, terms.get("stated", ()))})
+            for terms in content.get("cost_terms", ())
+        ),
         "placement_types": _many(JobPlacementType, content.get("placement_types", ())),
     }
     return _read(PlanUsage, usage)

@@ -20,6 +20,7 @@ from router.jobs.experience import Experience, LearnedSpeed
 from router.jobs.run_policy import run_policy_schema
 from router.planning import inputs, plan, plan_usage
 from router.planning.plan_json import SCHEMA_VERSION, optional_fields
+from router.planning.plan_usage_schema import USAGE_DESCRIPTIONS
 
 _RESERVATION_COST = (
     "Of a reservation alone: amortised, its price counts in amortised_usd_per_hour; sunk, it is not counted any more; "
@@ -154,74 +155,12 @@ FIELD_DESCRIPTIONS: Mapping[type, Mapping[str, str]] = {
         "detail": "Of what, and where the job would then run.",
         "cost_usd": "What the job would then cost, dollars.",
     },
-    plan_usage.PlanUsage: {
-        "": "What the plan uses of limits and budgets, and the money at risk.",
-        "month": "Calendar month (UTC) of the plan, for which budgets are counted, `YYYY-MM`.",
-        "at_risk_usd": "Dollars if every order runs to its end at its max_usd_per_hour.",
-        "limits": "Limits that are full at some time or have a shadow price, by name.",
-        "teams": "Teams that have a budget, by name.",
-        "egress": "What leaves clouds that have a cap on egress, by cloud and month; absent where none has.",
-        "cost_terms": "Terms of each placed job's cost, by name; left out by earlier versions.",
-        "placement_types": "What limits each job's speed, by name; left out by earlier versions.",
-        "digest": "SHA-256 of the usage without this field, with the plan's digest as `plan`, written like digest.",
-    },
-    plan_usage.LimitUsage: {
-        "": "Use of one limit.",
-        "limit": "Name of the limit, as in shadow_prices.",
-        "kind": "quota or stock of the limits file; capacity of an offer; reservation.",
-        "cloud": "Cloud; null where the limit holds for all clouds.",
-        "region": "Region; null where the limit holds for all regions.",
-        "market": "on_demand, spot or reserved; null where the limit holds for several.",
-        "unit": "accelerators, vcpus or machines.",
-        "amount": "How much there is.",
-        "full": "Whether all of it is used at some time.",
-        "use": "Use over time; none between the steps.",
-    },
-    plan_usage.UseStep: {
-        "": "Use of a limit that stays the same for some time.",
-        "start": "From here on.",
-        "end": "Until here.",
-        "used": "In the limit's unit; an outlook counts by the share of its time that is held.",
-    },
-    plan_usage.TeamUsage: {
-        "": "Budget of a team with what is spent, ordered and foreseen in the month.",
-        "team": "Team.",
-        "budget_usd": "Budget of the month, dollars.",
-        "spent_usd": "Spent before the plan, dollars.",
-        "orders_usd": "Orders of this plan and the moves that they need, dollars.",
-        "outlook_usd": "Outlook up to the end of the month, by its share of time, dollars.",
-    },
-    plan_usage.EgressUsage: {
-        "": "What may leave a cloud in a month, and what does; GB are 10**9 bytes.",
-        "cloud": "Cloud.",
-        "month": "Calendar month (UTC), `YYYY-MM`.",
-        "cap_gb": "The most GB that may leave it.",
-        "before_gb": "GB that left before the plan.",
-        "plan_gb": "GB that the moves of the plan take out.",
-    },
+    **USAGE_DESCRIPTIONS,
     plan.PlanCarbon: {
         "": "Emissions of all lines.",
         "usd_per_tonne": "Dollars that a tonne of CO2e counts, by the limits file.",
         "grams_co2e": "Grams of CO2e of all lines.",
         "carbon_usd": "Dollars that they count in the objective; nobody pays them, and no budget counts them.",
-    },
-    plan_usage.JobCostTerms: {
-        "": "Terms of a placed job's cost; they add up to its cost_usd.",
-        "job": "Job name.",
-        "compute_usd": "Dollars for steps that last.",
-        "lost_work_usd": "Dollars for steps that are expected to be repeated after interruptions.",
-        "checkpoints_usd": "Dollars while checkpoints stop the training.",
-        "restarts_usd": "Dollars for start-ups that are expected after interruptions.",
-        "startups_usd": "Dollars for start-ups of the planned runs.",
-        "moves_usd": "Dollars for moving data and checkpoints.",
-        "stream_usd": "Dollars for data streamed from another region.",
-    },
-    plan_usage.JobPlacementType: {
-        "": "What limits a job's speed. Stated, it rules offers out; derived, it is advice.",
-        "job": "Job name.",
-        "type": "communication, memory, data or compute; none: stated that nothing is ruled out.",
-        "basis": "stated: in the job file; derived: from its workload.",
-        "why": "How it was found, with the figures.",
     },
     plan.Cut: {
         "": "A phase of planning that ended before it was done.",
@@ -459,6 +398,7 @@ _PARTS: dict[type, str] = {
     plan_usage.TeamUsage: "team_usage",
     plan_usage.EgressUsage: "egress_usage",
     plan_usage.JobCostTerms: "cost_terms",
+    plan_usage.StatedQuantity: "stated_quantity",
     plan.PlanCarbon: "carbon",
     plan.CommitmentUse: "commitment_use",
     plan.JobCover: "job_cover",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from pricing.money import Usd
+from pricing.money import ZERO, Usd
 
 PlacementType = Literal["communication", "memory", "data", "compute", "none"]
 UsageKind = Literal["quota", "stock", "capacity", "reservation"]
@@ -74,11 +74,30 @@ class EgressUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedQuantity:
+    """A quantity that the job file states and that a term of the job's cost rests on.
+
+    ``term`` is a name of :data:`COST_TERMS`, ``field`` the key of the job file with a dot between levels, ``value`` its
+    value in words.
+    """
+
+    term: str
+    field: str
+    value: str
+
+    @property
+    def is_input(self) -> bool:
+        """Return whether every job states it; all else stands in for a default or a model."""
+        return self.field in ("workload.profile", "data.gib", "data.passes")
+
+
+@dataclass(frozen=True, slots=True)
 class JobCostTerms:
     """The terms of a placed job's cost, which add up to it to the nano-dollar.
 
     ``compute_usd`` pays for steps that last, ``lost_work_usd`` for those repeated after interruptions,
-    ``restarts_usd`` for start-ups after interruptions and ``startups_usd`` for those of the plan's own runs.
+    ``restarts_usd`` for start-ups after interruptions and ``startups_usd`` for those of the plan's own runs,
+    ``idle_usd`` for waiting, at both, for the last machine of the gang. ``stated`` is what the job file states of them.
     """
 
     job: str
@@ -89,6 +108,8 @@ class JobCostTerms:
     startups_usd: Usd
     moves_usd: Usd
     stream_usd: Usd
+    idle_usd: Usd = ZERO
+    stated: tuple[StatedQuantity, ...] = ()
 
     @property
     def together_usd(self) -> Usd:
@@ -96,17 +117,24 @@ class JobCostTerms:
         return Usd.total(getattr(self, name) for name in COST_TERMS)
 
 
-COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name != "job")
+COST_TERMS = tuple(name for name in JobCostTerms.__dataclass_fields__ if name not in ("job", "stated"))
 
 
 @dataclass(frozen=True, slots=True)
 class JobPlacementType:
-    """The type of a job by what limits its speed (design note 042), and why; ``none`` where the job file says so."""
+    """The type of a job by what limits its speed (design notes 042, 058), and why; ``none`` where the job file says so.
+
+    ``term`` is the largest term of its estimated step and ``term_share`` its share, where the speed is estimated.
+    ``used`` tells whether the type ruled gangs out, or would have; a derived type that is not is advice.
+    """
 
     job: str
     type: PlacementType
     basis: Literal["stated", "derived"]
     why: str
+    term: str = ""
+    term_share: float | None = None
+    used: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from router.planning.columns.search import solve_by_columns
 from router.planning.cost_terms import cost_terms_of
 from router.planning.costing import lines_of, moves_of
 from router.planning.cover import commitments_used
+from router.planning.derived_placement import find_for_plan, planned_type
 from router.planning.dominance import drop_dominated
 from router.planning.early_starts import start_early
 from router.planning.effort import Clock, Effort
@@ -40,7 +41,6 @@ from router.planning.formulation import Formulation, formulate
 from router.planning.inputs import LimitSource, plan_inputs
 from router.planning.late_jobs import JobOrder, LatePlan, may_be_late, order_problem, plan_late_jobs
 from router.planning.local_search import improve_places
-from router.planning.placement_type import placement_type_of
 from router.planning.plan import VALID_FOR, Line, Plan, PlanCarbon, PlanStatus
 from router.planning.plan_usage import PlanUsage
 from router.planning.planning_input import PlannedJobs, PlanningInput
@@ -100,6 +100,17 @@ class PlanRequest:
     least_saving: Usd | None = None
     limit_sources: tuple[LimitSource, ...] = ()
     experience: Experience | None = None
+
+    def finder(self) -> CandidateFinder:
+        """Return a finder of candidates; it also finds those that are shown and never chosen."""
+        return CandidateFinder(
+            self.book,
+            self.limits,
+            self.now,
+            advisory=True,
+            experience=self.experience,
+            orders_advisory=self.advisory,
+        )
 
 
 @dataclass(slots=True)
@@ -210,7 +221,7 @@ def _build_problem(
     Jobs that no candidate could ever serve are set aside with the reason.
     """
     began, request = time.perf_counter(), run.request
-    finder = CandidateFinder(request.book, request.limits, request.now, advisory=True, experience=request.experience)
+    finder = request.finder()
     usable: dict[str, tuple[Candidate, ...]] = {}
     advisory: dict[str, tuple[Candidate, ...]] = {}
     dropped: dict[str, tuple[DroppedListing, ...]] = {}
@@ -218,7 +229,7 @@ def _build_problem(
     for job in jobs:
         confidence = tightened_confidence.get(job.name)
         wanted = job if confidence is None else job.model_copy(update={"confidence": confidence})
-        found, dropped[job.name] = finder.find(wanted)
+        found, dropped[job.name] = find_for_plan(finder, wanted)
         usable[job.name] = found if request.advisory else tuple(c for c in found if c.provisionable)
         advisory[job.name] = () if request.advisory else tuple(c for c in found if not c.provisionable)
         reason = _infeasible_reason(job, usable[job.name], request.now)
@@ -479,9 +490,11 @@ def _assemble_plan(run: PlanningRun, late_plan: LatePlan) -> Plan:
             limits=limits_used(problem, (run for runs in answer.runs.values() for run in runs), shadow),
             teams=teams_used(request.limits.teams, summaries, lines, moves, request.now),
             egress=egress_used(request.limits, moves, request.now),
-            cost_terms=cost_terms_of(answer.runs, lines, moves),
+            cost_terms=cost_terms_of({job.name: job for job in problem.jobs}, answer.runs, lines, moves),
             placement_types=tuple(
-                placement_type_of(job, problem.all_candidates[job.name], planning_input.dropped[job.name])
+                planned_type(
+                    planning_input.finder, job, problem.all_candidates[job.name], planning_input.dropped[job.name]
+                )
                 for job in planning_input.jobs
             ),
         ),

@@ -21,6 +21,7 @@ from router.planning.alternatives import (
     without_maintenance,
 )
 from router.planning.candidates import ENOUGH, Candidate, CandidateFinder, steps_to_do
+from router.planning.derived_placement import find_for_plan, rules_by_placement
 from router.planning.dominance import drop_dominated
 from router.planning.egress_caps import full_cap
 from router.planning.left_shift import earliest_run, may_begin, run_from
@@ -54,7 +55,7 @@ def relaxations_of(
     Rules are the deadline, budgets, the job's own rules and the limits.
     """
     relaxations: list[Relaxation | None] = [_later_deadline(here, candidates), *_more_budget(here, candidates)]
-    for change, words in _wider_rules(here.job):
+    for change, words in _wider_rules(here.job, finder):
         relaxations.append(_with_rules(here, change, words, candidates, finder))
     relaxations.append(_one_move(here, candidates))
     relaxations += _other_maintenance(here, candidates)
@@ -64,7 +65,7 @@ def relaxations_of(
     return tuple(r for r in relaxations if r is not None)
 
 
-def _wider_rules(job: Job) -> list[tuple[Job, str]]:
+def _wider_rules(job: Job, finder: CandidateFinder) -> list[tuple[Job, str]]:
     """Return the job with one of its own rules dropped, for each such rule, with the change in words."""
     changes: list[tuple[Job, str]] = []
     if job.residency.allow or job.residency.deny:
@@ -78,7 +79,7 @@ def _wider_rules(job: Job) -> list[tuple[Job, str]]:
     if job.gang.rdma == "required":
         gang = job.gang.model_copy(update={"rdma": "optional"})
         changes.append((job.model_copy(update={"gang": gang}), "do without an RDMA fabric"))
-    if job.placement not in (None, "none", "compute"):
+    if rules_by_placement(job, finder):
         changes.append((without_placement(job), "placement none"))
     return changes
 
@@ -88,7 +89,7 @@ def _with_rules(
 ) -> Relaxation | None:
     """Return the relaxation that the changed job brings: its best run on candidates that it did not have before."""
     known = {c.key for c in before}
-    fresh = [c for c in finder.find(changed)[0] if c.key not in known and c.provisionable]
+    fresh = [c for c in find_for_plan(finder, changed)[0] if c.key not in known and c.provisionable]
     best = best_single_run(here, fresh)
     if best is None:
         return None
@@ -344,7 +345,7 @@ def _larger_candidates(
     if not limits.limits:
         return ()
     known = {c.key for c in candidates}
-    excluded = [c for c in finder.without_amounts.find(job)[0] if c.key not in known and c.provisionable]
+    excluded = [c for c in find_for_plan(finder.without_amounts, job)[0] if c.key not in known and c.provisionable]
     use = {(job.name, c.key): use_of(c, limits) for c in excluded}
     return drop_dominated(job, excluded, use, frozenset(name for taken in use.values() for name in taken))
 
@@ -388,7 +389,7 @@ def constraint_costs(
     job = here.job
     if job.residency.allow or job.residency.deny:
         costs.append(_cost_of(here, "residency", cost, _provisionable(finder, without_residency(job)), None))
-    if job.placement not in (None, "none", "compute"):
+    if rules_by_placement(job, finder):
         costs.append(_cost_of(here, "placement", cost, _provisionable(finder, without_placement(job)), None))
     if job.data is not None and job.data.egress_cap is not None:
         costs.append(_cost_of(here, "egress cap", cost, _provisionable(finder, without_egress_cap(job)), None))
@@ -403,7 +404,7 @@ def constraint_costs(
 
 
 def _provisionable(finder: CandidateFinder, job: Job) -> list[Candidate]:
-    return [c for c in finder.find(job)[0] if c.provisionable]
+    return [c for c in find_for_plan(finder, job)[0] if c.provisionable]
 
 
 def _cost_of(

@@ -16,6 +16,7 @@ from router.jobs.quantities import Moment
 from router.jobs.run_policy import RunPolicy
 from router.jobs.spec import Job
 from router.planning.candidates import Candidate, CandidateFinder, DroppedListing, steps_to_do
+from router.planning.derived_placement import find_for_plan
 from router.planning.remaining_work import transfer_usd
 from router.planning.transfers import checkpoint_transfer
 from router.quotes.quote import Refused, Somewhere
@@ -75,7 +76,7 @@ class QuoteProblem:
         self.start = trade.now if earliest is None else max(trade.now, earliest.at(trade.now))
         self.job = ask.job.model_copy(update={"deadline": Moment(absolute=ask.deadline)})
         self.steps = steps_to_do(ask.job, running=False)
-        self.candidates, self.dropped = trade.finder.find(self.job)
+        self.candidates, self.dropped = find_for_plan(trade.finder, self.job)
         hours = (self.start, max(self.start, ask.deadline))
         self.venues = build_quote_options(self.job, self.candidates, trade.limits, hours)
         self.untold = tuple(filter(None, (unquotable_reason(c, hours) for c in self.candidates)))
@@ -98,7 +99,7 @@ class QuoteProblem:
         """Return the options of the job with some fields changed."""
         job = self.job.model_copy(update=changes)
         hours = (self.start, max(self.start, self.ask.deadline))
-        return build_quote_options(job, self.trade.finder.find(job)[0], self.trade.limits, hours)
+        return build_quote_options(job, find_for_plan(self.trade.finder, job)[0], self.trade.limits, hours)
 
     def refused(self) -> Refused | None:
         """Return why there can be no quote; None where there can."""

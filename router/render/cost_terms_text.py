@@ -1,10 +1,12 @@
-"""The terms of a cost as text: where the money of a job, a team or a plan goes."""
+"""The terms of a cost as text: where the money of a job, a team or a plan goes, and what the job file states of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
+from pricing.money import Usd
 from router.planning.cost_terms import add_terms
 from router.planning.plan import Plan
 from router.planning.plan_usage import JobCostTerms
@@ -19,20 +21,98 @@ TERM_WORDS: Mapping[str, str] = MappingProxyType(
         "startups_usd": "start-ups",
         "moves_usd": "moving data",
         "stream_usd": "streaming data",
+        "idle_usd": "waiting for the whole gang",
     }
 )
-_COLUMNS = ("TEAM", "COMPUTE", "LOST WORK", "CHECKPOINTS", "RESTARTS", "START-UPS", "MOVES", "STREAM", "COST")
+_NARROWEST_NAME = 12
+_FOOTNOTE = "* by values stated in the job file, which explain names"
+
+
+@dataclass(frozen=True, slots=True)
+class _TermColumn:
+    """A column of a table: its heading and the terms that it adds up."""
+
+    heading: str
+    terms: tuple[str, ...]
+
+
+_DETAILED = (
+    _TermColumn("COMPUTE", ("compute_usd",)),
+    _TermColumn("LOST WORK", ("lost_work_usd",)),
+    _TermColumn("CHECKPOINTS", ("checkpoints_usd",)),
+    _TermColumn("RESTARTS", ("restarts_usd",)),
+    _TermColumn("START-UPS", ("startups_usd",)),
+    _TermColumn("IDLE", ("idle_usd",)),
+    _TermColumn("MOVES", ("moves_usd",)),
+    _TermColumn("STREAM", ("stream_usd",)),
+)
+_SHORT = (
+    _TermColumn("COMPUTE", ("compute_usd",)),
+    _TermColumn("LOST", ("lost_work_usd",)),
+    _TermColumn("CKPT", ("checkpoints_usd",)),
+    _TermColumn("STARTS", ("restarts_usd", "startups_usd")),
+    _TermColumn("IDLE", ("idle_usd",)),
+    _TermColumn("EGRESS", ("moves_usd", "stream_usd")),
+)
 
 
 def job_terms_text(plan: Plan, job: str) -> str:
-    """Return the terms of one job's cost; empty where the plan has none for it."""
+    """Return the terms of one job's cost with what is stated of them; empty where the plan has none for it."""
     terms = next((t for t in _terms_of(plan) if t.job == job), None)
     if terms is None or not terms.together_usd.nanos:
         return ""
     whole = terms.together_usd.nanos
-    amounts = ((words, getattr(terms, name)) for name, words in TERM_WORDS.items())
-    parts = (f"{words} {format_usd(usd)} ({usd.nanos / whole:.1%})" for words, usd in amounts if usd.nanos)
-    return "\n".join(["Where its cost goes", wrap_text(", ".join(parts), "  ")])
+    lines = ["Where its cost goes"]
+    for name, words in TERM_WORDS.items():
+        usd: Usd = getattr(terms, name)
+        if usd.nanos or _overridden(terms, (name,)):
+            lines.append(
+                wrap_text(f"{words} {format_usd(usd)} ({usd.nanos / whole:.1%}){describe_stated(terms, name)}", "  ")
+            )
+    return "\n".join(lines)
+
+
+def describe_stated(terms: JobCostTerms, name: str) -> str:
+    """Return what the job file states of a term, in words after its amount; empty where it states nothing."""
+    stated = [f"{each.field} {each.value}" for each in terms.stated if each.term == name]
+    return f"; stated in the job file: {', '.join(stated)}" if stated else ""
+
+
+def _overridden(terms: JobCostTerms, names: Sequence[str]) -> bool:
+    """Return whether the job file states a value of these terms that replaces a default or a model."""
+    return any(each.term in names and not each.is_input for each in terms.stated)
+
+
+def job_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
+    """Return the terms of each placed job, as detailed as the screen is wide; empty where the plan has none."""
+    found = _terms_of(plan)
+    if not found:
+        return ""
+    rows = [*found, add_terms(found, "all")]
+    wide, short = _fill_rows(rows, _DETAILED, format_usd), _fill_rows(rows, _SHORT, format_usd)
+    filled = next((each for each in (wide, short) if _room(each, screen) >= _NARROWEST_NAME), None)
+    filled = filled or _fill_rows(rows, _SHORT, _format_whole)
+    header, *cells = filled
+    widths = {"JOB": max(_room(filled, screen), _NARROWEST_NAME)}
+    table = format_table(header, cells, frozenset(header[1:]), widths, screen)
+    return f"{table}\n{_FOOTNOTE}" if any(_overridden(t, _ALL) for t in found) else table
+
+
+def _fill_rows(
+    rows: Sequence[JobCostTerms], columns: Sequence[_TermColumn], format_amount: Callable[[Usd], str]
+) -> list[tuple[str, ...]]:
+    """Return the heading and the rows of a table of jobs."""
+    shown = _shown(columns, rows)
+    return [_header("JOB", shown), *(_cells(terms, shown, format_amount) for terms in rows)]
+
+
+def _room(filled: Sequence[Sequence[str]], screen: Screen) -> int:
+    """Return the width that the other columns leave to the first one."""
+    sizes = [max(map(len, column)) for column in zip(*filled, strict=True)]
+    return screen.width - sum(sizes[1:]) - (len(sizes) - 1)
+
+
+_ALL = tuple(TERM_WORDS)
 
 
 def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
@@ -44,15 +124,38 @@ def team_terms_table(plan: Plan, screen: Screen = PLAIN) -> str:
     for job in plan.jobs:
         if job.job in found:
             teams.setdefault(job.team, []).append(found[job.job])
-    rows = [_row(add_terms(own, team)) for team, own in sorted(teams.items())]
-    rows.append(_row(add_terms(tuple(found.values()), "all")))
-    return format_table(_COLUMNS, rows, frozenset(_COLUMNS[1:]), {}, screen)
+    rows = [add_terms(own, team) for team, own in sorted(teams.items())]
+    rows.append(add_terms(tuple(found.values()), "all"))
+    shown = _shown(_DETAILED, rows)
+    header = _header("TEAM", shown)
+    return format_table(header, [_cells(row, shown, format_usd) for row in rows], frozenset(header[1:]), {}, screen)
 
 
 def _terms_of(plan: Plan) -> Sequence[JobCostTerms]:
     return () if plan.usage is None else plan.usage.cost_terms
 
 
-def _row(terms: JobCostTerms) -> tuple[str, ...]:
-    amounts = (getattr(terms, name) for name in TERM_WORDS)
-    return (terms.job, *(format_usd(usd) if usd.nanos else "" for usd in amounts), format_usd(terms.together_usd))
+def _format_whole(amount: Usd) -> str:
+    return f"${amount.dollars():,.0f}"
+
+
+def _shown(columns: Sequence[_TermColumn], rows: Sequence[JobCostTerms]) -> tuple[_TermColumn, ...]:
+    """Return the columns of which some row has money."""
+    return tuple(column for column in columns if any(_amount(row, column).nanos for row in rows))
+
+
+def _header(first: str, columns: Sequence[_TermColumn]) -> tuple[str, ...]:
+    return (first, *(column.heading for column in columns), "COST")
+
+
+def _amount(terms: JobCostTerms, column: _TermColumn) -> Usd:
+    return Usd.total(getattr(terms, name) for name in column.terms)
+
+
+def _cells(terms: JobCostTerms, columns: Sequence[_TermColumn], format_amount: Callable[[Usd], str]) -> tuple[str, ...]:
+    """Return a row; an amount that rests on a stated value has a star before it."""
+    cells = [terms.job]
+    for column in columns:
+        amount, mark = _amount(terms, column), "*" if _overridden(terms, column.terms) else ""
+        cells.append(mark + format_amount(amount) if amount.nanos else "")
+    return (*cells, format_amount(terms.together_usd))

@@ -33,7 +33,7 @@ MEMORY_WORDS: Final = {
     "logits": "logits",
 }
 #: Heads of the cost terms, in the order of their fields.
-TERM_COLUMNS: Final = ("COMPUTE", "LOST WORK", "CHECKPOINTS", "RESTARTS", "START-UPS", "MOVES", "STREAM")
+TERM_COLUMNS: Final = ("COMPUTE", "LOST WORK", "CHECKPOINTS", "RESTARTS", "START-UPS", "MOVES", "STREAM", "IDLE")
 _PLACE_WIDTHS: Final = (20, 17, 14, 11)
 _UNKNOWN: Final = "-"
 _RIGHT: Final = frozenset({"STEPS/H", "TOKENS/S", "$/STEP", "$/1M TOKENS (80 %)", "$/STEP (80 %)", "N", "COST"})

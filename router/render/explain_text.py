@@ -173,8 +173,10 @@ def _placement_type(plan: Plan, job: str) -> list[str]:
         return []
     if found.type == "none":
         return ["  no placement rule: the job file says so"]
-    advice = "; advice, nothing is ruled out" if found.basis == "derived" and found.type != "compute" else ""
-    return [wrap_text(f"{found.type}-bound ({found.basis}): {found.why}{advice}", "  ")]
+    words = ""
+    if found.basis == "derived" and found.type != "compute":
+        words = "; gangs against it are left out" if found.used else "; advice, nothing is ruled out"
+    return [wrap_text(f"{found.type}-bound ({found.basis}): {found.why}{words}", "  ")]
 
 
 def _learned(plan: Plan, lines: list[Line]) -> list[str]:

@@ -10,7 +10,7 @@ from pricing.units import format_count
 from router.planning.plan import CommitmentUse, JobSummary, Line, Plan, ShadowPrice, TeamStanding, describe_mix
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
-from router.render.cost_terms_text import team_terms_table
+from router.render.cost_terms_text import job_terms_table, team_terms_table
 from router.render.tables import (
     MARKETS,
     PLAIN,
@@ -74,6 +74,7 @@ def wide(plan: Plan, screen: Screen = PLAIN) -> str:
     mixed = [MIXED_CLOUDS_WARNING] if mixes_simulated_and_real(x.cloud for x in plan.lines) else []
     parts += [
         _totals(plan),
+        job_terms_table(plan, screen),
         team_terms_table(plan, screen),
         *mixed,
         *_unbounded(plan, "? "),

@@ -11,7 +11,7 @@ from pricing.units import format_count
 from router.planning.plan import JobSummary, Line, Plan, Unplaced
 from router.planning.plan_facts import main_placement
 from router.planning.plan_json import plan_content
-from router.planning.plan_usage import TeamUsage
+from router.planning.plan_usage import JobCostTerms, TeamUsage
 from router.planning.usage_totals import end_of_month
 from router.render.figures import MARKET_WORDS, amount_of, chance, day_clock, hours, percent
 from router.render.gantt import Gantt, gantt_of, limit_name, sized, worth_in_words
@@ -104,6 +104,17 @@ class JobRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CostRow:
+    """The terms of a job's cost, start-ups and restarts in one, moves and streams in one; ``stated`` in words."""
+
+    job: str
+    terms: JobCostTerms
+    starts_usd: Usd
+    egress_usd: Usd
+    stated: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tonight:
     """Everything that the page says, in its order."""
 
@@ -128,6 +139,7 @@ class Tonight:
     worths: tuple[WorthRow, ...]
     other_worths: int
     full_limits: tuple[CeilingRow, ...] | None
+    costs: tuple[CostRow, ...]
     notes: tuple[str, ...]
 
     @property
@@ -183,6 +195,7 @@ def tonight_of(plan: Plan) -> Tonight:
         worths=worths[:_SHOWN_RULES],
         other_worths=len(worths[_SHOWN_RULES:]),
         full_limits=_full_limits(plan),
+        costs=_costs(plan),
         notes=_notes(plan, own),
     )
 
@@ -332,6 +345,21 @@ def _full_limits(plan: Plan) -> tuple[CeilingRow, ...] | None:
         long = f"{amount_of(round(total, 1))} h" if full else "never"
         rows.append(CeilingRow(limit_name(limit.limit), size, long, worths.get(limit.limit, "none found")))
     return tuple(sorted(rows, key=lambda row: (row.worth == "none found", row.name)))
+
+
+def _costs(plan: Plan) -> tuple[CostRow, ...]:
+    """Return the terms of each placed job's cost, dearest first; none where the plan does not record them."""
+    rows = [
+        CostRow(
+            terms.job,
+            terms,
+            terms.restarts_usd + terms.startups_usd,
+            terms.moves_usd + terms.stream_usd,
+            ", ".join(dict.fromkeys(f"{each.field} {each.value}" for each in terms.stated if not each.is_input)),
+        )
+        for terms in (() if plan.usage is None else plan.usage.cost_terms)
+    ]
+    return tuple(sorted(rows, key=lambda row: (-row.terms.together_usd.nanos, row.job)))
 
 
 def _notes(plan: Plan, own: dict[str, tuple[Line, ...]]) -> tuple[str, ...]:

@@ -84,7 +84,7 @@ def _availability(candidate: Candidate, steps: float) -> AvailabilityEstimate:
         for p in candidate.parts
         if p.offer.market is Market.SPOT
     }
-    lost = risk.interval_hours / 2 + risk.loss_extra_hours
+    lost = risk.mean_loss_hours
     return AvailabilityEstimate(
         steps / (risk.nominal_steps_per_hour * saving), lost, tuple(sorted(pools)), risk.recovery_hours
     )

@@ -89,7 +89,7 @@ def build_quote_option(job: Job, candidate: Candidate, limits: Limits) -> QuoteO
         usd_per_hour=(candidate.amortised_usd_per_hour or candidate.usd_per_hour).dollars() + streamed * speed,
         steps_per_hour=speed,
         startup_hours=candidate.startup_hours,
-        lost_hours=0.0 if sure else risk.interval_hours / 2 + risk.loss_extra_hours,
+        lost_hours=0.0 if sure else risk.mean_loss_hours,
         moving_usd=sum(usd for what, usd in paid if what != _STREAMED),
         data_usd=sum(usd for what, usd in paid if what == "data"),
     )

@@ -18,7 +18,7 @@ from router.planning.candidates import Candidate, candidates_for
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest, make_plan
 from tests.support.checker import check_plan
-from tests.support.plan_view import Stretch, View
+from tests.support.plan_view import Stretch, View, starting_time
 from tests.support.repository import ROOT
 from tests.support.simulated_runs import Outcome, Stage, simulate
 
@@ -81,7 +81,7 @@ def lives(example: Example, job: Job, runs: tuple[tuple[Stretch, ...], ...], *, 
     for position, run in enumerate(runs):
         candidate = example.candidates[job.name, run[0].offers]
         last = position == len(runs) - 1
-        hours = math.inf if endless and last else sum(stretch.worked_hours(job.startup) for stretch in run)
+        hours = math.inf if endless and last else sum(stretch.worked_hours(starting_time(job)) for stretch in run)
         stages.append(stage_of(candidate, hours))
         error = max(error, candidate.risk.relative_error)
     return simulate(stages, job.steps_left, error, RUNS, seed=1)
@@ -115,7 +115,7 @@ def test_what_is_billed_is_what_was_expected(example: Example) -> None:
         if len(runs) != 1:
             continue
         outcome = lives(example, job, runs, endless=True)
-        startups = sum(stretch.startup_hours(job.startup) for stretch in runs[0])
+        startups = sum(stretch.startup_hours(starting_time(job)) for stretch in runs[0])
         planned = float(sum(stretch.head.hours for stretch in runs[0])) - startups
         mean = float(np.mean(outcome.billed))
         if abs(mean - planned) > 0.02 * planned:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from fractions import Fraction
 
 from router.jobs.spec import Job
 from router.planning.plan import Line
+from router.planning.plan_usage import JobCostTerms
 from tests.support.plan_view import View
 
 _WORDS = (
@@ -18,7 +19,9 @@ _WORDS = (
     "startups_usd",
     "moves_usd",
     "stream_usd",
+    "idle_usd",
 )
+HOUR = timedelta(hours=1)
 
 
 def check_cost_terms(view: View) -> Iterator[str]:
@@ -45,18 +48,93 @@ def check_cost_terms(view: View) -> Iterator[str]:
             yield f"{summary.job}: streams for {amounts['stream_usd']}, its moves say {streamed}"
         job = view.job(summary.job)
         if job is not None and all(line.kind == "order" for line in lines):
-            starts = sum(_start_nanos(line, job) for line in lines)
+            starts = sum(_start_nanos(line, job.startup) for line in lines)
             if abs(amounts["startups_usd"] - starts) > len(lines) * 1000:
                 yield f"{summary.job}: starts for {amounts['startups_usd']}, its lines say {float(starts)}"
             if job.checkpoint is None and amounts["checkpoints_usd"]:
                 yield f"{summary.job}: pays for checkpoints that it does not make"
 
 
+def check_stated_quantities(view: View) -> Iterator[str]:
+    """Terms are what design note 058 makes of the quantities that a job file states, and say which these are.
+
+    On one gang with λ interruptions an hour, of the running time that is billed λR/(1+λR) is restarts of R hours and
+    λL/(1+λR) lost work of L hours each; of the rest δ/(τ+δ) is checkpoints of δ hours every τ hours of compute.
+    """
+    usage = view.plan.usage
+    for item in () if usage is None else usage.cost_terms:
+        job = view.job(item.job)
+        if job is None:
+            continue
+        lines = [line for line in view.plan.lines if line.job == item.job]
+        known = {(each.term, each.field) for each in item.stated}
+        wanted = set(_stated_of(job, spot=any(line.market == "spot" for line in lines)))
+        if wanted != {pair for pair in known if pair[1].startswith(("interruptions", "idle", "checkpoint.stall"))}:
+            yield f"{job.name}: says that {sorted(known)} are stated, its file states {sorted(wanted)}"
+        yield from _idle_problems(job, item, lines)
+        stated = job.interruptions
+        if stated is None or stated.per_hour is None or any(line.market != "spot" for line in lines):
+            continue
+        running: float = sum(line.cost_usd.nanos for line in lines) - item.startups_usd.nanos
+        idle = (job.idle or timedelta(0)) / HOUR
+        restart = (job.startup if stated.restart is None else stated.restart) / HOUR
+        starts = item.startups_usd.nanos * (idle / (job.startup / HOUR)) if job.startup else None
+        if starts is None:
+            continue
+        running -= starts
+        times = running * stated.per_hour / (1 + stated.per_hour * (restart + idle))
+        yield from _differs(job, "restarts", item.restarts_usd.nanos, times * restart)
+        yield from _differs(job, "idle", item.idle_usd.nanos, times * idle + starts)
+        if stated.lost_work is None:
+            continue
+        yield from _differs(job, "lost work", item.lost_work_usd.nanos, times * (stated.lost_work / HOUR))
+        saved = job.checkpoint
+        if saved is None or saved.stall is None or saved.interval is None:
+            continue
+        both = item.compute_usd.nanos + item.checkpoints_usd.nanos
+        least = saved.stall / (saved.stall + max(saved.interval, saved.size_gib / saved.write_gib_per_s * HOUR / 3600))
+        if item.checkpoints_usd.nanos < both * least * (1 - 1e-6) - 1000:
+            yield f"{job.name}: checkpoints cost {item.checkpoints_usd.nanos}, at least {both * least} are stated"
+
+
+def _stated_of(job: Job, *, spot: bool) -> Iterator[tuple[str, str]]:
+    """Term and field of what the job's file states of interruptions, stalls and idle time."""
+    stated = job.interruptions
+    if stated is not None:
+        if spot and stated.per_hour is not None:
+            yield "lost_work_usd", "interruptions.per_hour"
+            yield "restarts_usd", "interruptions.per_hour"
+        if stated.lost_work is not None:
+            yield "lost_work_usd", "interruptions.lost_work"
+        if stated.restart is not None:
+            yield "restarts_usd", "interruptions.restart"
+    if job.idle is not None:
+        yield "idle_usd", "idle"
+    if job.checkpoint is not None and job.checkpoint.stall is not None:
+        yield "checkpoints_usd", "checkpoint.stall"
+
+
+def _idle_problems(job: Job, item: JobCostTerms, lines: Sequence[Line]) -> Iterator[str]:
+    if job.idle is None:
+        if item.idle_usd.nanos:
+            yield f"{job.name}: pays {item.idle_usd} for idle machines and states none"
+        return
+    if all(line.kind == "order" for line in lines):
+        least = sum(_start_nanos(line, job.idle) for line in lines)
+        if item.idle_usd.nanos < least - len(lines) * 1000:
+            yield f"{job.name}: idle machines cost {item.idle_usd}, its starts alone {float(least)}"
+
+
+def _differs(job: Job, what: str, found: float, wanted: float) -> Iterator[str]:
+    if abs(found - wanted) > 1e-6 * abs(wanted) + 10_000:
+        yield f"{job.name}: {what} cost {found:.0f} nano-dollars, what is stated makes {wanted:.0f}"
+
+
 def _streams(job: str, what: str, name: str) -> bool:
     return job == name and what == "stream"
 
 
-def _start_nanos(line: Line, job: Job) -> Fraction:
+def _start_nanos(line: Line, each: timedelta) -> Fraction:
     if not line.startup:
         return Fraction(0)
-    return Fraction(line.usd_per_hour.nanos) * Fraction(job.startup / timedelta(hours=1))
+    return Fraction(line.usd_per_hour.nanos) * Fraction(each / timedelta(hours=1))

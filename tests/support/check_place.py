@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 
 from pricing.machines import RDMA_FABRICS
 from pricing.offers import Offer
@@ -55,8 +56,11 @@ def check_groups(view: View) -> Iterator[str]:
 
 
 def check_placement(view: View) -> Iterator[str]:
-    """A stated placement permits every gang."""
-    for job in view.jobs:
+    """A stated placement permits every gang, and so does a derived one that the plan says it used.
+
+    A derived one moves no job: the gang on which it runs now is as good as permitted.
+    """
+    for job in map(partial(_typed, view), view.jobs):
         for stretch in view.stretches(job):
             line = stretch.head
             region = next(r for r in view.book.regions if (r.id.cloud, r.id.region) == (line.cloud, line.region))
@@ -65,8 +69,35 @@ def check_placement(view: View) -> Iterator[str]:
             for machine in machines - {None}:
                 assert machine is not None
                 why = unplaceable(job, view.book, machine, stretch.accelerators, zones, region)
-                if why:
+                if why and not (_is_derived(view, job) and _goes_on(job, stretch)):
                     yield f"{job.name} {line.start}: {why}"
+
+
+def _is_derived(view: View, job: Job) -> bool:
+    """Whether the job's own file states no placement."""
+    own = view.job(job.name)
+    return own is not None and own.placement is None
+
+
+def _goes_on(job: Job, stretch: Stretch) -> bool:
+    """Whether the gang is where the job runs at the moment of planning."""
+    place = None if job.status is None else job.status.running
+    line = stretch.lines[-1]
+    return place is not None and (place.cloud, place.region, place.instance_type, str(place.market)) == (
+        line.cloud,
+        line.region,
+        line.instance_type,
+        line.market,
+    )
+
+
+def _typed(view: View, job: Job) -> Job:
+    """The job with the placement that the plan derived and used; as it is where it used none."""
+    usage = view.plan.usage
+    found = next((each for each in usage.placement_types if each.job == job.name), None) if usage is not None else None
+    if found is None or job.placement is not None or not found.used:
+        return job
+    return job.model_copy(update={"placement": found.type})
 
 
 def check_gangs(view: View) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pricing.places import RegionId
 from router.jobs.spec import Job
-from router.planning.candidates import candidates_for
+from router.planning.derived_placement import plan_candidates
 from router.planning.plan import Line
 from tests.support.plan_view import HOUR, View
 from tests.support.precedence_rules import fair_bands, runs_now
@@ -38,7 +38,7 @@ def staying(view: View, job: Job) -> Staying | None:
         return None
     if job.earliest_start is not None and job.earliest_start.at(view.now) > view.now:
         return None
-    kept, _ = candidates_for(job, view.book, view.limits, view.now, view.advisory)
+    kept, _ = plan_candidates(job, view.book, view.limits, view.now, advisory=view.advisory)
     place = job.status.running if job.status is not None else None
     here = standing(place, kept)
     if not here:

@@ -11,7 +11,7 @@ from pricing.places import Market
 from router.jobs.limits import Reservation
 from router.jobs.spec import Job
 from router.planning.plan import Line
-from tests.support.plan_view import HOUR, Stretch, View
+from tests.support.plan_view import HOUR, Stretch, View, starting_time
 from tests.support.schedules import closes, dates_of, slot_edges
 from tests.support.shared_limits import Holding, OfferName, shared_things
 
@@ -218,11 +218,11 @@ def check_runs(view: View) -> Iterator[str]:
                 due = position == 0 and not stays
                 # Beyond the horizon a run that goes on may take a larger share of a slot, and starts that much.
                 grows = position > 0 and line.kind == "outlook"
-                if job.startup and line.startup != due and not grows:
+                if starting_time(job) and line.startup != due and not grows:
                     yield f"{job.name} {line.start}: start-up {line.startup}, should be {due}"
                 yield from _check_work(job, stretch)
                 yield from _check_cut_start(job, run[position:])
-                done += stretch.worked_hours(job.startup) * line.on_time_steps_per_hour
+                done += stretch.worked_hours(starting_time(job)) * line.on_time_steps_per_hour
                 promised += sum(part.steps for part in stretch.lines)
         whole = job.checkpoint is None and not (len(runs) == 1 and view.stays(job, runs[0]))
         needed = job.steps if whole else job.steps_left
@@ -235,20 +235,20 @@ def check_runs(view: View) -> Iterator[str]:
 def _check_cut_start(job: Job, run: Sequence[Stretch]) -> Iterator[str]:
     """An order that is shorter than its start-up goes on beyond the horizon, and pays the rest of it there."""
     line = run[0].head
-    left = job.startup / HOUR - float(line.hours)
+    left = starting_time(job) / HOUR - float(line.hours)
     if not line.startup or line.kind != "order" or left <= RELATIVE:
         return
-    paid = run[1].startup_hours(job.startup) if len(run) > 1 else 0.0
+    paid = run[1].startup_hours(starting_time(job)) if len(run) > 1 else 0.0
     if paid < left - RELATIVE - (1 / run[1].head.on_time_steps_per_hour if len(run) > 1 else 0.0):
         yield f"{job.name} {line.start}: {left:.6f} h of its start-up are left, {paid:.6f} h are paid after the horizon"
 
 
 def _check_work(job: Job, stretch: Stretch) -> Iterator[str]:
     line = stretch.head
-    startup = stretch.startup_hours(job.startup)
-    worked = stretch.worked_hours(job.startup)
+    startup = stretch.startup_hours(starting_time(job))
+    worked = stretch.worked_hours(starting_time(job))
     slack = RELATIVE * (1 + float(stretch.held)) + 1 / line.on_time_steps_per_hour
-    if not -slack <= startup <= job.startup / HOUR + slack:
+    if not -slack <= startup <= starting_time(job) / HOUR + slack:
         yield f"{job.name} {line.start}: a start-up of {startup:.6f} h"
     if not -slack <= worked <= float(stretch.held) - startup + slack:
         yield (
@@ -277,7 +277,8 @@ def check_max_moves(view: View) -> Iterator[str]:
             for position, stretch in enumerate(run):
                 if stretch.head.kind != "order":
                     # A share of a slot takes a share of a start.
-                    starts += stretch.startup_hours(job.startup) / (job.startup / HOUR) if job.startup else 0.0
+                    each = starting_time(job)
+                    starts += stretch.startup_hours(each) / (each / HOUR) if each else 0.0
                 elif position == 0 and not view.stays(job, run):
                     starts += 1
         most = job.gang.max_moves + (0 if running else 1)

@@ -49,6 +49,7 @@ CHECKS = (
     check_precedence.check_preempted,
     check_precedence.check_fair_share,
     check_cost_terms.check_cost_terms,
+    check_cost_terms.check_stated_quantities,
     check_carbon.check_carbon,
     check_commitments.check_commitments,
 )

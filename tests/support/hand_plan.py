@@ -9,12 +9,13 @@ from itertools import groupby
 
 from pricing.money import Usd
 from router.jobs.spec import Job
-from router.planning.candidates import Candidate, candidates_for
+from router.planning.candidates import Candidate
+from router.planning.derived_placement import plan_candidates
 from router.planning.plan import JobSummary, Line, Plan, PlannedMove, Unplaced
 from tests.support.brute_force import Solution, moved_bytes
 from tests.support.check_money import expected_moves
 from tests.support.instances import Instance
-from tests.support.plan_view import HOUR, View, exact_hours
+from tests.support.plan_view import HOUR, View, exact_hours, starting_time
 from tests.support.schedules import dates_of, own_slots, slot_edges, standing
 from tests.support.shipping import Need
 from tests.support.tariff_oracle import Shipment, bill, meter_name
@@ -56,7 +57,7 @@ def _runs(slots: Sequence[int], own: Sequence[tuple[datetime, datetime] | None])
 
 
 def _lines(instance: Instance, job: Job, runs: Sequence[Run]) -> tuple[list[Line], int]:
-    kept, _ = candidates_for(job, instance.book, instance.limits, instance.now, False)
+    kept, _ = plan_candidates(job, instance.book, instance.limits, instance.now, advisory=False)
     place = job.status.running if job.status is not None else None
     here = standing(place, kept)
     stays = [start == instance.now and c in here for c, start, _ in runs]
@@ -66,7 +67,7 @@ def _lines(instance: Instance, job: Job, runs: Sequence[Run]) -> tuple[list[Line
     worked = [0.0] * len(runs)
     for r in sorted(range(len(runs)), key=lambda r: _dearness(kept[runs[r][0]])):
         candidate, start, end = runs[r]
-        room = (end - start) / HOUR - (0.0 if stays[r] else job.startup / HOUR)
+        room = (end - start) / HOUR - (0.0 if stays[r] else starting_time(job) / HOUR)
         rate = kept[candidate].on_time_steps_per_hour
         worked[r] = min(room, left / rate)
         left -= worked[r] * rate
@@ -83,7 +84,7 @@ def _dearness(candidate: Candidate) -> float:
 def _run_lines(
     job: Job, candidate: Candidate, start: datetime, end: datetime, worked: float, *, startup: bool
 ) -> list[Line]:
-    paid = exact_hours(job.startup) if startup else Fraction(0)
+    paid = exact_hours(starting_time(job)) if startup else Fraction(0)
     share = candidate.billed_share * candidate.on_time_steps_per_hour / candidate.steps_per_hour
     hours = paid + Fraction(worked * share)
     lines = []

@@ -155,3 +155,8 @@ def _adjoins(before: Stretch, after: Stretch) -> bool:
 def exact_hours(duration: timedelta) -> Fraction:
     """A duration in hours, exactly."""
     return Fraction(duration // timedelta(microseconds=1), 3_600_000_000)
+
+
+def starting_time(job: Job) -> timedelta:
+    """What each start bills before the first step: the start-up, and waiting for the last of the gang."""
+    return job.startup if job.idle is None else job.startup + job.idle

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from router.planning.candidates import candidates_for
+from router.planning.derived_placement import plan_candidates
 from router.planning.plan import Plan
 from router.planning.planner import PlanRequest
 from tests.support.brute_force import Problem, Solution, enumerate_problem, greedy_in_turn, optimum
@@ -31,9 +31,8 @@ class Solved:
 
 def problem_of(instance: Instance) -> Problem:
     """Candidates' physics are taken from the planner as data; all else is worked out here."""
-    kept = {
-        job.name: candidates_for(job, instance.book, instance.limits, instance.now, False)[0] for job in instance.jobs
-    }
+    book, limits, now = instance.book, instance.limits, instance.now
+    kept = {job.name: plan_candidates(job, book, limits, now, advisory=False)[0] for job in instance.jobs}
     return enumerate_problem(
         instance.jobs, kept, instance.book, instance.limits, instance.now, instance.horizon, instance.slot
     )

@@ -19,7 +19,7 @@ from router.planning.plan import Plan
 from tests.support import made_up_book as shop
 from tests.support.instances import Instance
 from tests.support.made_up_jobs import make_limits, simple_job
-from tests.support.plan_view import HOUR, Stretch, View
+from tests.support.plan_view import HOUR, Stretch, View, starting_time
 
 NOW = datetime(2026, 11, 12, 18, tzinfo=UTC)
 SLOT = timedelta(hours=1)
@@ -124,7 +124,7 @@ def _progress(job: Job, stretch: Stretch, at: datetime) -> tuple[float, float]:
     """Steps done and dollars spent by then."""
     line = stretch.head
     elapsed = (at - line.start) / HOUR
-    startup = min(elapsed, job.startup / HOUR) if line.startup else 0.0
+    startup = min(elapsed, starting_time(job) / HOUR) if line.startup else 0.0
     steps = sum(part.steps for part in stretch.lines)
     worked = min(elapsed - startup, steps / line.steps_per_hour)
     price = sum(part.usd_per_hour.dollars() for part in stretch.lines)

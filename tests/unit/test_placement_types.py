@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from router.jobs.spec import Job
-from router.planning.placement_type import placement_type_of
+from router.planning.candidates import CandidateFinder
+from router.planning.derived_placement import placement_type_of
 from router.planning.plan_usage import JobPlacementType
 from router.render.explain_text import job_text
-from tests.support.made_up_book import offer
-from tests.support.made_up_jobs import make_job
-from tests.support.scenes import ALPS, LAKE, NORTH, SOUTH, a_job, found_for, places, plan_of
+from tests.support.made_up_book import book, offer
+from tests.support.made_up_jobs import make_job, make_limits
+from tests.support.scenes import ALPS, LAKE, NORTH, NOW, SOUTH, a_job, found_for, places, plan_of
 
 RHINE = offer("gcp/rhine-1", "a7-highgpu-8g", "on_demand", "25")
 TCP = offer("aws/south-1", "g9.48xlarge", "on_demand", "30")
@@ -40,7 +41,8 @@ def kept_for(job: Job, *offers: Any) -> list[str]:
 
 def type_of(job: Job, *offers: Any) -> JobPlacementType:
     candidates, dropped = found_for(job, offers)
-    return placement_type_of(job, tuple(candidates.values()), dropped)
+    finder = CandidateFinder(book(offers), make_limits({}), NOW, advisory=False)
+    return placement_type_of(finder, job, tuple(candidates.values()), dropped)
 
 
 def wide_job(**more: Any) -> Job:
@@ -103,14 +105,19 @@ def test_none_rules_nothing_out() -> None:
 @pytest.mark.parametrize(
     ("job", "kind", "words"),
     [
-        (shaped({"H100": 8}), "compute", "exchange is"),
+        (shaped({"H100": 8}), "compute", "its largest term is compute"),
         (
             shaped({"H100": 4}, parameters="16B", sequence_length=4096),
             "memory",
             "it needs 86% of the accelerators' memory",
         ),
-        (shaped({"A100-80GB": 16}, tokens_per_step=4096), "communication", "exchange is"),
-        (shaped({"H100": 8}, data={**DATA, "gib": 9e5}), "data", "reading its data takes"),
+        (
+            shaped({"A100-80GB": 32}, tokens_per_step=4096),
+            "communication",
+            "its largest term is exchange of gradients",
+        ),
+        (shaped({"H100": 8}, data={**DATA, "gib": 9e5}), "data", "its largest term is reading data"),
+        (a_job(data={**DATA, "gib": 9e5}), "data", "reading its data takes"),
         (a_job(), "compute", "nothing says how much it exchanges"),
     ],
 )
