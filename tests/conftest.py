@@ -45,8 +45,8 @@ def _import_share(session: pytest.Session) -> None:
         return
     root = session.config.rootpath
     for path in sorted((root / "tests").rglob("test_*.py"))[int(worker.removeprefix("gw")) :: count]:
-        # What cannot be imported is told when it is collected.
-        with contextlib.suppress(Exception):
+        # What cannot be imported, or skips itself, is told when it is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
