@@ -11,9 +11,9 @@ import typer
 from pricing.places import Market
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.completion import complete_books
 from router.cli.console import ExitCode
 from router.cli.options import parse_now
+from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -73,21 +73,9 @@ def estimate(
     launcher: Annotated[
         LauncherName | None, typer.Option(help="Print the cheapest gang's layout as flags of this launcher too.")
     ] = None,
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
-        ),
-    ] = "latest",
-    learned: Annotated[
-        str | None,
-        typer.Option(
-            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
-        ),
-    ] = None,
-    advisory: Annotated[
-        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
-    ] = False,
+    book: BookOption = "latest",
+    learned: LearnedOption = None,
+    advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
     output: Annotated[EstimateFormat, typer.Option("--output", "-o", help="Format.")] = EstimateFormat.TABLE,
     out: Annotated[

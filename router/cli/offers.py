@@ -14,8 +14,8 @@ from pricing.places import Market
 from pricing.problems import InvalidInputError, Problem
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_books
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.planning_options import BookOption
 from router.prices.books import load_book
 from router.render import offers_text
 from router.render.offers_text import OfferFilters, OfferSortKey, select_offers, unknown_names
@@ -59,12 +59,7 @@ def offers(
             min=0, metavar="N", help=f"Rows to show; 0 is all. Default: {DEFAULT_ROWS}, all for json and csv."
         ),
     ] = None,
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
-        ),
-    ] = "latest",
+    book: BookOption = "latest",
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="Moment from which ages are counted (ISO, with zone).")
     ] = None,

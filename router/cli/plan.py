@@ -13,8 +13,16 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_books, complete_plan_paths
+from router.cli.completion import complete_plan_paths
 from router.cli.options import parse_duration_option, parse_length_option, parse_now, parse_usd_option
+from router.cli.planning_options import (
+    AdvisoryOption,
+    BookOption,
+    LearnedOption,
+    LimitsOption,
+    MaxAgeOption,
+    QuotasOption,
+)
 
 if TYPE_CHECKING:
     from router.jobs.limits import Limits
@@ -42,27 +50,11 @@ def plan(
         list[str],
         typer.Argument(metavar="PATH...", autocompletion=complete_plan_paths, help="Job files, folders or globs."),
     ],
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
-        ),
-    ] = "latest",
-    limits: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts, budgets.")
-    ] = None,
-    quotas: Annotated[
-        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
-    ] = None,
-    learned: Annotated[
-        str | None,
-        typer.Option(
-            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
-        ),
-    ] = None,
-    advisory: Annotated[
-        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
-    ] = False,
+    book: BookOption = "latest",
+    limits: LimitsOption = None,
+    quotas: QuotasOption = None,
+    learned: LearnedOption = None,
+    advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Plan from this moment (ISO, with zone).")] = None,
     horizon: Annotated[str, typer.Option(metavar="DURATION", help="Length of the orders; an outlook beyond.")] = "24h",
     slot: Annotated[str, typer.Option(metavar="DURATION", help="Interval between possible starts of gangs.")] = "1h",
@@ -70,9 +62,7 @@ def plan(
         float, typer.Option(metavar="SHARE", min=0, max=0.5, help="Stop when the plan is this near to the bound.")
     ] = 0.005,
     time_limit: Annotated[str, typer.Option(metavar="DURATION", help="Time limit of planning.")] = "3m",
-    max_age: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
-    ] = None,
+    max_age: MaxAgeOption = None,
     solver: Annotated[str, typer.Option(metavar="NAME", help="Any installed PuLP solver.")] = "highs",
     since: Annotated[
         str | None,

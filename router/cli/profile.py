@@ -12,16 +12,16 @@ import typer
 
 from pricing.problems import InvalidInputError
 from router.cli import console
-from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.planning_options import AdvisoryOption, BookOption
 
 if TYPE_CHECKING:
     from router.config.job_points import PointFields
 
 
 class DeviceKind(StrEnum):
-    """What ``--measure`` runs on; auto takes any accelerator, and never the processor."""
+    """Device that ``--measure`` runs on; auto takes any accelerator, and never the processor."""
 
     AUTO = "auto"
     CUDA = "cuda"
@@ -54,16 +54,9 @@ def profile(
     lasting: Annotated[
         str, typer.Option("--lasting", metavar="DURATION", help="How long one is measured; its start comes on top.")
     ] = "15m",
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
-        ),
-    ] = "latest",
+    book: BookOption = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
-    advisory: Annotated[
-        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
-    ] = False,
+    advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Present moment (ISO, with zone).")] = None,
     output: Annotated[ProfileFormat, typer.Option("--output", "-o", help="Format.")] = ProfileFormat.TABLE,
 ) -> ExitCode:

@@ -13,9 +13,9 @@ import typer
 from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
-from router.cli.completion import complete_books
 from router.cli.console import CommandError, ExitCode
 from router.cli.options import option_error, parse_duration_option, parse_now, parse_usd_option
+from router.cli.planning_options import AdvisoryOption, BookOption, LearnedOption, MaxAgeOption, QuotasOption
 
 if TYPE_CHECKING:
     from pricing.money import Usd
@@ -126,29 +126,13 @@ def quote(
         Path | None,
         typer.Option(metavar="FILE", help="Also write a page: what other deadlines cost, spread, alternatives."),
     ] = None,
-    book: Annotated[
-        str,
-        typer.Option(
-            metavar="BOOK", autocompletion=complete_books, help="latest, sandbox, embedded, or a .parquet or .csv file."
-        ),
-    ] = "latest",
+    book: BookOption = "latest",
     limits: Annotated[Path | None, typer.Option(metavar="FILE", help="Quotas, stock, reservations, discounts.")] = None,
-    quotas: Annotated[
-        str | None, typer.Option(metavar="latest|FILE|none", help="Quotas and stock as `quotas` and `stock` read them.")
-    ] = None,
-    learned: Annotated[
-        str | None,
-        typer.Option(
-            metavar="latest|FILE|none", help="Speeds and interruptions of earlier runs. Default: latest, without --now."
-        ),
-    ] = None,
-    advisory: Annotated[
-        bool, typer.Option("--advisory", help="Include clouds that cannot be ordered from here.")
-    ] = False,
+    quotas: QuotasOption = None,
+    learned: LearnedOption = None,
+    advisory: AdvisoryOption = False,
     now: Annotated[str | None, typer.Option(metavar="TIME", help="Quote from this moment (ISO, with zone).")] = None,
-    max_age: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="Leave out prices older than this, and undated ones.")
-    ] = None,
+    max_age: MaxAgeOption = None,
     processes: Annotated[
         int | None,
         typer.Option(min=1, max=256, metavar="N", help="Parallel processes for many jobs. Default: one per CPU."),
