@@ -158,5 +158,5 @@ def exact_hours(duration: timedelta) -> Fraction:
 
 
 def starting_time(job: Job) -> timedelta:
-    """What each start bills before the first step: the start-up, and waiting for the last of the gang."""
+    """The time that each start bills before the first step: the start-up, and waiting for the last of the gang."""
     return job.startup if job.idle is None else job.startup + job.idle

@@ -1,4 +1,4 @@
-"""Which shape is timed, and how its times become a profile point."""
+"""The shape that is timed, and the profile point that its times become."""
 
 from __future__ import annotations
 
