@@ -16,10 +16,10 @@ from decimal import Decimal
 from markupsafe import Markup
 
 from router.render.drawing import element
-from router.render.month import MonthPage, TeamRow, month_page_of
 from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
 from router.render.pages import fill_template
 from router.render.showback_text import select_columns, total_rows
+from router.render.showback_view import MonthPage, TeamRow, month_page_of
 from router.render.waterfall_svg import BRIDGE_MIDDLE, BRIDGE_NARROW, BRIDGE_WIDE, draw_waterfall
 from router.showback.report.values import (
     NUMBERS,

@@ -8,7 +8,7 @@ from router.planning.plan import Plan
 from router.render.drawing import element
 from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
 from router.render.pages import fill_template
-from router.render.tonight import BudgetRow, Tonight, tonight_of
+from router.render.tonight_view import BudgetRow, Tonight, tonight_of
 
 
 def tonight_page(plan: Plan) -> str:

@@ -82,7 +82,9 @@ def test_hours_billed_in_another_currency_are_no_driver() -> None:
 
 
 def test_the_bridge_closes_on_each_side_of_metered() -> None:
-    report = report_of_rows([*a_month(), hours("12", 2, source="billed", job="unplanned"), hours("-2", category="Credit")])
+    report = report_of_rows(
+        [*a_month(), hours("12", 2, source="billed", job="unplanned"), hours("-2", category="Credit")]
+    )
     steps = {(row["side"], row["step"]): row for row in rows_of(report, "bridge", currency="USD")}
     level = Decimal(0)
     for (_, step), row in steps.items():
