@@ -20,7 +20,7 @@ from router.render.estimate_text import CSV_FIELDS, number
 from router.render.tables import WIDTH, format_step_price
 from tests.support.command import run
 from tests.support.night import NOW as MOMENT
-from tests.support.page_reader import read_page
+from tests.support.page_reader import check_landmarks, read_page
 from tests.support.repository import ROOT
 
 NOW = "2026-11-21T18:00:00Z"
@@ -178,6 +178,7 @@ def test_a_measured_job_is_compared_by_the_step(tmp_path: Path) -> None:
     assert estimate(file, "--layout", "auto").exit_code == 2
     page = tmp_path / "page.html"
     assert estimate(file, "--html", page).exit_code == 0
+    check_landmarks(read_page(page.read_text(encoding="utf-8")))
     assert "Dollars a step" in page.read_text(encoding="utf-8")
 
 

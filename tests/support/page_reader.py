@@ -73,3 +73,17 @@ def read_page(text: str) -> Element:
     assert not reader.problems, reader.problems[:3]
     assert len(reader.open) == 1, [element.tag for element in reader.open]
     return reader.open[0]
+
+
+def check_landmarks(page: Element) -> None:
+    """Assert the headings, landmarks and table heads that readers of screens need."""
+    assert [len(page.tags(tag)) for tag in ("h1", "header", "main", "footer")] == [1, 1, 1, 1]
+    ids = [e.attributes["id"] for e in page.every(lambda e: "id" in e.attributes)]
+    assert len(ids) == len(set(ids))
+    for section in page.tags("section"):
+        assert section.attributes["aria-labelledby"] in ids
+    for head in page.tags("th"):
+        assert head.attributes["scope"] in ("row", "col")
+        assert head.words.strip()
+    for svg in page.tags("svg"):
+        assert svg.attributes.get("role") == "img" or svg.attributes.get("aria-hidden") == "true"

@@ -130,7 +130,7 @@ def _of_html(report: ShowbackReport) -> Iterator[tuple[str, Rows]]:
     reader.feed(page(report))
     for section in report.sections:
         head, *lines = reader.tables.get(section.name, [[]])
-        by_title = {column.title: column for column in section.columns}
+        by_title = {column.title or "Value": column for column in section.columns}
         columns = [by_title[title] for title in head]
         yield (
             section.name,

@@ -16,6 +16,7 @@ from router.render.waterfall_svg import tick_unit
 from router.showback.report.export_json import report_to_json
 from router.showback.shared_costs import SharingMethod
 from tests.support.month_pages import amounts_between, full_month, machine
+from tests.support.page_reader import check_landmarks, read_page
 from tests.support.showback_reports import report_of_rows
 
 
@@ -164,3 +165,7 @@ def test_amounts_of_any_currency_are_rounded_half_even(amount: str, currency: st
 @pytest.mark.parametrize(("length", "unit"), [(29000, 10000), (9, 5), (0, 1), (0.3, 0.1)])
 def test_ticks_are_round(length: float, unit: float) -> None:
     assert tick_unit(length, 4) == pytest.approx(unit)
+
+
+def test_headings_landmarks_and_tables_are_what_readers_of_screens_need() -> None:
+    check_landmarks(read_page(page(full_month())))
