@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SLOW_READY := $(VENV)/.ready-slow
 SEEDS ?= 100
 # Many tests wait for machines to come up: twice as many workers as there are cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 24))')
@@ -23,7 +24,11 @@ $(READY): pyproject.toml requirements/constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "stepfare needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,aws,gcp,azure,embedded,notify,postgres]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[dev,aws,gcp,azure,embedded,notify,oidc,postgres]'
+	@touch $@
+
+$(SLOW_READY): $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e '.[slow]'
 	@touch $@
 
 plan: $(READY) ## tonight's placement of the example jobs, on the embedded prices at a fixed time
@@ -52,7 +57,7 @@ test: style ## check, and every test but the slow ones
 quick: $(READY)
 	$(PYTEST) -m "not slow"
 
-slow: $(READY) ## the slow tests: long properties, notebooks
+slow: $(SLOW_READY) ## the slow tests: long properties, notebooks, browsers
 	$(PYTEST) -m slow
 
 walk: $(READY) ## faults at every stage of apply and destroy and of a migration (a quarter of an hour)

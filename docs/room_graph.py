@@ -24,6 +24,8 @@ PACKAGES: Final = ("router", "providers", "terraform", "pricing")
 #: What a room does, in the few words that fit its box.
 PURPOSE: Final = {
     "cli": "commands, options",
+    "console": "HTTP: pages, API",
+    "queries": "who may see what",
     "app": "composition roots",
     "render": "text, tables, pages",
     "config": "YAML files to values",
@@ -41,6 +43,7 @@ PURPOSE: Final = {
     "agent": "runs on each machine",
     "checkpoints": "durable copies",
     "demo": "training to try out",
+    "access": "identities, roles",
     "files": "DuckDB over Parquet",
     "providers": "cloud adapters",
     "terraform": "runs Terraform",
@@ -49,6 +52,8 @@ PURPOSE: Final = {
 #: Where a room stands in its row, in widths of a box: deciding to the left, running in the middle, books to the right.
 COLUMN: Final = {
     "cli": 4.6,
+    "console": 3.4,
+    "queries": 1.6,
     "app": 0.4,
     "render": 2.8,
     "config": 1.5,
@@ -67,6 +72,7 @@ COLUMN: Final = {
     "ledger": 3.85,
     "files": 4.9,
     "demo": 5.9,
+    "access": 0,
     "terraform": 0.75,
     "providers": 1.92,
     "pricing": 1.92,

@@ -36,13 +36,13 @@ def load_binding_rules(opened: AppSettings, given: Path | None) -> ApprovalRules
 
     CommandError with exit code 4 where the user of this process can change them: they would bind nobody.
     """
-    from router.config.approval_file import Identity, change_problem, load_approval_rules
+    from router.config.approval_file import ProcessIdentity, change_problem, load_approval_rules
 
     path = find_rules(opened, given)
     if path is None:
         return None
     rules = load_approval_rules(path)
-    identity = Identity.of_process()
+    identity = ProcessIdentity.of_process()
     if identity is None:
         console.note(f"{path}: whether you could change these rules cannot be told on this system", "warning")
     elif identity.uid == 0:

@@ -30,6 +30,7 @@ _COMMANDS = {
     "profile show": CommandEntry("Show the runs of a job or a pool.", "router.cli.profile_runs", "show"),
     "profile forget": CommandEntry("Ignore earlier runs, or count them again.", "router.cli.profile_runs", "forget"),
     "apply": CommandEntry("Provision the machines of a plan, start its jobs.", "router.cli.apply", "apply"),
+    "serve": CommandEntry("Show plans, jobs and costs in a browser; answer programs.", "router.cli.serve", "serve"),
     "status": CommandEntry("Show gangs, machines and costs.", "router.cli.status", "status"),
     "logs": CommandEntry("Print the output of a job's ranks.", "router.cli.logs", "logs"),
     "destroy": CommandEntry("Release machines.", "router.cli.destroy", "destroy"),
@@ -118,7 +119,7 @@ _SECTIONS = {
     "Quote": ("estimate", "quote", "quotes", "backtest"),
     "Run": ("apply", "status", "logs", "watch", "destroy", "sweep", "checkpoint", "drill", "demo"),
     "Account": ("showback", "ledger", "bills", "budget"),
-    "Operate": ("prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
+    "Operate": ("serve", "prices", "doctor", "quotas", "state", "audit", "schema", "completion"),
 }
 #: `plan show FILE` is a command of its own although `plan PATH` is one too.
 TABLE = CommandTable(_COMMANDS, _GROUPS, _SECTIONS)

@@ -96,6 +96,7 @@ def store_planned_jobs(
                 store_limits(store, plan, limits)
             if plan_text:
                 store_last_plan(store, plan_text)
+                store.made_plans.put(plan, plan_text, moment, wall_clock(), acting_user())
     except (CommandError, InvalidInputError) as error:
         remedy = "give jobs and limits to `apply` with --jobs and --limits"
         console.note(f"what was planned was not stored, {remedy}: {error}", "warning")

@@ -40,21 +40,21 @@ def load_approval_rules(path: Path) -> ApprovalRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProcessIdentity:
     """The user and groups of a process."""
 
     uid: int
     groups: frozenset[int]
 
     @classmethod
-    def of_process(cls) -> Identity | None:
+    def of_process(cls) -> ProcessIdentity | None:
         """Return those of this process; None where the system has no such thing."""
         if not hasattr(os, "geteuid"):
             return None
         return cls(os.geteuid(), frozenset({os.getegid(), *os.getgroups()}))
 
 
-def change_problem(path: Path, identity: Identity) -> str:
+def change_problem(path: Path, identity: ProcessIdentity) -> str:
     """Return how this user could change the file or put another one in its place; "" where they cannot.
 
     Its owner can, and whoever may write to it, or to a folder above it. Root can always: that is no problem of the
@@ -74,7 +74,7 @@ def change_problem(path: Path, identity: Identity) -> str:
     return ""
 
 
-def _access_problem(path: Path, identity: Identity, what: str) -> str:
+def _access_problem(path: Path, identity: ProcessIdentity, what: str) -> str:
     found = path.stat()
     if found.st_uid == identity.uid:
         return f"{what} belongs to the user that applies"
@@ -85,8 +85,8 @@ def _access_problem(path: Path, identity: Identity, what: str) -> str:
     return ""
 
 
-def _ways_to_write(path: Path, found: os.stat_result, identity: Identity) -> Iterator[bool]:
+def _ways_to_write(path: Path, found: os.stat_result, identity: ProcessIdentity) -> Iterator[bool]:
     yield bool(found.st_mode & stat.S_IWOTH)
     yield bool(found.st_mode & stat.S_IWGRP) and found.st_gid in identity.groups
     # The system knows access control lists too, but only for this process.
-    yield identity == Identity.of_process() and os.access(path, os.W_OK)
+    yield identity == ProcessIdentity.of_process() and os.access(path, os.W_OK)

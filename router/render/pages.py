@@ -9,8 +9,9 @@ from collections.abc import Sized
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
+from importlib.resources import files
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pricing.money import Usd
@@ -20,18 +21,26 @@ from router.render import figures
 
 def fill_template(name: str, /, **values: object) -> str:
     """Return a template of ``router/render/templates`` filled with values; text in them is escaped."""
-    return _environment().get_template(name).render(values)
+    return template_environment(("router.render",)).get_template(name).render(values)
+
+
+def stylesheet() -> str:
+    """Return the one style sheet of all pages."""
+    return files("router.render").joinpath("templates", "pages.css").read_text(encoding="utf-8")
 
 
 @cache
-def _environment() -> Environment:
+def template_environment(packages: tuple[str, ...]) -> Environment:
+    """Return the environment of templates in these packages, the first that has one; text in values is escaped."""
     environment = Environment(
-        loader=PackageLoader("router.render"),
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    # A page that stands in a file has no frame; the console gives one with its links, forms and files.
+    environment.globals["frame"] = None
     environment.filters |= {
         "money": figures.money,
         "signed_money": figures.signed_money,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from router.quotes.quote import Quote, Refused
+from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.quote_pictures import (
     CURVES,
@@ -30,13 +31,16 @@ from router.render.quote_view import (
 )
 
 
-def quotes_page(quotes: Sequence[tuple[str, Quote]], refused: Sequence[Refused] = ()) -> str:
+def quotes_page(
+    quotes: Sequence[tuple[str, Quote]], refused: Sequence[Refused] = (), frame: PageFrame | None = None
+) -> str:
     """Return the page of quotes, each with its id, as HTML; the same quotes give the same bytes.
 
     ``refused`` are the jobs of the same command that could not be quoted: they are named with the reason.
     """
     return fill_template(
         "quote.html",
+        frame=frame,
         page=quotes_view(quotes, refused),
         draw={
             "curve": lambda view: _drawings({name: draw_curve(view.quote, each) for name, each in CURVES.items()}),

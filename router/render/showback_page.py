@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from router.render.drawing import element
 from router.render.month_charts_svg import CHART_MIDDLE, CHART_NARROW, CHART_WIDE, draw_days, draw_months
+from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.showback_text import select_columns, total_rows
 from router.render.showback_view import MonthPage, TeamRow, month_page_of
@@ -60,7 +61,7 @@ class RawTable:
     wide: bool
 
 
-def page(report: ShowbackReport) -> str:
+def page(report: ShowbackReport, frame: PageFrame | None = None) -> str:
     """Return the page as HTML; the same report gives the same bytes."""
     month = month_page_of(report)
     shown = [section for section in report.sections if section.rows or section.notes]
@@ -69,6 +70,7 @@ def page(report: ShowbackReport) -> str:
     tables = [_raw_table(section) for section in shown]
     text = fill_template(
         "month.html",
+        frame=frame,
         title=report.title,
         page=month,
         head={str(row["name"]): str(row["value"]) for row in report.section("head").records()},

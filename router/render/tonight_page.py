@@ -7,16 +7,18 @@ from markupsafe import Markup
 from router.planning.plan import Plan
 from router.render.drawing import element
 from router.render.gantt_svg import MIDDLE, NARROW, WIDE, draw_gantt
+from router.render.page_frame import PageFrame
 from router.render.pages import fill_template
 from router.render.tonight_view import BudgetRow, Tonight, tonight_of
 
 
-def tonight_page(plan: Plan) -> str:
+def tonight_page(plan: Plan, frame: PageFrame | None = None) -> str:
     """Return the page as HTML; the same plan gives the same bytes."""
     night = tonight_of(plan)
     layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
     return fill_template(
         "tonight.html",
+        frame=frame,
         night=night,
         # Safe: every text in a drawing was escaped when it was drawn.
         drawings={name: Markup(draw_gantt(night.gantt, layout)) for name, layout in layouts.items()},

@@ -41,6 +41,7 @@ class StateStore:
         from router.state.ledger_archive import LedgerArchives
         from router.state.ledger_backup import LedgerBackups
         from router.state.ledger_store import LedgerStore
+        from router.state.made_plans import MadePlans
         from router.state.periods import LedgerPeriods
         from router.state.plans import NamedValues, Plans
         from router.state.queries import StateQueries
@@ -51,6 +52,7 @@ class StateStore:
         self._joint = JointWrites(database)
         self.values = NamedValues(database)
         self.plans = Plans(database)
+        self.made_plans = MadePlans(database)
         self.attempts = Attempts(database)
         self.journal = AttemptJournal(database)
         self.notices = NoticeRecords(database)

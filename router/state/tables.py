@@ -310,3 +310,92 @@ BUDGETS = Table(
     _text("who"),
     Column("at", UtcMoment, primary_key=True),
 )
+
+# What the console keeps: hashes of tokens and sessions, never tokens themselves.
+ACCESS_TOKENS = Table(
+    "access_tokens",
+    METADATA,
+    _text("id", primary=True),
+    _text("kind"),
+    _text("digest"),
+    _text("subject"),
+    _text("note"),
+    Column("grants", DETAILS, nullable=False),
+    Column("scopes", DETAILS, nullable=False),
+    _text("made_by"),
+    _moment("made_at"),
+    _moment("expires_at"),
+    _moment("revoked_at", null=True),
+    Index("access_tokens_by_digest", "digest", unique=True),
+)
+
+# Plans as they were written, accepted or not: the next night is compared with the one before.
+MADE_PLANS = Table(
+    "made_plans",
+    METADATA,
+    _text("digest", primary=True),
+    _text("text"),
+    _moment("as_of"),
+    _moment("made_at"),
+    _text("made_by"),
+    Index("made_plans_by_as_of", "as_of"),
+)
+
+# Quotes that were asked for at a server; those of the command line lie in files.
+QUOTES = Table(
+    "quotes",
+    METADATA,
+    _text("id", primary=True),
+    _text("job"),
+    _text("team"),
+    _moment("asked_at"),
+    _text("text"),
+    _text("acceptance", null=True),
+    Index("quotes_by_asked_at", "asked_at"),
+)
+
+# Long work that was asked for at a server, each taken by one worker.
+TASKS = Table(
+    "tasks",
+    METADATA,
+    _text("id", primary=True),
+    _text("kind"),
+    _text("subject"),
+    _text("team"),
+    _text("request"),
+    _text("state"),
+    Column("progress", DETAILS, nullable=False),
+    _text("result", null=True),
+    _moment("asked_at"),
+    _moment("ended_at", null=True),
+    _text("worker"),
+    _moment("alive_at", null=True),
+    Index("tasks_by_state", "state", "asked_at"),
+)
+
+# The first answer to a request with a key, given again when the request is repeated.
+IDEMPOTENCY_KEYS = Table(
+    "idempotency_keys",
+    METADATA,
+    _text("subject", primary=True),
+    _text("key", primary=True),
+    _text("request_digest"),
+    _count("status", null=True),
+    _text("answer", null=True),
+    _moment("at"),
+)
+
+WEBHOOK_DELIVERIES = Table(
+    "webhook_deliveries",
+    METADATA,
+    _text("id", primary=True),
+    _text("event"),
+    _text("hook"),
+    _text("payload"),
+    _text("state"),
+    _count("tries"),
+    _moment("at"),
+    _moment("next_at"),
+    _text("message"),
+    Index("webhook_deliveries_by_next_at", "state", "next_at"),
+)

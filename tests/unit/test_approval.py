@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from pricing.money import Usd
 from pricing.problems import InvalidInputError
-from router.config.approval_file import Identity, change_problem, load_approval_rules
+from router.config.approval_file import ProcessIdentity, change_problem, load_approval_rules
 from router.controller.approval import (
     APPROVE,
     REVOKE,
@@ -205,13 +205,13 @@ def guarded(tmp_path: Path) -> Path:
     return path
 
 
-def somebody_else(path: Path, *groups: int) -> Identity:
-    return Identity(path.stat().st_uid + 4321, frozenset(groups))
+def somebody_else(path: Path, *groups: int) -> ProcessIdentity:
+    return ProcessIdentity(path.stat().st_uid + 4321, frozenset(groups))
 
 
 def test_rules_of_another_user_that_nobody_else_may_write_bind(guarded: Path) -> None:
     assert change_problem(guarded, somebody_else(guarded)) == ""
-    assert change_problem(guarded, Identity(0, frozenset())) == ""
+    assert change_problem(guarded, ProcessIdentity(0, frozenset())) == ""
 
 
 def test_rules_that_the_applier_could_change_are_found_out(guarded: Path, tmp_path: Path) -> None:
@@ -239,5 +239,5 @@ def test_the_owner_of_the_rules_can_change_them_whatever_the_mode(guarded: Path)
     guarded.chmod(0o444)
     if os.geteuid() == 0:  # Root owns nothing that could be taken from it, so the file goes to another user.
         os.chown(guarded, 4321, -1)
-    owner = Identity(guarded.stat().st_uid, frozenset())
+    owner = ProcessIdentity(guarded.stat().st_uid, frozenset())
     assert change_problem(guarded, owner) == "the file belongs to the user that applies"

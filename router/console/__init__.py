@@ -1,0 +1,1 @@
+"""The console: pages and an HTTP API over the same queries as the command line."""

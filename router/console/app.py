@@ -1,0 +1,89 @@
+"""Make the console's application: routes, errors as pages or JSON, headers that confine what a page may do."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+
+from fastapi import FastAPI, Request
+from fastapi.responses import RedirectResponse, Response
+
+from pricing.problems import InvalidInputError
+from router.access.identity import AccessDeniedError
+from router.console.error_answers import answer_error
+from router.console.pages import tonight
+from router.console.site import ConsoleSite
+from router.coordinator.app import installed_version
+from router.render.pages import stylesheet
+from router.state.errors import StateError
+
+# Styles may stand in attributes of drawings; scripts come from this server alone.
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_OPEN_PATHS = ("/static/", "/health", "/ready", "/login")
+_WEEK = 7 * 86400
+
+
+def make_console(site: ConsoleSite) -> FastAPI:
+    """Return the application; the caller opens and closes what the site holds."""
+    app = FastAPI(title="stepfare", version=installed_version(), docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.site = site
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        identity = site.identify(request)
+        if identity is None and not request.url.path.startswith(_OPEN_PATHS):
+            response: Response = answer_error(request, 401, "sign in first")
+        else:
+            request.state.identity = identity
+            response = await answer(request)
+        for name, value in _HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    @app.exception_handler(AccessDeniedError)
+    async def denied(request: Request, error: AccessDeniedError) -> Response:
+        return answer_error(request, 403, str(error))
+
+    @app.exception_handler(InvalidInputError)
+    async def invalid(request: Request, error: InvalidInputError) -> Response:
+        return answer_error(request, 400, str(error))
+
+    @app.exception_handler(StateError)
+    async def unavailable(request: Request, error: StateError) -> Response:
+        return answer_error(request, 503, str(error))
+
+    @app.get("/", include_in_schema=False)
+    async def front() -> Response:
+        return RedirectResponse("/tonight", 307)
+
+    @app.get("/static/{name}", include_in_schema=False)
+    async def static(request: Request, name: str) -> Response:
+        return _static_file(request, name)
+
+    @app.get("/health", include_in_schema=False)
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "version": installed_version()}
+
+    app.include_router(tonight.make_router(site))
+    return app
+
+
+def _static_file(request: Request, name: str) -> Response:
+    caching = {"Cache-Control": f"public, max-age={_WEEK}" if request.url.query else "no-cache"}
+    if name == "pages.css":
+        return Response(stylesheet(), media_type="text/css", headers=caching)
+    kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".png": "image/png"}
+    kind = next((kind for end, kind in kinds.items() if name.endswith(end)), None)
+    file = files("router.console").joinpath("static", name)
+    if kind is None or "/" in name or not file.is_file():
+        return answer_error(request, 404, "no such file")
+    return Response(file.read_bytes(), media_type=kind, headers=caching)

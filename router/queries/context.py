@@ -1,0 +1,28 @@
+"""What every query needs: the settings, the state, the time of day, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from router.access.identity import Identity
+from router.app.settings import AppSettings
+from router.state.store import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class QueryContext:
+    """Settings, an open state, a clock, and who asks.
+
+    Queries raise AccessDeniedError, StateError and InvalidInputError.
+    """
+
+    settings: AppSettings
+    store: StateStore
+    clock: Callable[[], datetime]
+    identity: Identity
+
+    def asked_by(self, identity: Identity) -> QueryContext:
+        """Return the same context for somebody else."""
+        return replace(self, identity=identity)

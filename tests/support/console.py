@@ -1,0 +1,44 @@
+"""A console in this process: a client that asks it as somebody, over a state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+
+from router.access.identity import Identity, local_operator, parse_grants
+from router.app.settings import AppSettings
+from router.console.answers import AnswerCache
+from router.console.app import make_console
+from router.console.site import ConsoleSite
+from router.controller.deploy_settings import Deploy
+from router.prices.cloud_settings import Clouds, LoadedClouds
+from router.queries.context import QueryContext
+from router.state.store import StateStore
+
+OPERATOR = local_operator("operator")
+NIGHT = datetime(2026, 11, 21, 18, tzinfo=UTC)
+
+
+def identity_with(*grants: str, name: str = "somebody") -> Identity:
+    """Return an identity with grants such as ``viewer:speech``."""
+    return Identity(name, parse_grants(grants))
+
+
+@contextmanager
+def query_context(
+    folder: Path, identity: Identity = OPERATOR, clock: Callable[[], datetime] = lambda: NIGHT
+) -> Iterator[QueryContext]:
+    """Open a new state in the folder and return a context that asks it."""
+    settings = AppSettings(Deploy(), LoadedClouds(Clouds(), {}), folder, {})
+    with StateStore.open(settings.state_url, now=clock()) as store:
+        yield QueryContext(settings, store, clock, identity)
+
+
+def console_client(context: QueryContext, identity: Callable[[], Identity | None] | None = None) -> TestClient:
+    """Return a client of a console over the context; ``identity`` returns who asks, by default the context's."""
+    site = ConsoleSite(context, lambda _: context.identity if identity is None else identity(), AnswerCache())
+    return TestClient(make_console(site), base_url="http://127.0.0.1", raise_server_exceptions=True)
