@@ -51,12 +51,17 @@ def measure(page: Path, width: int) -> list[str]:
 
 def judge(page: Path, width: int, scheme: str) -> tuple[int, list[str]]:
     """How many of axe's rules the page keeps, and those that it breaks; ``scheme`` is 0 for dark, 1 for light."""
-    spec = find_spec("axe_core_python")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    axe = (Path(spec.submodule_search_locations[0]) / "axe.min.js").as_uri()
+    axe = axe_script().as_uri()
     kept, broken = json.loads(_in_frame(page, width, _AXE.format(axe=axe), scheme))
     return kept, broken
+
+
+def axe_script() -> Path:
+    """The rules of axe as one script; they come with the extra `slow`."""
+    spec = find_spec("axe_playwright_python")
+    assert spec is not None, "pip install 'stepfare[slow]'"
+    assert spec.submodule_search_locations
+    return Path(spec.submodule_search_locations[0]) / "axe.min.js"
 
 
 def _in_frame(page: Path, width: int, script: str, scheme: str = "1") -> str:
