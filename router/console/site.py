@@ -22,6 +22,7 @@ PAGES = (
     ("Quotes", "/quotes"),
     ("Prices", "/prices"),
     ("Spend", "/spend"),
+    ("Waste", "/waste"),
     ("Budgets", "/budgets"),
     ("Audit", "/audit"),
 )

@@ -1,0 +1,113 @@
+"""A real console process, and a real Chromium that Playwright drives; it notes what a reader must never see."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tests.support.browser import CHROMIUM, axe_script
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PHONE, DESKTOP = {"width": 390, "height": 844}, {"width": 1280, "height": 900}
+_STEPFARE = str(Path(sys.executable).with_name("stepfare"))
+# WCAG 2.0 to 2.2, A and AA, and what axe calls best practice.
+_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@dataclass
+class Findings:
+    """What went wrong on the pages that a browser opened: messages of the console, requests to other hosts."""
+
+    host: str
+    errors: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        """Note what this page does from now on."""
+        page.on("console", lambda message: self.errors.extend([message.text] if message.type == "error" else []))
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self._note_request(request.url))
+
+    def _note_request(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("data", "about", "blob") and parts.netloc != self.host:
+            self.elsewhere.append(url)
+
+
+@contextmanager
+def serving(*options: str, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """Run `stepfare serve` in a process of its own and return its URL, without a slash at its end."""
+    words = [_STEPFARE, "serve", "--port", "0", *options]
+    with subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if found := re.search(r"(http://127\.0\.0\.1:\d+)/", line):
+                    yield found[1]
+                    return
+            raise AssertionError(f"serve ended: {''.join(said)}")
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def chromium_browser() -> Iterator[Browser]:
+    """Start the Chromium of this machine."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def axe_violations(page: Page) -> list[str]:
+    """Return what axe has against the page as it is now, with everything that can be opened open."""
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(_axe())
+    found: dict[str, Any] = page.evaluate("(tags) => axe.run(document, {runOnly: tags})", _TAGS)
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
+
+
+def scrolls_sideways(page: Page) -> bool:
+    """Return whether the page is wider than its window."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def amounts(page: Page, selector: str) -> list[str]:
+    """Return the exact amounts in an element: the values of its `data` elements."""
+    return [str(value) for value in page.eval_on_selector_all(f"{selector} data", "all => all.map((e) => e.value)")]
+
+
+def command_json(home: Path, *words: object) -> Any:
+    """Return what a command prints with -o json over the same home."""
+    environment = {**os.environ, "STEPFARE_HOME": str(home)}
+    done = subprocess.run(
+        [_STEPFARE, *map(str, words), "-o", "json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _axe() -> str:
+    return axe_script().read_text(encoding="utf-8")
