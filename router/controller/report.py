@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from pricing.money import Usd
@@ -81,14 +81,25 @@ class StatusReport:
     now: datetime
 
 
+def _admit_all(_: str) -> bool:
+    return True
+
+
 def build_status_report(
-    store: StateStore, wanted: Sequence[str], now: datetime, timeouts: Timeouts, *, everything: bool
+    store: StateStore,
+    wanted: Sequence[str],
+    now: datetime,
+    timeouts: Timeouts,
+    *,
+    everything: bool,
+    admits: Callable[[str], bool] = _admit_all,
 ) -> StatusReport:
-    """Return the report of these jobs, attempts or plans (none: all).
+    """Return the report of these jobs, attempts or plans (none: all), of the teams that ``admits`` lets pass.
 
     Of attempts that are over only the last of each job is included, unless ``everything``.
     """
-    attempts = [a for a in store.attempts.find() if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
+    seen = (a for a in store.attempts.find() if admits(a.team))
+    attempts = [a for a in seen if not wanted or {a.id, a.job, a.plan, a.plan[:12]} & set(wanted)]
     if not everything and not wanted:
         last = {attempt.job: attempt.id for attempt in attempts}
         attempts = [a for a in attempts if not a.phase.is_over or last[a.job] == a.id]
@@ -96,7 +107,11 @@ def build_status_report(
         chain.last.id
         for chain in resumable_histories(store, _recently_ended(store, now, timeouts), crashes=timeouts.max_crashes)
     }
-    gangs = tuple(replace(_gang_report(store, attempt, now), waits=attempt.id in waiting_ids) for attempt in attempts)
+    nodes = store.overview.nodes(attempt.id for attempt in attempts)
+    gangs = tuple(
+        report_gang(attempt, tuple(nodes.get(attempt.id, ())), now, waits=attempt.id in waiting_ids)
+        for attempt in attempts
+    )
     return StatusReport(gangs, Usd.total(gang.spent_usd for gang in gangs), now)
 
 
@@ -113,8 +128,8 @@ def _waits_long(store: StateStore, attempt: Attempt, now: datetime) -> bool:
     return (deadline_of(store, attempt) or now) > now
 
 
-def _gang_report(store: StateStore, attempt: Attempt, now: datetime) -> GangReport:
-    nodes = store.attempts.nodes(attempt.id)
+def report_gang(attempt: Attempt, nodes: tuple[NodeRecord, ...], now: datetime, *, waits: bool = False) -> GangReport:
+    """Return the report of one attempt with its machines."""
     heard = [node.heard_at for node in nodes if node.heard_at is not None]
     quiet = None if not heard or attempt.phase.is_over else max(now - min(heard), timedelta(0))
-    return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet)
+    return GangReport(attempt, nodes, cost_so_far(nodes, now), quiet, waits)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from pricing.money import Usd, UsdPerHour
-from router.cli.status import _json, _wide
 from router.controller.context import ControllerContext
 from router.controller.deploy_settings import Timeouts
 from router.controller.report import build_status_report
 from router.controller.workspaces import job_json
+from router.render.status_text import as_json, as_wide
 from router.spot.live.selection import default_run_policy
 from router.spot.policies.interface import Rule
 from router.state.records import Phase
@@ -156,8 +156,8 @@ def test_wide_status_and_json_show_how_often_a_gang_saves(site: ControllerContex
     assert running is not None
     site.store.attempts.change(running, checkpoint_seconds=1240.5)
     found = build_status_report(site.store, (), NOW + 9 * HOUR, Timeouts(), everything=True)
-    last = _wide(found).splitlines()[-2:]
+    last = as_wide(found).splitlines()[-2:]
     assert last[0].split() == ["ATTEMPT", "SAVES", "EVERY", "MIN"]
     assert last[1].split() == ["x2", "20.7"]
-    by_name = {gang["attempt"]: gang["checkpoint_seconds"] for gang in json.loads(_json(found))["gangs"]}
+    by_name = {gang["attempt"]: gang["checkpoint_seconds"] for gang in json.loads(as_json(found))["gangs"]}
     assert by_name == {"x1": None, "x2": 1240.5, "y1": None, "y2": None}

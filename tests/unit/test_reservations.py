@@ -15,7 +15,6 @@ from pricing.money import Usd, UsdPerHour
 from pricing.places import Market
 from providers.aws.parse.allowances import read_reservations
 from providers.protocol import AccountAllowances, CapacityReservation
-from router.cli.status import _table
 from router.controller.metering import cost_so_far, metered_entries, planned_entries
 from router.controller.orders import orders_of
 from router.controller.placement_options import placements_of
@@ -32,6 +31,7 @@ from router.planning.planner import make_plan
 from router.planning.remaining_work import remaining_candidates
 from router.prices.account_limits import build_limits_file
 from router.render.plan_text import table
+from router.render.status_text import as_table
 from router.showback.facts_from_ledger import facts_of_rows
 from router.spot.venues import build_quote_options, unquotable_reason
 from router.state.ledger_rows import BEGINNING, chain_rows, entry_values
@@ -317,6 +317,6 @@ def test_status_says_that_a_price_is_unknown(cost: str, rate: str, said: str) ->
     life = attempt("a-1", created_at=begun, machines=1)
     one = node("a-1", market=Market.RESERVED, made_at=begun, usd_per_hour=UsdPerHour.parse(rate), reservation_cost=cost)
     gang = GangReport(life, (one,), cost_so_far([one], NOW), None)
-    shown = _table(StatusReport((gang,), gang.spent_usd, NOW))
+    shown = as_table(StatusReport((gang,), gang.spent_usd, NOW))
     assert said in shown
     assert ("in no sum" in shown) == (cost == "unknown")
