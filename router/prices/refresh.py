@@ -32,6 +32,7 @@ from router.prices.cloud_settings import LoadedClouds
 from router.prices.merge import CloudCounts, MergedBook, drop_unsold, extend_tables, merge_books
 from router.prices.pool_availability import estimate_interruption_rates
 from router.prices.quality_gates import GateLimits, GateRejection
+from router.prices.refresh_record import write_records
 from router.prices.report import (
     BookReport,
     DroppedRowGroup,
@@ -75,8 +76,25 @@ def refresh(
     now: datetime,
     on_progress: Callable[[FetchProgress], None],
 ) -> RefreshReport:
-    """Ask, merge, store. InvalidInputError when the store cannot be read or written."""
-    now = now.replace(microsecond=0)
+    """Ask, merge, store, and record how it ended. InvalidInputError when the store cannot be read or written."""
+    report = _refresh(options, clouds, store, history_folder, now.replace(microsecond=0), on_progress)
+    try:
+        with store.lock():
+            write_records(store, report)
+    except (InvalidInputError, OSError) as error:  # The new prices count without the record too.
+        warnings = (*report.warnings, f"how the refresh ended could not be recorded: {error}")
+        return replace(report, warnings=warnings)
+    return report
+
+
+def _refresh(
+    options: RefreshOptions,
+    clouds: LoadedClouds,
+    store: BookStore,
+    history_folder: Path,
+    now: datetime,
+    on_progress: Callable[[FetchProgress], None],
+) -> RefreshReport:
     asked = clouds.asked(options.clouds)
     words = load_all_tables(store)
     begin = time.monotonic()

@@ -21,6 +21,7 @@ from providers.protocol import FetchResult
 from router.prices.bookstore import BookStore
 from router.prices.quality_gates import GateLimits
 from router.prices.refresh import import_book
+from router.prices.refresh_record import read_records
 from tests.support import neocloud_service
 from tests.support.busy import in_time
 from tests.support.clouds import ENDPOINTS, STEPFARE, clouds_file, command, environment, everything_written
@@ -67,6 +68,9 @@ def test_without_account_and_network_it_ends_soon_and_plans_go_on(tmp_path: Path
     assert done.out.count("failed: ") >= len(ENDPOINTS)
     assert "nothing was stored: the book of before stays" in done.out
     assert latest(home) is None
+    records = read_records(BookStore(home / "books"))
+    assert {records[cloud].status for cloud in ENDPOINTS} == {"failed"}
+    assert all(records[cloud].failures for cloud in ENDPOINTS)
     job = write_job(tmp_path / "jobs", "one")
     planned = command(home, "plan", job, "-o", "json", "--now", "2026-11-21T18:00:00Z", account=False)
     assert planned.code == 0, planned.err
@@ -77,6 +81,8 @@ def test_without_account_and_network_it_ends_soon_and_plans_go_on(tmp_path: Path
 
 
 def test_a_refresh_becomes_the_latest_book_of_its_cloud_and_history(sandbox_home: Path) -> None:
+    record = read_records(BookStore(sandbox_home / "books"))["sandbox"]
+    assert (record.status, record.failed) == ("fresh", 0)
     offers = command(sandbox_home, "offers", "--book", "sandbox", "-o", "json")
     assert {offer["cloud"] for offer in offers.json["offers"]} == {"sandbox"}
     assert all(offer["as_of"] == "2026-11-21" for offer in offers.json["offers"])
