@@ -16,7 +16,8 @@ from pricing.problems import InvalidInputError
 from pricing.units import format_count
 from router.cli import console
 from router.cli.options import parse_now
-from router.prices.books import LATEST, SANDBOX, BookDiff, PriceChange, diff_books, load_book
+from router.cli.site_options import acting_user
+from router.prices.books import SANDBOX, BookDiff, PriceChange, load_book
 from router.prices.bookstore import BookStore
 from router.prices.data_folders import books_folder
 from router.prices.refresh import OfferImport
@@ -44,16 +45,14 @@ def list_books(
     stepfare prices list
     stepfare prices list -o json
     """
-    store = BookStore(books_folder())
-    sandbox_store = store.sandbox
-    latest = {LATEST: store.latest(), SANDBOX: sandbox_store.latest()}
-    named_books = [(LATEST, book) for book in store.all()] + [(SANDBOX, book) for book in sandbox_store.all()]
-    stored = sorted(named_books, key=lambda named: named[1].file, reverse=True)
+    from router.queries.prices import list_books as list_stored
+    from router.queries.prices import local_sources
+
+    folder = books_folder()
+    stored = list_stored(local_sources(acting_user()))
     if output is BookListFormat.JSON:
-        books = [{**asdict(book), "latest": book == latest[name], "name": name} for name, book in stored]
-        console.out(
-            json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(store.folder), "books": books}, indent=2)
-        )
+        books = [{**asdict(row.book), "latest": row.latest, "name": row.name} for row in stored]
+        console.out(json.dumps({"schema_version": SCHEMA_VERSION, "folder": str(folder), "books": books}, indent=2))
         return
     if not stored:
         console.note(
@@ -62,19 +61,19 @@ def list_books(
         return
     rows: list[tuple[str, ...]] = [
         (
-            "*" if book == latest[name] else "",
-            name if name == SANDBOX else "",
-            book.as_of.replace("+00:00", "Z"),
-            book.digest[:12],
-            str(book.offers),
+            "*" if row.latest else "",
+            row.name if row.name == SANDBOX else "",
+            row.book.as_of.replace("+00:00", "Z"),
+            row.book.digest[:12],
+            str(row.book.offers),
         )
-        for name, book in stored
+        for row in stored
     ]
     header: tuple[str, ...] = ("", "OF", "AS OF", "DIGEST", "OFFERS")
-    if not any(name == SANDBOX for name, _ in stored):
-        rows, header = [(row[0], *row[2:]) for row in rows], (header[0], *header[2:])
+    if not any(row.name == SANDBOX for row in stored):
+        rows, header = [(cells[0], *cells[2:]) for cells in rows], (header[0], *header[2:])
     console.out(format_table(header, rows, frozenset({"OFFERS"}), {}, console.screen()))
-    console.note(f"in {store.folder}")
+    console.note(f"in {folder}")
 
 
 def use_book(
@@ -129,7 +128,9 @@ def diff(
     stepfare prices diff embedded latest
     stepfare prices diff 3f2a90c1 latest --cloud aws -o json
     """
-    found = diff_books(load_book(before), load_book(after), cloud or ())
+    from router.queries.prices import compare_books, local_sources
+
+    found = compare_books(load_book(before), load_book(after), cloud or (), local_sources(acting_user()))
     console.write(
         as_json(found) if output is BookDiffFormat.JSON else diff_as_text(found, limit, console.screen(file=out)), out
     )

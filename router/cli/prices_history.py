@@ -17,8 +17,8 @@ from pricing.problems import InvalidInputError
 from router.cli import console
 from router.cli.completion import complete_books
 from router.cli.options import parse_duration_option, parse_now
+from router.cli.site_options import acting_user
 from router.prices import history as store
-from router.prices.history_stats import SeriesStats, compute_statistics, read_buckets
 from router.render import history_text
 from router.render.tables import format_timestamp
 
@@ -86,32 +86,40 @@ def history(
     stepfare prices history --region aws/us-east-1 --since 90d -o wide
     stepfare prices history --instance-type p5.48xlarge --plot p5.html
     """
+    from router.prices.books import load_book
+    from router.queries.prices import HistoryRequest, local_sources, read_history
+
     until = parse_now(now)
     begin = until - _length(since)
     draw = None if plot is None else _drawing(plot)
+    machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
+    blocks = history_text.WIDE_BUCKETS if output is HistoryFormat.WIDE else history_text.NARROW_BUCKETS
     selection = store.Selection(
         clouds=tuple(cloud or ()),
         regions=tuple(region or ()),
         zones=tuple(zone or ()),
-        instance_types=_types(tuple(instance_type or ()), tuple(accelerator or ()), book),
+        instance_types=tuple(instance_type or ()),
         markets=tuple(market or ()),
     )
-    history_dir = _usual_folder() if folder is None else folder
+    request = HistoryRequest(
+        begin,
+        until,
+        selection,
+        tuple(accelerator or ()),
+        limit=limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS,
+        buckets=0 if machine_readable else blocks,
+    )
+    sources = local_sources(acting_user(), folder)
+    history_dir = sources.history
     with console.progress("reading the price history"):
-        all_series = compute_statistics(history_dir, selection, begin, until)
-    if not all_series:
-        _explain_empty_result(history_dir, replace(selection, instance_types=tuple(instance_type or ())), begin, until)
-    machine_readable = output in {HistoryFormat.JSON, HistoryFormat.CSV}
-    rows = limit if limit is not None else 0 if machine_readable else DEFAULT_ROWS
-    series = all_series[:rows] if rows else all_series
-    if len(series) < len(all_series):
-        console.note(f"{len(series)} of {len(all_series)} series; --limit 0 shows all")
-    view = history_text.HistoryView(begin, until, series, {})
-    if series and not machine_readable:
-        blocks = history_text.WIDE_BUCKETS if output is HistoryFormat.WIDE else history_text.NARROW_BUCKETS
-        view = replace(
-            view, trends=read_buckets(history_dir, narrow_selection(selection, series), begin, until, blocks)
+        answer = read_history(sources, request, lambda: load_book(book))
+    view, series = answer.view, answer.view.series
+    if not series:
+        _explain_empty_result(
+            history_dir, replace(answer.which, instance_types=tuple(instance_type or ())), begin, until
         )
+    if len(series) < answer.found:
+        console.note(f"{len(series)} of {answer.found} series; --limit 0 shows all")
     if series or machine_readable:
         writers = {
             HistoryFormat.TABLE: lambda: history_text.table(view, console.screen(file=out)),
@@ -124,50 +132,11 @@ def history(
         draw(history_dir, view)
 
 
-def narrow_selection(selection: store.Selection, series: tuple[SeriesStats, ...]) -> store.Selection:
-    """Return the selection limited to the shown series, so that less is read."""
-    return replace(
-        selection,
-        clouds=tuple(sorted({s.cloud for s in series})),
-        regions=tuple(sorted({f"{s.cloud}/{s.region}" for s in series})),
-        instance_types=tuple(sorted({s.instance_type for s in series})),
-    )
-
-
 def _length(since: str) -> timedelta:
     length = parse_duration_option("--since", since)
     if not length:
         raise InvalidInputError.single("is no stretch of time", field="--since", remedy="write 30d or 12h")
     return length
-
-
-def _usual_folder() -> Path:
-    from router.prices.data_folders import history_folder
-
-    return history_folder()
-
-
-def _types(given: tuple[str, ...], accelerators: tuple[str, ...], book: str) -> tuple[str, ...]:
-    """Return the machine types chosen by name and accelerator; those that fit both if both are given."""
-    if not accelerators:
-        return given
-    from router.prices.books import load_book
-
-    machines = load_book(book).machines
-    known = {machine.accelerator for machine in machines}
-    wanted = {name.lower() for name in accelerators}
-    unknown = [name for name in accelerators if name.lower() not in {k.lower() for k in known}]
-    if unknown:
-        raise InvalidInputError.single(
-            f"unknown accelerator {unknown[0]!r}", field="--accelerator", remedy=did_you_mean(unknown[0], known)
-        )
-    types = {machine.instance_type for machine in machines if machine.accelerator.lower() in wanted}
-    matching = types & set(given) if given else types
-    if not matching:
-        raise InvalidInputError.single(
-            f"none of these machines has {' or '.join(accelerators)}", field="--instance-type", remedy="leave one out"
-        )
-    return tuple(sorted(matching))
 
 
 def _drawing(file: Path) -> Callable[[Path, history_text.HistoryView], None]:

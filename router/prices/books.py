@@ -48,20 +48,19 @@ class CurrentBook:
         return self._book
 
 
-def load_book(name: str) -> PriceBook:
-    """Return the book called ``name``, without offers that no cloud sells.
+def load_book(name: str, store: BookStore | None = None) -> PriceBook:
+    """Return the book called ``name``, without offers that no cloud sells; ``store`` None is the user's.
 
     ``name`` is ``latest`` (the last one fetched of real clouds, else the embedded one), ``sandbox`` (the last one
     fetched of the simulated cloud), ``embedded``, the digest of a stored book (eight digits or more), or a .parquet or
     .csv file. InvalidInputError when it is none of these, or was damaged.
     """
-    return _load_unfiltered(name).sold_only()
+    return _load_unfiltered(name, store or BookStore(books_folder())).sold_only()
 
 
-def _load_unfiltered(name: str) -> PriceBook:
+def _load_unfiltered(name: str, store: BookStore) -> PriceBook:
     if name == EMBEDDED:
         return embedded_book()
-    store = BookStore(books_folder())
     if name == SANDBOX:
         return _sandbox_book(store.sandbox)
     if name == LATEST:

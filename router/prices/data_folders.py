@@ -14,14 +14,14 @@ def data_folder() -> Path:
     return Path(given).expanduser() if given else platformdirs.user_data_path("stepfare")
 
 
-def books_folder() -> Path:
-    """Return the folder of fetched price books and the pointer to the latest."""
-    return data_folder() / "books"
+def books_folder(home: Path | None = None) -> Path:
+    """Return the folder of fetched price books and the pointer to the latest; ``home`` None is :func:`data_folder`."""
+    return (home or data_folder()) / "books"
 
 
-def history_folder() -> Path:
-    """Return the folder of the price history, which has a folder per month."""
-    return data_folder() / "history"
+def history_folder(home: Path | None = None) -> Path:
+    """Return the folder of the price history, a folder per month; ``home`` None is :func:`data_folder`."""
+    return (home or data_folder()) / "history"
 
 
 def allowances_folder() -> Path:

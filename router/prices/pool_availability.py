@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
@@ -60,10 +61,17 @@ def estimate_interruption_rates(
 
 
 def read_exposures(
-    folder: Path, since: datetime, until: datetime, longest_gap: timedelta = LONGEST_GAP
+    folder: Path,
+    since: datetime,
+    until: datetime,
+    longest_gap: timedelta = LONGEST_GAP,
+    which: Selection = _SPOT,
 ) -> Mapping[OfferKey, Exposure]:
-    """Return the exposure of each spot pool between the two moments, by the source that observed it longest."""
-    where, values = _SPOT.where(since, until)
+    """Return the exposure of each spot pool between the two moments, by the source that observed it longest.
+
+    ``which`` may leave out pools.
+    """
+    where, values = replace(which, markets=(Market.SPOT,)).where(since, until)
     sql = f"""
         SELECT cloud, region, coalesce(zone, ''), instance_type, market, source, epoch_us("at"), available > 0
         FROM (SELECT * FROM stored WHERE {where} QUALIFY {IS_CURRENT_ROW}) WHERE available IS NOT NULL

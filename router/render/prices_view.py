@@ -1,0 +1,119 @@
+"""Values that the pages of prices show: the book in use, health of clouds, regions, histories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from pricing.book import PriceBook
+from pricing.money import UsdPerHour
+from pricing.observed_risk import Exposure
+from pricing.places import Market, Region, RegionId
+from router.prices.bookstore import StoredBook
+from router.prices.history_stats import SeriesStats
+from router.prices.refresh_record import RefreshRecord
+from router.render.offers_text import OfferRow
+
+
+@dataclass(frozen=True, slots=True)
+class BookRow:
+    """A stored book: of which name (``latest`` or ``sandbox``), and whether commands use it now."""
+
+    name: str
+    book: StoredBook
+    latest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloudHealth:
+    """The rows of a cloud in a book: how many, how many doubtful or not refreshed, of which days.
+
+    ``record`` is how its last refresh ended; None where it was never refreshed here.
+    """
+
+    cloud: str
+    offers: int
+    weak: int
+    stale: int
+    undated: int
+    newest: date | None
+    oldest: date | None
+    record: RefreshRecord | None
+
+    @property
+    def failed(self) -> bool:
+        """Return whether its last refresh brought nothing, or not all."""
+        return self.record is not None and self.record.status in ("failed", "partial")
+
+
+@dataclass(frozen=True)
+class PricesReport:
+    """A book in use as of ``now``; ``cheapest`` has a row for each accelerator and market, in this order."""
+
+    name: str
+    book: PriceBook
+    now: datetime
+    cheapest: tuple[OfferRow, ...]
+    clouds: tuple[CloudHealth, ...]
+    books: tuple[BookRow, ...]
+
+    def find_cheapest(self, accelerator: str, market: Market) -> OfferRow | None:
+        """Return the cheapest offer of an accelerator and market; None where none is sold."""
+        return next(
+            (r for r in self.cheapest if (r.machine.accelerator, r.offer.market) == (accelerator, market)), None
+        )
+
+    @property
+    def accelerators(self) -> tuple[str, ...]:
+        """Return the accelerators that are sold, in order."""
+        return tuple(dict.fromkeys(row.machine.accelerator for row in self.cheapest))
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPrices:
+    """A region that sells an accelerator, with the cheapest offer of each market; ``region`` None is not known."""
+
+    id: RegionId
+    region: Region | None
+    rows: Mapping[Market, OfferRow]
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Return latitude and longitude; None where they are not known."""
+        if self.region is None or self.region.latitude is None or self.region.longitude is None:
+            return None
+        return self.region.latitude, self.region.longitude
+
+    @property
+    def city(self) -> str:
+        """Return the city, or the region's name where it is not known."""
+        return self.region.city if self.region is not None and self.region.city else self.id.region
+
+    @property
+    def cheapest(self) -> OfferRow:
+        """Return the cheapest offer of all markets that are paid for by the hour, else of reservations."""
+        return min(self.rows.values(), key=lambda row: row.usd_per_accelerator_hour)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesPicture:
+    """A series with every price, the share of looks that found machines by interval, and how often it ran dry."""
+
+    stats: SeriesStats
+    steps: tuple[tuple[datetime, UsdPerHour], ...]
+    stock: tuple[float | None, ...]
+    exposure: Exposure | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryReport:
+    """Series between two moments, ``found`` before the limit; without any, what the history holds at all."""
+
+    since: datetime
+    until: datetime
+    series: tuple[SeriesPicture, ...]
+    found: int
+    points: int | None
+    first: datetime | None
+    last: datetime | None
