@@ -10,8 +10,10 @@ from fastapi.responses import RedirectResponse, Response
 
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
+from router.console.api import jobs as jobs_api
+from router.console.api import prices as prices_api
 from router.console.error_answers import answer_error
-from router.console.pages import tonight
+from router.console.pages import jobs, prices, tonight
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
@@ -74,6 +76,10 @@ def make_console(site: ConsoleSite) -> FastAPI:
         return {"status": "ok", "version": installed_version()}
 
     app.include_router(tonight.make_router(site))
+    app.include_router(jobs.make_router(site))
+    app.include_router(jobs_api.make_router(site))
+    app.include_router(prices.make_router(site))
+    app.include_router(prices_api.make_router(site))
     return app
 
 

@@ -14,6 +14,7 @@ MINUS = "\u2212"
 MARKET_LETTERS = {"spot": "S", "on_demand": "D", "reserved": "R"}
 MARKET_WORDS = {"spot": "spot", "on_demand": "on-demand", "reserved": "reserved"}
 _CENT = Decimal("0.01")
+_HUNDRED = Usd(100 * 10**9)
 _WIDE = Context(prec=100)
 _SYMBOLS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "¥", "INR": "₹", "KRW": "₩"}
 
@@ -37,6 +38,11 @@ def signed_money(difference: Usd) -> str:
 def whole_dollars(amount: Usd) -> str:
     """Return an amount to the dollar, such as ``$1,235``."""
     return _with_sign(_rounded(amount, Decimal(1)), ",.0f")
+
+
+def about_money(amount: Usd) -> str:
+    """Return an amount to the dollar, or to the cent below a hundred dollars, so that a small one is not $0."""
+    return money(amount) if abs(amount.nanos) < _HUNDRED.nanos else whole_dollars(amount)
 
 
 def _rounded(amount: Usd, unit: Decimal) -> Decimal:

@@ -1,0 +1,1 @@
+"""The API of the console, a module a subject."""

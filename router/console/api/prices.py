@@ -1,0 +1,116 @@
+"""The API of prices: stored books and clouds, offers of a book, history; documents as the command line writes them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, TypeVar
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from pricing.places import Market
+from pricing.problems import InvalidInputError
+from router.console.site import ConsoleSite
+from router.jobs.quantities import parse_duration
+from router.prices.history import Selection
+from router.queries.prices import (
+    LONGEST_HISTORY,
+    HistoryRequest,
+    find_book,
+    find_offers,
+    list_books,
+    list_clouds,
+    read_history,
+    sources_of,
+)
+from router.render import history_text, offers_text, prices_data
+from router.render.offers_text import OfferFilters
+
+T = TypeVar("T")
+CSV, JSON = "text/csv; charset=utf-8", "application/json"
+LONGEST_TEXT = 100
+MOST_OFFERS, MOST_SERIES = 5000, 1000
+Form = Annotated[Literal["json", "csv"], Query(description="Form of the answer.")]
+Name = Annotated[str, Query(max_length=LONGEST_TEXT)]
+Book = Annotated[str, Query(max_length=LONGEST_TEXT, description="latest, sandbox, embedded, or a digest.")]
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes below ``/api/v1/prices``."""
+    router = APIRouter(prefix="/api/v1/prices", tags=["prices"])
+
+    @router.get("/books", summary="List stored price books, the book in use, and the health of each cloud")
+    def books(request: Request, book: Book = "latest", format: Form = "json") -> Response:  # noqa: A002
+        sources = sources_of(site.asked_by(request))
+        rows = list_books(sources)
+        if format == "csv":
+            return Response(prices_data.books_as_csv(rows), media_type=CSV)
+        in_use = find_book(sources, book)
+        return JSONResponse(prices_data.books_document(rows, in_use, list_clouds(sources, book)))
+
+    @router.get("/latest", summary="List offers of a price book, the cheapest accelerator-hour first")
+    def latest(
+        request: Request,
+        accelerator: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        market: Market | None = None,
+        cloud: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        region: Annotated[str | None, Query(max_length=LONGEST_TEXT)] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_OFFERS)] = 500,
+        book: Book = "latest",
+        format: Form = "json",  # noqa: A002
+    ) -> Response:
+        sources, now = sources_of(site.asked_by(request)), site.context.clock()
+        filters = OfferFilters(
+            clouds=_one(cloud), regions=_one(region), accelerators=_one(accelerator), markets=_one(market)
+        )
+        found = find_offers(sources, now, filters, limit, book)
+        if format == "csv":
+            return Response(offers_text.as_csv(found.rows), media_type=CSV)
+        return Response(offers_text.as_json(found.rows, find_book(sources, book), now), media_type=JSON)
+
+    @router.get("/history", summary="Return the history of prices and stock, a row per series, the cheapest first")
+    def history(
+        request: Request,
+        accelerator: Name = "",
+        region: Name = "",
+        market: Name = "",
+        since: Annotated[str, Query(max_length=20, description="Length up to now, such as 30d or 12h.")] = "30d",
+        limit: Annotated[int, Query(ge=1, le=MOST_SERIES)] = MOST_SERIES,
+        format: Form = "json",  # noqa: A002
+    ) -> Response:
+        sources = sources_of(site.asked_by(request))
+        sources.require()
+        wanted = history_request(accelerator, region, market, since, site.context.clock(), limit)
+        view = read_history(sources, wanted, lambda: find_book(sources), "").view
+        if format == "csv":
+            return Response(history_text.as_csv(view), media_type=CSV)
+        return Response(history_text.as_json(view), media_type=JSON)
+
+    return router
+
+
+def history_request(
+    accelerator: str, region: str, market: str, since: str, until: datetime, limit: int
+) -> HistoryRequest:
+    """Return what is asked of the history. InvalidInputError for a market, a length or text that cannot be."""
+    for field, text in (("accelerator", accelerator), ("region", region), ("market", market), ("since", since)):
+        if not text.isprintable():
+            raise InvalidInputError.single("has characters that no name has", field=field, remedy="leave them out")
+    try:
+        markets = (Market(market),) if market else ()
+    except ValueError:
+        what = f"{market!r} is none of {', '.join(Market)}"
+        raise InvalidInputError.single(what, field="market", remedy="leave it out for all") from None
+    try:
+        length = parse_duration(since)
+    except (ValueError, OverflowError):
+        what = f"{since!r} is no length of time"
+        raise InvalidInputError.single(what, field="since", remedy="write 30d or 12h") from None
+    if not length or length > LONGEST_HISTORY:
+        raise InvalidInputError.single("is no length of up to 366 days", field="since", remedy="write 30d or 12h")
+    which = Selection(regions=_one(region), markets=markets)
+    return HistoryRequest(until - length, until, which, _one(accelerator), limit)
+
+
+def _one(value: T | None) -> tuple[T, ...]:
+    return (value,) if value else ()

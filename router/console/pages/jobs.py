@@ -1,0 +1,75 @@
+"""The pages of jobs: all gangs, one job, one attempt."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse, Response
+
+from router.access.identity import Permission
+from router.console.answers import AnswerCache, CachedAnswer
+from router.console.error_answers import answer_error
+from router.console.site import ConsoleSite
+from router.queries.jobs import find_attempt, find_job, report_jobs
+from router.render.jobs_page import attempt_page, job_page, jobs_fragment, jobs_page
+
+HTML = "text/html; charset=utf-8"
+# Readers who refresh within this many seconds of each other share an answer.
+SHARED_SECONDS = 2
+_JOBS = (("CSV", "/api/v1/jobs?format=csv"), ("JSON", "/api/v1/jobs"))
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter(include_in_schema=False)
+    # Answers of a moment, apart from those that stay good for long, which they would push out.
+    recent = AnswerCache(most=32)
+
+    @router.get("/jobs")
+    async def jobs(
+        request: Request, part: Annotated[str, Query()] = "", refresh: Annotated[str, Query()] = "on"
+    ) -> Response:
+        context = site.asked_by(request)
+        teams = context.identity.require(Permission.READ_JOBS).teams
+        refreshing = refresh != "off"
+        frame = site.frame(request, "/jobs", data_links=_JOBS)
+
+        def make() -> CachedAnswer:
+            report = report_jobs(context)
+            live = part == "live"
+            text = (
+                jobs_fragment(report, refreshing=refreshing)
+                if live
+                else jobs_page(report, frame, refreshing=refreshing)
+            )
+            return CachedAnswer.of(text, HTML)
+
+        moment = int(context.clock().timestamp()) // SHARED_SECONDS
+        key = ("jobs", moment, teams, refreshing, "live" if part == "live" else frame)
+        return (await recent.get(key, make)).response(request)
+
+    @router.get("/jobs/{name:path}")
+    async def job(request: Request, name: str) -> Response:
+        context = site.asked_by(request)
+        report = await run_sync(find_job, context, name)
+        if report is None:
+            return answer_error(request, 404, "there is no such job", "see /jobs for those that run, or /tonight")
+        url = f"/api/v1/jobs/{quote(name, safe='')}"
+        links = (("CSV of attempts", f"{url}?format=csv"), ("JSON", url))
+        frame = site.frame(request, "/jobs", data_links=links)
+        return HTMLResponse(await run_sync(job_page, report, frame))
+
+    @router.get("/attempts/{name}")
+    async def attempt(request: Request, name: str) -> Response:
+        context = site.asked_by(request)
+        report = await run_sync(find_attempt, context, name)
+        if report is None:
+            return answer_error(request, 404, "there is no such attempt", "see /jobs for those that run")
+        url = f"/api/v1/attempts/{quote(name, safe='')}"
+        frame = site.frame(request, "/jobs", data_links=(("CSV of costs", f"{url}?format=csv"), ("JSON", url)))
+        return HTMLResponse(await run_sync(attempt_page, report, context.clock(), frame))
+
+    return router

@@ -1,0 +1,76 @@
+"""The pages of prices: the book in use with clouds and regions, and the history of an accelerator."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import urlencode
+
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response
+
+from router.console.answers import AnswerCache, CachedAnswer
+from router.console.api.prices import LONGEST_TEXT, MOST_SERIES, history_request
+from router.console.site import ConsoleSite
+from router.queries.prices import book_version, find_book, list_regions, report_history, report_prices, sources_of
+from router.render.prices_page import USUAL_ACCELERATOR, history_page, prices_page
+
+HTML = "text/html; charset=utf-8"
+# A history is read again after this long even where nothing says that it changed.
+HISTORY_SECONDS = 60
+Text = Annotated[str, Query(max_length=LONGEST_TEXT)]
+
+
+def make_router(site: ConsoleSite) -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter(include_in_schema=False)
+    histories = AnswerCache(most=32)
+
+    @router.get("/prices")
+    async def prices(request: Request, accelerator: Text = USUAL_ACCELERATOR, book: Text = "latest") -> Response:
+        sources, now = sources_of(site.asked_by(request)), site.context.clock()
+        version = await run_sync(book_version, sources, book)
+        asked = urlencode({"accelerator": accelerator, "book": book})
+        links = (
+            ("CSV of offers", f"/api/v1/prices/latest?{asked}&format=csv"),
+            ("JSON of offers", f"/api/v1/prices/latest?{asked}"),
+            ("CSV of books", "/api/v1/prices/books?format=csv"),
+            ("JSON of books and clouds", f"/api/v1/prices/books?{urlencode({'book': book})}"),
+        )
+        frame = site.frame(request, "/prices", data_links=links)
+
+        def make() -> CachedAnswer:
+            report = report_prices(sources, now, book)
+            regions = list_regions(sources, accelerator, now, book)
+            return CachedAnswer.of(prices_page(report, regions, accelerator, frame), HTML)
+
+        hour = int(now.timestamp()) // 3600
+        key = ("prices", version, hour, accelerator, book, frame)
+        return (await site.answers.get(key, make)).response(request)
+
+    @router.get("/prices/history")
+    async def history(
+        request: Request,
+        accelerator: Text = USUAL_ACCELERATOR,
+        region: Text = "",
+        market: Text = "",
+        since: Text = "30d",
+    ) -> Response:
+        sources, now = sources_of(site.asked_by(request)), site.context.clock()
+        sources.require()
+        asked = {"accelerator": accelerator, "region": region, "market": market, "since": since or "30d"}
+        url = f"/api/v1/prices/history?{urlencode({name: value for name, value in asked.items() if value})}"
+        frame = site.frame(request, "/prices", data_links=(("CSV", f"{url}&format=csv"), ("JSON", url)))
+        moment = int(now.timestamp()) // HISTORY_SECONDS
+        until = now - timedelta(seconds=now.timestamp() % HISTORY_SECONDS)
+
+        def make() -> CachedAnswer:
+            wanted = history_request(accelerator, region, market, since or "30d", until, MOST_SERIES)
+            report = report_history(sources, wanted, lambda: find_book(sources))
+            return CachedAnswer.of(history_page(report, accelerator, region, market, since or "30d", frame), HTML)
+
+        key = ("history", moment, tuple(asked.values()), frame)
+        return (await histories.get(key, make)).response(request)
+
+    return router

@@ -1,0 +1,144 @@
+"""Jobs and attempts as JSON data and CSV: the document of ``stepfare status`` with what plan and ledger add.
+
+Pure functions; money is exact text, unknown values are null or blank.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from router.controller.job_report import AttemptReport, CostLine, GangOutlook, JobReport, JobsReport
+from router.render.journal_words import describe_entry
+from router.render.status_text import gang_document, status_document
+from router.showback.report.values import escape_formula
+
+SCHEMA_VERSION = 1
+_GANG_FIELDS = (
+    "attempt", "job", "team", "plan", "number", "state", "waits", "reason", "cloud", "region", "machines",
+    "usd_per_hour", "spent_usd", "unpriced", "created_at", "made_at", "met_at", "gone_at", "deadline",
+    "planned_finish", "on_time_probability", "expected_end",
+)  # fmt: skip
+_COST_FIELDS = ("item", "use", "where", "quantity", "unit", "usd", "unpriced", "waste")
+
+
+def outlook_document(outlook: GangOutlook) -> dict[str, object]:
+    """Return a gang as in ``stepfare status -o json``, with deadline, planned end, chance, and end at its pace."""
+    return {
+        **gang_document(outlook.gang),
+        "deadline": _iso(outlook.deadline),
+        "planned_finish": _iso(outlook.promise.finish),
+        "on_time_probability": outlook.promise.chance,
+        "expected_end": _iso(outlook.until),
+    }
+
+
+def jobs_document(report: JobsReport, limit: int, before: str | None = None) -> dict[str, object] | None:
+    """Return the status with the last ``limit`` gangs before an attempt; None where that attempt is not in it.
+
+    The sums are those of all gangs. ``before`` of the answer is for the next part, null at the end.
+    """
+    ids = [each.gang.attempt.id for each in report.outlooks]
+    if before is not None and before not in ids:
+        return None
+    end = len(ids) if before is None else ids.index(before)
+    start = max(0, end - limit)
+    return {
+        **status_document(report.status),
+        "gangs": [outlook_document(each) for each in report.outlooks[start:end]],
+        "before": ids[start] if start else None,
+    }
+
+
+def job_document(report: JobReport) -> dict[str, object]:
+    """Return a job with all attempts and the exact cost of each."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "as_of": report.now.isoformat(),
+        "job": report.name,
+        "spent_usd": str(report.spent_usd),
+        "attempts": [
+            {**outlook_document(each.outlook), "metered_usd": _metered(each), "costs": _costs(each.costs)}
+            for each in report.attempts
+        ],
+    }
+
+
+def attempt_document(report: AttemptReport) -> dict[str, object]:
+    """Return an attempt with machines, notices, journal and exact costs."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        **outlook_document(report.outlook),
+        "metered_usd": _metered(report),
+        "costs": _costs(report.costs),
+        "notices": [
+            {
+                "rank": each.rank,
+                "id": each.id,
+                "kind": each.kind,
+                "source": each.source,
+                "seconds": each.seconds,
+                "what": each.what,
+                "heard_at": each.heard_at.isoformat(),
+            }
+            for each in report.notices
+        ],
+        "journal": [
+            {"seq": each.seq, "at": each.at.isoformat(), "what": each.what, "says": describe_entry(each)}
+            for each in report.journal
+        ],
+    }
+
+
+def gangs_as_csv(report: JobsReport) -> str:
+    """Return a row per gang."""
+    return _csv(_GANG_FIELDS, (outlook_document(each) for each in report.outlooks))
+
+
+def attempts_as_csv(report: JobReport) -> str:
+    """Return a row per attempt, with what the ledger metered."""
+    rows = ({**outlook_document(each.outlook), "metered_usd": _metered(each)} for each in report.attempts)
+    return _csv((*_GANG_FIELDS, "metered_usd"), rows)
+
+
+def costs_as_csv(report: AttemptReport) -> str:
+    """Return a row per item and use of an attempt."""
+    return _csv(_COST_FIELDS, _costs(report.costs))
+
+
+def _metered(report: AttemptReport) -> str | None:
+    return str(report.metered_usd) if report.costs else None
+
+
+def _costs(costs: Sequence[CostLine]) -> list[dict[str, object]]:
+    return [
+        {
+            "item": line.item,
+            "use": line.use or None,
+            "where": line.where or None,
+            "quantity": str(round(float(line.quantity), 9)),
+            "unit": line.unit,
+            "usd": str(line.usd),
+            "unpriced": line.unpriced,
+            "waste": line.waste,
+        }
+        for line in costs
+    ]
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _csv(fields: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fields, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(row.get(name)) for name in fields} for row in rows)
+    return text.getvalue()
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else escape_formula(value) if isinstance(value, str) else value

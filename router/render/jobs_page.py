@@ -1,0 +1,356 @@
+"""Draw the pages of jobs: gangs as they are now, a job with its attempts over time, an attempt with all its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from pricing.money import ZERO, Usd
+from pricing.units import format_count
+from router.controller.job_report import (
+    AttemptReport,
+    CostLine,
+    GangOutlook,
+    JobReport,
+    JobsReport,
+    sum_by_item,
+)
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, chance, day_clock, hours, money
+from router.render.journal_words import describe_entry, describe_notice, describe_state
+from router.render.page_frame import PageFrame
+from router.render.pages import fill_template
+from router.render.timeline_svg import (
+    MIDDLE,
+    NARROW,
+    WIDE,
+    Timeline,
+    TimelineBar,
+    draw_timeline,
+    markets_drawn,
+)
+
+# Rows of each table; the rest is counted in words and is in the data.
+MOST_LIVE, MOST_OVER, MOST_JOURNAL, MOST_RUNS = 400, 50, 300, 60
+_ITEMS = {"machine": "machines", "disk": "disks", "egress": "moving data", "storage": "storage", "other": "other"}
+_USES = {
+    "": "use not recorded",
+    "work": "training that counts",
+    "startup": "start-up",
+    "failed_launch": "failed launch",
+    "checkpoint_overhead": "checkpoints",
+    "restart_lost_work": "work that was lost",
+    "idle_allocated": "idle",
+    "overrun": "after the deadline",
+    "commitment_unused": "commitment unused",
+    "reservation_unused": "reservation unused",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GangRow:
+    """A gang as tables show it; every cell is text."""
+
+    attempt: str
+    job: str
+    url: str
+    attempt_url: str
+    team: str
+    number: int
+    state: str
+    tags: tuple[str, ...]
+    place: str
+    machines: str
+    ranks: str
+    quiet: str
+    step: str
+    saved: str
+    rate: str
+    spent: str
+    until: str
+    until_detail: str
+    deadline: str
+    chance: str
+    when: str
+    message: str
+
+
+def job_url(name: str) -> str:
+    """Return the URL of a job's page; its name may hold any characters."""
+    return f"/jobs/{quote(name, safe='')}"
+
+
+def attempt_url(attempt: str) -> str:
+    """Return the URL of an attempt's page."""
+    return f"/attempts/{quote(attempt, safe='')}"
+
+
+def gang_row(outlook: GangOutlook) -> GangRow:
+    """Return a gang as a row."""
+    gang, attempt = outlook.gang, outlook.gang.attempt
+    unknown = gang.unpriced
+    tags = [
+        word
+        for word, holds in (
+            ("silent", outlook.is_silent),
+            ("under notice", outlook.is_noticed),
+            ("late", outlook.is_late),
+        )
+        if holds
+    ]
+    over = attempt.gone_at or attempt.created_at
+    return GangRow(
+        attempt=attempt.id,
+        job=attempt.job,
+        url=job_url(attempt.job),
+        attempt_url=attempt_url(attempt.id),
+        team=attempt.team or "nobody’s",
+        number=attempt.number,
+        state=describe_state(outlook),
+        tags=tuple(tags),
+        place=f"{attempt.cloud}/{attempt.region}",
+        machines=machines_in_words(outlook),
+        ranks=f"{gang.calling} of {attempt.machines}",
+        quiet="not heard yet" if gang.quiet is None else f"longest unheard {length(gang.quiet)}",
+        step="not said" if gang.step is None else f"{gang.step:,}",
+        saved="none saved" if gang.saved_step is None else f"{gang.saved_step:,}",
+        rate="unknown" if unknown else money(Usd(attempt.usd_per_hour.nanos)),
+        spent="unknown" if unknown else money(gang.spent_usd),
+        until=_until(outlook),
+        until_detail=_until_detail(outlook),
+        deadline="none" if outlook.deadline is None else day_clock(outlook.deadline),
+        chance=_chance(outlook),
+        when=day_clock(over),
+        message="" if attempt.message in ("", attempt.reason) else attempt.message,
+    )
+
+
+def machines_in_words(outlook: GangOutlook) -> str:
+    """Return machines with type and market, such as ``4 p5.48xlarge, 32 H100, spot``."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for node in outlook.gang.nodes:
+        groups.setdefault((node.instance_type, node.accelerator, node.market.value), []).append(node.accelerators)
+    words = [
+        f"{len(counts)} {kind}, {sum(counts):,} {accelerator}, {MARKET_WORDS[market]}"
+        for (kind, accelerator, market), counts in groups.items()
+    ]
+    return "; ".join(words) or format_count(outlook.gang.attempt.machines, "machine")
+
+
+def length(duration: timedelta) -> str:
+    """Return a length of time such as ``4 s``, ``12 min`` or ``9.6 h``."""
+    seconds = duration.total_seconds()
+    return f"{seconds:,.0f} s" if seconds < 120 else f"{seconds / 60:,.0f} min" if seconds < 7200 else hours(duration)
+
+
+def _until(outlook: GangOutlook) -> str:
+    if outlook.until is None:
+        return "not said"
+    return ("~" if outlook.paced_end is not None else "") + day_clock(outlook.until)
+
+
+def _until_detail(outlook: GangOutlook) -> str:
+    if outlook.until is None:
+        return ""
+    if outlook.paced_end is not None:
+        return "at its pace now"
+    return "as planned"
+
+
+def _chance(outlook: GangOutlook) -> str:
+    if outlook.deadline is None:
+        return "no deadline"
+    return "chance not said" if outlook.promise.chance is None else f"on time {chance(outlook.promise.chance)}"
+
+
+def live_view(report: JobsReport) -> dict[str, object]:
+    """Return what the part of the page that is refreshed is filled with."""
+    live = sorted(report.live, key=lambda each: -each.gang.attempt.usd_per_hour.nanos)
+    shown = [*report.waiting, *live][:MOST_LIVE]
+    return {
+        "report": report,
+        "now": report.status.now,
+        "rows": [gang_row(each) for each in shown],
+        "more": len(report.waiting) + len(live) - len(shown),
+        "silent": [each for each in live if each.is_silent],
+        "noticed": [each for each in live if each.is_noticed],
+        "late": [each for each in (*live, *report.waiting) if each.is_late],
+    }
+
+
+def jobs_fragment(report: JobsReport, *, refreshing: bool) -> str:
+    """Return the part of the page of jobs that changes: sentence, tiles, and the table of gangs."""
+    return fill_template("jobs_live.html", refreshing=refreshing, polls=True, **live_view(report))
+
+
+def jobs_page(report: JobsReport, frame: PageFrame | None = None, *, refreshing: bool = True) -> str:
+    """Return the page of all gangs; with a frame it refreshes itself."""
+    over = report.over
+    return fill_template(
+        "jobs.html",
+        frame=frame,
+        refreshing=refreshing and frame is not None,
+        polls=frame is not None,
+        over=[gang_row(each) for each in over[:MOST_OVER]],
+        more_over=len(over) - len(over[:MOST_OVER]),
+        **live_view(report),
+    )
+
+
+def timeline_of(run: Sequence[AttemptReport], now: datetime) -> Timeline:
+    """Return the attempts of one order as a timeline."""
+    bars = []
+    for report in run:
+        outlook, attempt = report.outlook, report.outlook.gang.attempt
+        nodes = outlook.gang.nodes
+        start = attempt.made_at or attempt.created_at
+        end = (attempt.gone_at or start) if attempt.phase.is_over else max(now, start)
+        accelerators = sum(node.accelerators for node in nodes)
+        bars.append(
+            TimelineBar(
+                number=attempt.number,
+                place=f"{attempt.cloud}/{attempt.region}",
+                market=nodes[0].market.value if nodes else "on_demand",
+                size=f"{accelerators:,} {nodes[0].accelerator}" if nodes else format_count(attempt.machines, "machine"),
+                start=start,
+                end=max(end, start),
+                is_live=outlook.is_live,
+                notices=tuple(notice.heard_at for notice in report.notices),
+                saves=tuple(entry.at for entry in report.journal if entry.what == "saved"),
+            )
+        )
+    last = run[-1].outlook
+    runs_on = last.is_live or last.gang.waits
+    return Timeline(tuple(bars), now if runs_on else None, last.deadline, last.gang.waits)
+
+
+def job_page(report: JobReport, frame: PageFrame | None = None) -> str:
+    """Return the page of a job: where it runs and until when, its attempts over time, and what they cost."""
+    run = report.runs[-1]
+    timeline = timeline_of(run, report.now)
+    layouts = {"wide": WIDE, "middle": MIDDLE, "narrow": NARROW}
+    earlier = list(reversed(report.runs[:-1]))
+    return fill_template(
+        "job.html",
+        frame=frame,
+        report=report,
+        last=report.last,
+        row=gang_row(report.last.outlook),
+        attempts=[(gang_row(each.outlook), each, _span(each), _waste(each.costs)) for each in run],
+        notices=[(each, describe_notice(each)) for one in run for each in one.notices],
+        saves=sum(len(bar.saves) for bar in timeline.bars),
+        timeline=timeline,
+        markets=[(market, MARKET_WORDS[market], MARKET_LETTERS[market]) for market in markets_drawn(timeline.bars)],
+        # Safe: every text in a drawing was escaped when it was drawn.
+        drawings={name: Markup(draw_timeline(timeline, layout)) for name, layout in layouts.items()},
+        earlier=[(gang_row(one[-1].outlook), one, _total(one), _starts(one)) for one in earlier[:MOST_RUNS]],
+        more_earlier=len(earlier) - len(earlier[:MOST_RUNS]),
+        items=_item_rows(run),
+        run_usd=_total(run),
+        attempt_url=attempt_url,
+    )
+
+
+def attempt_page(report: AttemptReport, now: datetime, frame: PageFrame | None = None) -> str:
+    """Return the page of an attempt: machines, notices, the journal in words, exact costs by item."""
+    attempt = report.outlook.gang.attempt
+    journal = report.journal[-MOST_JOURNAL:]
+    return fill_template(
+        "attempt.html",
+        frame=frame,
+        report=report,
+        attempt=attempt,
+        now=now,
+        row=gang_row(report.outlook),
+        span=_span(report),
+        notices=[(each, describe_notice(each)) for each in report.notices],
+        journal=[(entry.at, describe_entry(entry), entry.what) for entry in journal],
+        more_journal=len(report.journal) - len(journal),
+        costs=[(line, _ITEMS.get(line.item, line.item), _use_words(line), _quantity(line)) for line in report.costs],
+        sums=_item_sums(report.costs),
+        market_words=MARKET_WORDS,
+        fields=_raw_fields(report),
+        attempt_url=attempt_url,
+    )
+
+
+def _span(report: AttemptReport) -> tuple[str, str, str]:
+    """Return begin, end and length of an attempt as text."""
+    attempt = report.outlook.gang.attempt
+    if attempt.made_at is None:
+        return "no machine", "no machine", "none"
+    if attempt.gone_at is None:
+        return day_clock(attempt.made_at), "runs", "runs"
+    return day_clock(attempt.made_at), day_clock(attempt.gone_at), length(attempt.gone_at - attempt.made_at)
+
+
+def _waste(costs: Sequence[CostLine]) -> str:
+    wasted = [line for line in costs if line.waste]
+    if not costs:
+        return "not metered yet"
+    return money(Usd.total(line.usd for line in wasted)) if wasted else "none"
+
+
+def _starts(run: Sequence[AttemptReport]) -> str:
+    attempt = run[0].outlook.gang.attempt
+    return day_clock(attempt.made_at or attempt.created_at)
+
+
+def _total(run: Sequence[AttemptReport]) -> Usd:
+    return Usd.total(each.spent_usd for each in run)
+
+
+def _item_sums(costs: Sequence[CostLine]) -> list[tuple[str, Usd | None]]:
+    """Return the sum of each item; None where no entry of it has a known price."""
+    unknown = {item for item in {line.item for line in costs} if all(one.unpriced for one in costs if one.item == item)}
+    return [(_ITEMS.get(item, item), None if item in unknown else usd) for item, usd in sum_by_item(costs).items()]
+
+
+def _item_rows(run: Sequence[AttemptReport]) -> list[tuple[str, str, Usd | None, str]]:
+    """Return attempt, item and money (None: unknown) of each item; an unmetered attempt has its machines so far."""
+    rows: list[tuple[str, str, Usd | None, str]] = []
+    for each in run:
+        name = each.outlook.gang.attempt.id
+        if not each.costs:
+            rows.append((name, "machines until now, not metered yet", each.spent_usd, ""))
+        for item, usd in sum_by_item(each.costs).items():
+            unpriced = sum(line.unpriced for line in each.costs if line.item == item)
+            note = format_count(unpriced, "entry", "entries") if unpriced else ""
+            rows.append((name, _ITEMS.get(item, item), None if unpriced and usd == ZERO else usd, note))
+    return rows
+
+
+def _use_words(line: CostLine) -> str:
+    return _USES.get(line.use, line.use) if line.item == "machine" else ""
+
+
+def _quantity(line: CostLine) -> str:
+    return f"{float(line.quantity):,.2f} {line.unit}"
+
+
+def _raw_fields(report: AttemptReport) -> tuple[tuple[str, str], ...]:
+    attempt = report.outlook.gang.attempt
+    return (
+        ("id", attempt.id),
+        ("plan", attempt.plan),
+        ("gang", attempt.gang),
+        ("start", attempt.start.isoformat()),
+        ("end", attempt.end.isoformat()),
+        ("choice", str(attempt.choice)),
+        ("number", str(attempt.number)),
+        ("phase", attempt.phase.value),
+        ("reason", attempt.reason or "none"),
+        ("result", attempt.result or "none"),
+        ("engine", attempt.engine),
+        ("policy", attempt.policy or "not recorded"),
+        ("resumes", attempt.resumes or "none"),
+        ("first_step", str(attempt.first_step)),
+        ("last_step", "not said" if attempt.last_step is None else str(attempt.last_step)),
+        ("kept_step", "not said" if attempt.kept_step is None else str(attempt.kept_step)),
+        ("usd_per_hour", str(attempt.usd_per_hour)),
+        ("max_usd_per_hour", str(attempt.max_usd_per_hour)),
+        ("at_risk_usd", str(attempt.at_risk_usd)),
+    )

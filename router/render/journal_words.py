@@ -1,0 +1,112 @@
+"""Tell entries of the journal, notices and states of gangs to a person. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from router.controller.job_report import GangOutlook
+from router.state.records import JournalEntry, NoticeRecord
+
+# Words of the journal with what they say; the other details follow as they stand.
+_WORDS: Mapping[str, tuple[Callable[[Mapping[str, object]], str], tuple[str, ...]]] = {
+    "provisioning": (lambda _: "Terraform begins to make the gang", ("disk_gib",)),
+    "provisioning taken up": (lambda _: "another process goes on making the gang", ()),
+    "previewed": (lambda d: f"the preview has {d.get('creates')} resources to make", ("creates",)),
+    "made": (lambda d: f"machines exist: {d.get('machines')}", ("machines",)),
+    "ready": (lambda _: "all machines are ready for their agents", ()),
+    "hello": (lambda d: f"the agent of rank {d.get('rank')} calls from {d.get('host')}", ("rank", "host")),
+    "met": (lambda d: f"all {d.get('ranks')} ranks met; the training starts", ("ranks",)),
+    "saved": (
+        lambda d: f"rank {d.get('rank')} saved a checkpoint at step {_count(d.get('saved_step'))}",
+        ("rank", "saved_step", "id"),
+    ),
+    "not_saved": (lambda d: f"rank {d.get('rank')} could not save: {d.get('failed')}", ("rank", "failed", "id")),
+    "not_believed": (lambda d: f"a report of rank {d.get('rank')} is not believed: {d.get('why')}", ("rank", "why")),
+    "interval": (
+        lambda d: f"checkpoints every {_minutes(d.get('checkpoint_seconds'))} from now on, before every "
+        f"{_minutes(d.get('before_seconds'))}",
+        ("checkpoint_seconds", "before_seconds"),
+    ),
+    "advised": (lambda d: f"the policy wants a checkpoint: {d.get('why')}", ("why",)),
+    "leaving": (lambda d: f"the gang leaves: {d.get('why')}", ("why", "reason")),
+    "ended": (
+        lambda d: f"rank {d.get('rank')} ended: {d.get('reason')}, exit code {d.get('exit_code')}",
+        ("rank", "reason", "exit_code", "ordered", "result"),
+    ),
+    "releasing": (lambda d: f"machines are released: {d.get('reason')}", ("reason",)),
+    "released": (lambda d: f"all machines are gone: {d.get('reason')}", ("reason",)),
+    "released by tag": (lambda d: f"machines were found and released by their tag: {d.get('why')}", ("why",)),
+    "copied": (
+        lambda d: f"the checkpoint was copied from {d.get('from')} to {d.get('to')}",
+        ("from", "to", "kept", "origin"),
+    ),
+    "not copied": (lambda d: f"the checkpoint was not copied: {d.get('why')}", ("why",)),
+    "checkpoint not confirmed": (lambda d: f"the checkpoint could not be confirmed: {d.get('why')}", ("why",)),
+    "checkpoint not whole": (
+        lambda d: f"the checkpoint of step {_count(d.get('step'))} is not whole, step {_count(d.get('instead'))} is",
+        ("step", "instead"),
+    ),
+    "given up": (lambda d: f"the job is given up: {d.get('why')}", ("why",)),
+    "told": (lambda d: f"people were notified: {d.get('event')}", ("event",)),
+    "refused": (lambda d: f"rank {d.get('rank')} is refused", ("rank",)),
+}  # fmt: skip
+_HIDDEN = frozenset({"saved_manifest", "log_bytes_lost"})
+_NOTICES = {
+    "interruption": "the cloud takes the machine",
+    "rebalance": "the cloud may take the machine soon",
+    "maintenance": "the cloud will move, pause or restart the machine",
+    "health": "the machine’s accelerators are not healthy",
+}
+_STATES = {
+    "planned": "planned, not begun",
+    "provisioning": "machines are being made",
+    "ready": "machines are ready, ranks are meeting",
+    "resuming": "reads its checkpoint",
+    "running": "trains",
+    "noticed": "under notice",
+    "checkpointing": "saves before it moves",
+    "migrating": "moves elsewhere",
+    "releasing": "machines are being released",
+    "finished": "finished",
+    "failed": "failed",
+    "waits": "waits for machines",
+    "interrupted": "interrupted",
+    "lost": "lost its machines",
+    "moved": "moved elsewhere",
+    "short": "found no machines",
+    "quota": "over a quota",
+    "price": "dearer than its ceiling",
+    "unhealthy": "machines were not healthy",
+}
+
+
+def describe_entry(entry: JournalEntry) -> str:
+    """Return an entry of the journal as a sentence without its end; an unknown word stands as it is."""
+    tell, used = _WORDS.get(entry.what, (lambda _: entry.what, ()))
+    rest = [
+        f"{name.replace('_', ' ')} {value}"
+        for name, value in entry.details.items()
+        if name not in used and name not in _HIDDEN and value not in (None, "", False)
+    ]
+    return ", ".join([tell(entry.details), *rest])
+
+
+def describe_notice(notice: NoticeRecord) -> str:
+    """Return what a notice says and how long was left."""
+    left = "time left not said" if notice.seconds is None else f"{notice.seconds:,.0f} s left"
+    words = _NOTICES.get(notice.kind, notice.kind)
+    return f"{words}, {left}{f': {notice.what}' if notice.what else ''}"
+
+
+def describe_state(outlook: GangOutlook) -> str:
+    """Return the state of a gang in words."""
+    state = outlook.gang.state
+    return _STATES.get(state, state.replace("_", " "))
+
+
+def _count(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _minutes(value: object) -> str:
+    return f"{value / 60:,.0f} min" if isinstance(value, int | float) else "an interval of its own"

@@ -1,0 +1,134 @@
+"""Draw series of prices as SVG: a row each on one scale of money and time, with stock as a strip below. Pure functions.
+
+The table beside the drawing has the same figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from pricing.money import Usd, UsdPerHour
+from router.render import drawing
+from router.render.drawing import TimeScale, element, fit_text, line, rect, text, text_width
+from router.render.figures import MARKET_LETTERS, clock, day, money
+from router.render.history_text import format_place
+from router.render.prices_view import HistoryReport, SeriesPicture
+
+MOST_ROWS = 24
+_TOP = 24.0
+_PLOT, _STRIP = 40.0, 8.0
+_ROW = _PLOT + _STRIP + 18
+_DAYS = (1, 2, 3, 5, 7, 14, 30, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLayout:
+    """Width of a drawing with its columns for names and last prices; a ``narrow`` one names above."""
+
+    width: int
+    gutter: float
+    narrow: bool = False
+
+
+WIDE, MIDDLE, NARROW = HistoryLayout(1078, 230), HistoryLayout(692, 190), HistoryLayout(340, 0, narrow=True)
+_PRICE_COLUMN = 62.0
+
+
+def draw_history(report: HistoryReport, layout: HistoryLayout) -> str:
+    """Return the first series as an SVG element; each row's scale is from $0 to the highest price of all."""
+    shown = report.series[:MOST_ROWS]
+    prices = [price for each in shown for _, price in each.steps]
+    top_price = max(prices, default=UsdPerHour(0))
+    scale = TimeScale(report.since, report.until, report.until, layout.gutter, layout.width - _PRICE_COLUMN)
+    extra = 18.0 if layout.narrow else 0.0
+    bottom = _TOP + len(shown) * (_ROW + extra)
+    parts = list(_draw_axis(scale, layout, bottom))
+    for at, each in enumerate(shown):
+        y = _TOP + at * (_ROW + extra)
+        parts += _draw_row(each, report.until, scale, layout, y, top_price)
+    name = (
+        "Prices over time: a row per place, machine and market, all on one scale from $0; below each line the share of "
+        "looks that found machines, darker is more. The table below holds the same figures."
+    )
+    return drawing.picture(name, layout.width, bottom + 2, parts)
+
+
+def _draw_axis(scale: TimeScale, layout: HistoryLayout, bottom: float) -> Iterator[str]:
+    taken = scale.left - 30
+    for x, moment in _ticks(scale, 62):
+        words = day(moment) if clock(moment) == "00:00" else clock(moment)
+        half = text_width(words) / 2
+        if x - half < taken or x + half > layout.width:
+            continue
+        taken = x + half + 6
+        yield line(x, 18, x, bottom, "g")
+        yield text(x, 12, words, "s m")
+
+
+def _ticks(scale: TimeScale, spacing: float) -> Iterator[tuple[float, datetime]]:
+    days = (scale.horizon - scale.start) / timedelta(days=1)
+    pixels = (scale.right - scale.left) / days
+    step = next((timedelta(hours=h) for h in (1, 3, 6, 12) if h / 24 * pixels >= spacing), None)
+    step = step or timedelta(days=next((d for d in _DAYS if d * pixels >= spacing), 90))
+    moment = scale.start.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    while moment < scale.horizon:
+        if moment > scale.start:
+            yield scale.at(moment), moment
+        moment += step
+
+
+def _draw_row(
+    each: SeriesPicture, until: datetime, scale: TimeScale, layout: HistoryLayout, y: float, top_price: UsdPerHour
+) -> list[str]:
+    stats, market = each.stats, each.stats.market.value
+    parts = [line(0, y, layout.width, y, "g")]
+    names = f"{MARKET_LETTERS[market]} {format_place(stats)}", stats.instance_type
+    if layout.narrow:
+        parts.append(text(0, y + 14, fit_text(" ".join(names), layout.width - 8), "b"))
+        y += 18
+    else:
+        room = layout.gutter - 14
+        parts.append(text(0, y + 18, fit_text(names[0], room, bold=True), "b"))
+        parts.append(text(0, y + 34, fit_text(names[1], room), "s"))
+    floor = y + 8 + _PLOT
+    parts.append(line(scale.left, floor, scale.right, floor, "ax"))
+    if each.steps and top_price.nanos:
+        parts.append(_draw_steps(each, until, scale, floor, top_price))
+        last = each.steps[-1][1]
+        height = _PLOT * last.nanos / top_price.nanos
+        words = money(Usd(last.nanos))
+        parts.append(text(scale.right + 6, min(floor - height + 4, floor), words, ""))
+    else:
+        parts.append(text(scale.left + 6, floor - 14, "no price was stated", "s"))
+    return parts + _draw_stock(each, scale, floor + 4)
+
+
+def _draw_steps(each: SeriesPicture, until: datetime, scale: TimeScale, floor: float, top_price: UsdPerHour) -> str:
+    points, before = [], None
+    for at, price in each.steps:
+        x, y = scale.at(at), floor - _PLOT * price.nanos / top_price.nanos
+        if before is not None:
+            points.append(f"{x:.1f},{before:.1f}")
+        points.append(f"{x:.1f},{y:.1f}")
+        before = y
+    points.append(f"{scale.at(until):.1f},{before:.1f}")
+    words = drawing.title(f"{format_place(each.stats)}, {each.stats.instance_type}: {len(each.steps)} prices")
+    return element("polyline", words, points=" ".join(points), cls=f"ln {each.stats.market.value}")
+
+
+def _draw_stock(each: SeriesPicture, scale: TimeScale, y: float) -> list[str]:
+    """Return the strip of looks: nothing where nobody looked, an outline where no machine was found."""
+    if not any(share is not None for share in each.stock):
+        return []
+    width = (scale.right - scale.left) / len(each.stock)
+    parts = []
+    for at, share in enumerate(each.stock):
+        if share is None:
+            continue
+        x = scale.left + at * width
+        parts.append(rect(x, y, width, _STRIP, "trk"))
+        if share > 0:
+            parts.append(rect(x, y, width, _STRIP, f"full {each.stats.market.value}", fill_opacity=f"{share:.2f}"))
+    return parts

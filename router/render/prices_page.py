@@ -1,0 +1,213 @@
+"""Draw the pages of prices: the book in use with clouds and regions, and the history of offers."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+from pricing.money import Usd, UsdPerHour
+from pricing.places import Market
+from pricing.units import format_count
+from router.prices.refresh_record import RefreshRecord
+from router.render import price_history_svg, region_map_svg
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, day_clock, hours, money, percent
+from router.render.history_text import format_place
+from router.render.offers_text import OfferRow
+from router.render.page_frame import PageFrame
+from router.render.pages import fill_template
+from router.render.prices_view import CloudHealth, HistoryReport, PricesReport, RegionPrices, SeriesPicture
+from router.render.region_map_svg import draw_map
+
+# The accelerator that the sentence and the map are about until another one is asked for.
+USUAL_ACCELERATOR = "H100"
+MOST_BOOKS, MOST_SERIES = 30, 200
+_STATUS = {
+    "fresh": "all of it answered",
+    "partial": "answered in part",
+    "failed": "did not answer",
+    "skipped": "was not asked",
+}
+_MARKETS = (Market.SPOT, Market.ON_DEMAND, Market.RESERVED)
+
+
+def prices_page(
+    report: PricesReport, regions: tuple[RegionPrices, ...], accelerator: str, frame: PageFrame | None = None
+) -> str:
+    """Return the page of the price book in use; ``regions`` are those that sell the accelerator."""
+    layouts = {"wide": region_map_svg.WIDE, "middle": region_map_svg.MIDDLE, "narrow": region_map_svg.NARROW}
+    book, today = report.book, report.now.date()
+    usual = USUAL_ACCELERATOR
+    return fill_template(
+        "prices.html",
+        frame=frame,
+        report=report,
+        book=book,
+        accelerator=accelerator,
+        usual=usual,
+        age=age_in_words(report.now - book.as_of),
+        spot=report.find_cheapest(usual, Market.SPOT),
+        on_demand=report.find_cheapest(usual, Market.ON_DEMAND),
+        failed=[each.cloud for each in report.clouds if each.failed],
+        weak=sum(bool(offer.weak) for offer in book.offers),
+        undated=sum(offer.as_of is None for offer in book.offers),
+        cheapest=[
+            (_offer_cells(row), history_url(row.machine.accelerator, row.offer.market)) for row in report.cheapest
+        ],
+        clouds=[_cloud_cells(each, today) for each in report.clouds],
+        books=report.books[:MOST_BOOKS],
+        more_books=len(report.books) - len(report.books[:MOST_BOOKS]),
+        regions=[_region_cells(each, accelerator) for each in regions],
+        unplaced=sum(each.position is None for each in regions),
+        markets=[(m.value, MARKET_WORDS[m.value], MARKET_LETTERS[m.value]) for m in _MARKETS],
+        # Safe: every text in a drawing was escaped when it was drawn.
+        maps={name: Markup(draw_map(regions, accelerator, layout)) for name, layout in layouts.items()},
+    )
+
+
+def history_page(
+    report: HistoryReport, accelerator: str, region: str, market: str, since: str, frame: PageFrame | None = None
+) -> str:
+    """Return the page of the history of an accelerator, as far as a region and a market confine it."""
+    layouts = {"wide": price_history_svg.WIDE, "middle": price_history_svg.MIDDLE, "narrow": price_history_svg.NARROW}
+    drawn = {name: Markup(price_history_svg.draw_history(report, layout)) for name, layout in layouts.items()}
+    pools = [each for each in report.series if each.exposure is not None and each.exposure.hours > 0]
+    return fill_template(
+        "price_history.html",
+        frame=frame,
+        report=report,
+        accelerator=accelerator,
+        region=region,
+        market=market,
+        since=since,
+        drawings=drawn if report.series else {},
+        drawn=min(len(report.series), price_history_svg.MOST_ROWS),
+        rows=[_series_cells(each) for each in report.series[:MOST_SERIES]],
+        lowest=next((each for each in report.series if each.stats.last is not None), None),
+        place=format_place,
+        changes=sum(each.stats.changes for each in report.series),
+        pools=pools,
+        losses=sum(each.exposure.losses for each in pools if each.exposure is not None),
+        pool_hours=sum(each.exposure.hours for each in pools if each.exposure is not None),
+        markets=[(m.value, MARKET_WORDS[m.value]) for m in _MARKETS],
+    )
+
+
+def history_url(accelerator: str, market: str = "", region: str = "", since: str = "") -> str:
+    """Return the URL of a history."""
+    asked = {"accelerator": accelerator, "market": str(market), "region": region, "since": since}
+    return f"/prices/history?{urlencode({name: value for name, value in asked.items() if value})}"
+
+
+def age_in_words(age: timedelta) -> str:
+    """Return an age such as ``4 days`` or ``3.2 h``; a time to come is ``0.0 h``."""
+    days = age // timedelta(days=1)
+    return format_count(days, "day") if days >= 2 else hours(max(age, timedelta(0)))
+
+
+def rate(price: UsdPerHour) -> str:
+    """Return a price for an hour to the cent; below ten cents with four decimals."""
+    usd = Usd(price.nanos)
+    return money(usd) if price.nanos >= 100_000_000 else f"${price.nanos / 1e9:.4f}"
+
+
+def _offer_cells(row: OfferRow) -> dict[str, object]:
+    offer = row.offer
+    return {
+        "accelerator": row.machine.accelerator,
+        "market": MARKET_WORDS[offer.market.value],
+        "letter": MARKET_LETTERS[offer.market.value],
+        "place": f"{offer.region_id}/{offer.zone}" if offer.zone else str(offer.region_id),
+        "machine": f"{offer.instance_type}, {row.machine.accelerator_count} {row.machine.accelerator}",
+        "each": row.usd_per_accelerator_hour,
+        "hour": rate(offer.usd_per_hour),
+        "age": _age_of(row.age_days, not_before=offer.not_before),
+        "source": offer.source,
+        "doubt": offer.weak,
+        "advisory": not offer.provisionable,
+    }
+
+
+def _age_of(days: int | None, *, not_before: bool = False) -> str:
+    if days is None:
+        return "undated"
+    return f"{'at most ' if not_before else ''}{format_count(max(days, 0), 'day')}"
+
+
+def _days_ago(moment: date | None, today: date) -> str:
+    return "none dated" if moment is None else f"{format_count(max((today - moment).days, 0), 'day')} old"
+
+
+def _cloud_cells(each: CloudHealth, today: date) -> dict[str, object]:
+    record = each.record
+    failures = () if record is None else record.failures
+    return {
+        "cloud": each.cloud,
+        "offers": f"{each.offers:,}",
+        "newest": _days_ago(each.newest, today),
+        "oldest": _days_ago(each.oldest, today),
+        "doubt": f"{each.weak:,} doubtful" if each.weak else "none doubtful",
+        "stale": f"{each.stale:,} not refreshed" if each.stale else "",
+        "status": "never refreshed here" if record is None else _STATUS.get(record.status, record.status),
+        "failed": each.failed,
+        "at": "never" if record is None else day_clock(record.at),
+        "parts": "" if record is None or not record.scopes_total else _parts(record),
+        "failures": failures,
+        "more": 0 if record is None else record.failed - len(failures),
+        "dropped": 0 if record is None else record.dropped,
+        "held": 0 if record is None else record.held,
+    }
+
+
+def _parts(record: RefreshRecord | None) -> str:
+    return "" if record is None or not record.scopes_total else f"{record.scopes_done} of {record.scopes_total} parts"
+
+
+def _degrees(latitude: float, longitude: float) -> str:
+    north, east = "N" if latitude >= 0 else "S", "E" if longitude >= 0 else "W"
+    return f"{abs(latitude):.1f}° {north}, {abs(longitude):.1f}° {east}"
+
+
+def _region_cells(each: RegionPrices, accelerator: str) -> dict[str, object]:
+    def cell(market: Market) -> tuple[UsdPerHour | None, str]:
+        row = each.rows.get(market)
+        return (None, "not sold") if row is None else (row.usd_per_accelerator_hour, row.offer.instance_type)
+
+    position = each.position
+    return {
+        "id": str(each.id),
+        "city": each.city,
+        "where": "not on the map" if position is None else _degrees(*position),
+        "cells": [(MARKET_WORDS[m.value], *cell(m)) for m in (Market.SPOT, Market.ON_DEMAND)],
+        "reserved": cell(Market.RESERVED),
+        "age": _age_of(each.cheapest.age_days, not_before=each.cheapest.offer.not_before),
+        "source": each.cheapest.offer.source,
+        "weak": bool(each.cheapest.offer.weak),
+        "url": history_url(accelerator, region=str(each.id)),
+    }
+
+
+def _series_cells(each: SeriesPicture) -> dict[str, object]:
+    stats, exposure = each.stats, each.exposure
+
+    def price(value: UsdPerHour | None) -> str:
+        return "not stated" if value is None else rate(value)
+
+    dry = "not observed" if exposure is None or not exposure.hours else f"{exposure.losses} in {exposure.hours:,.0f} h"
+    return {
+        "place": format_place(stats),
+        "machine": stats.instance_type,
+        "letter": MARKET_LETTERS[stats.market.value],
+        "market": MARKET_WORDS[stats.market.value],
+        "source": stats.source or "no price, stock alone",
+        "last": price(stats.last),
+        "at": "never" if stats.last_at is None else day_clock(stats.last_at),
+        "least": price(stats.least),
+        "most": price(stats.most),
+        "mean": price(stats.mean),
+        "changes": f"{stats.changes:,}",
+        "found": "nobody looked" if stats.available is None else percent(stats.available),
+        "looks": f"{stats.observations:,} looks" if stats.observations else "",
+        "dry": dry if stats.market is Market.SPOT else "no spot pool",
+    }

@@ -1,0 +1,149 @@
+"""Draw regions on an equirectangular grid as SVG: a mark per place by market, labels that never meet. Pure functions.
+
+No outline of land is drawn, so that no data of others is needed; the graticule and names of continents say where.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pricing.money import Usd
+from pricing.places import Market
+from router.render import drawing
+from router.render.drawing import element, line, rect, text, text_width
+from router.render.figures import MARKET_LETTERS, MARKET_WORDS, money
+from router.render.prices_view import RegionPrices
+
+_NORTH, _SOUTH = 72.0, -48.0
+_WEST, _EAST = -135.0, 180.0
+_GRID = 30
+_MARK = 4.5
+_LINE = 14.0
+_CONTINENTS = (
+    ("North America", 54.0, -105.0), ("South America", -14.0, -60.0), ("Europe", 63.5, 40.0), ("Africa", 6.0, 20.0),
+    ("Asia", 48.0, 95.0), ("Australia", -25.0, 134.0),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MapLayout:
+    """Width of a drawing; a ``narrow`` one has fewer labels and smaller marks."""
+
+    width: int
+    narrow: bool = False
+
+
+WIDE, MIDDLE, NARROW = MapLayout(1078), MapLayout(692), MapLayout(340, narrow=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def draw_map(regions: Sequence[RegionPrices], accelerator: str, layout: MapLayout) -> str:
+    """Return the map as an SVG element; regions in one place share a mark, the cheapest is named first."""
+    height = layout.width * (_NORTH - _SOUTH) / (_EAST - _WEST)
+    parts = [rect(0, 0, layout.width, height, "gap", stroke="none"), *_draw_grid(layout, height)]
+    places: dict[tuple[float, float], list[RegionPrices]] = {}
+    for region in regions:
+        if region.position is not None:
+            places.setdefault(region.position, []).append(region)
+    marks = {position: _project(position, layout, height) for position in places}
+    taken = [_Box(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in marks.values()]
+    labels = []
+    for position, found in places.items():
+        x, y = marks[position]
+        parts.append(_draw_mark(found, x, y, layout))
+        words = _label(found, layout)
+        label = _place_label(words, x, y, layout.width, height, taken)
+        if label is not None:
+            labels.append(text(*label, words, "halo"))
+    name = (
+        f"Map of regions that sell {accelerator}: circles where spot is cheapest, squares where on-demand is, diamonds "
+        "for reserved. The table below has every region with its prices."
+    )
+    return drawing.picture(name, layout.width, height, [*parts, *labels])
+
+
+def _project(position: tuple[float, float], layout: MapLayout, height: float) -> tuple[float, float]:
+    latitude, longitude = position
+    x = (longitude - _WEST) / (_EAST - _WEST) * layout.width
+    y = (_NORTH - latitude) / (_NORTH - _SOUTH) * height
+    return min(max(x, 0.0), float(layout.width)), min(max(y, 0.0), height)
+
+
+def _draw_grid(layout: MapLayout, height: float) -> list[str]:
+    parts = []
+    for longitude in range(-120, int(_EAST) + 1, _GRID):
+        x, _ = _project((0.0, longitude), layout, height)
+        parts.append(line(x, 0, x, height, "g"))
+    for latitude in range(-30, int(_NORTH) + 1, _GRID):
+        _, y = _project((latitude, 0.0), layout, height)
+        parts.append(line(0, y, layout.width, y, "ax" if latitude == 0 else "g"))
+    if not layout.narrow:
+        parts += [text(*_project((lat, lon), layout, height), words, "s m") for words, lat, lon in _CONTINENTS]
+    return parts
+
+
+def _draw_mark(found: Sequence[RegionPrices], x: float, y: float, layout: MapLayout) -> str:
+    market = _market(found)
+    size = 3.5 if layout.narrow else _MARK
+    words = drawing.title("; ".join(_tooltip(each) for each in found))
+    data = {"data_regions": " ".join(str(each.id) for each in found), "data_market": market.value}
+    if market is Market.SPOT:
+        return element("circle", words, cx=x, cy=y, r=size, cls=f"full {market}", **data)
+    if market is Market.ON_DEMAND:
+        return rect(x - size, y - size, 2 * size, 2 * size, f"full {market}", words, **data)
+    half = f"{size + 1:.1f}"
+    path = f"M{x:.1f} {y - size - 1:.1f}l{half} {half}l-{half} {half}l-{half} -{half}z"
+    return element("path", words, d=path, cls=f"full {market}", **data)
+
+
+def _market(found: Sequence[RegionPrices]) -> Market:
+    return min((each.cheapest for each in found), key=lambda row: row.usd_per_accelerator_hour).offer.market
+
+
+def _label(found: Sequence[RegionPrices], layout: MapLayout) -> str:
+    best = min(found, key=lambda each: each.cheapest.usd_per_accelerator_hour)
+    price = money(Usd(best.cheapest.usd_per_accelerator_hour.nanos))
+    letter = MARKET_LETTERS[best.cheapest.offer.market]
+    return f"{letter} {price}" if layout.narrow else f"{letter} {best.city} {price}"
+
+
+def _tooltip(each: RegionPrices) -> str:
+    row = each.cheapest
+    price = money(Usd(row.usd_per_accelerator_hour.nanos))
+    return f"{each.id}, {each.city}: {MARKET_WORDS[row.offer.market]} {price}"
+
+
+def _place_label(
+    words: str, x: float, y: float, width: float, height: float, taken: list[_Box]
+) -> tuple[float, float] | None:
+    """Return where a label begins, right, left, above or below its mark; None where it would meet another."""
+    need = text_width(words)
+    gap = _MARK + 3
+    starts = ((x + gap, y + 4), (x - gap - need, y + 4), (x - need / 2, y - gap - 1), (x - need / 2, y + gap + 10))
+    for left, base in starts:
+        box = _Box(left - 2, base - _LINE + 3, left + need + 2, base + 4)
+        inside = box.left >= 0 and box.right <= width and box.top >= 0 and box.bottom <= height
+        if inside and not any(box.meets(other) for other in taken):
+            taken.append(box)
+            return left, base
+    return None
+
+
+def regions_in(svg: str) -> frozenset[str]:
+    """Return the regions that a map shows, as its marks name them."""
+    parts = html.unescape(svg).split('data-regions="')[1:]
+    return frozenset(name for part in parts for name in part.split('"', 1)[0].split())

@@ -1,0 +1,250 @@
+"""The pages and the API of prices: the book in use, clouds, regions on a map, history; figures of the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from fastapi.testclient import TestClient
+
+from pricing.book_file import embedded_book
+from pricing.offers import mark_stale
+from pricing.places import Market
+from providers.errors import PermissionDeniedError
+from router.prices import history
+from router.prices.bookstore import BookStore
+from router.prices.merge import CloudCounts
+from router.prices.refresh_record import MOST_FAILURES, read_records, write_records
+from router.prices.report import CloudReport, RefreshFailure, RefreshReport, RefreshStatus
+from router.queries.context import QueryContext
+from router.queries.prices import list_regions, sources_of
+from router.render.region_map_svg import regions_in
+from tests.support import command
+from tests.support.console import console_client, identity_with, query_context
+from tests.support.price_points import a_point
+
+PAGE = {"Accept": "text/html"}
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+BOOK_AT = datetime(2026, 11, 25, 9, tzinfo=UTC)
+ODD = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QueryContext, Path]]:
+    """A stored book of two clouds, of which one did not answer, and some history; tests read it alone."""
+    folder = tmp_path_factory.mktemp("prices")
+    store = BookStore(folder / "books")
+    book = embedded_book()
+    offers = [
+        mark_stale(offer, BOOK_AT.date()) if offer.cloud == "azure" else offer
+        for offer in book.offers
+        if offer.cloud in ("aws", "azure")
+    ]
+    older = replace(book, as_of=BOOK_AT - timedelta(days=1), offers=tuple(offers[1:]))
+    with store.lock():
+        store.commit(older)
+        store.commit(replace(book, as_of=BOOK_AT, offers=tuple(offers)))
+    write_records(store, refresh_report())
+    points = [a_point(hours, f"{20 + hours % 5}", source=ODD) for hours in range(-24, 48, 6)]
+    looks = [a_point(hours / 4, None, available=float(hours % 40 > 3), source="probe") for hours in range(400)]
+    history.append(folder / "history", [*points, *looks, a_point(3, "98.32", market=Market.ON_DEMAND, zone=None)])
+    with query_context(folder, clock=lambda: NOW) as context:
+        yield context, folder
+
+
+@pytest.fixture(scope="module")
+def client(stored: tuple[QueryContext, Path]) -> TestClient:
+    return console_client(stored[0])
+
+
+def refresh_report() -> RefreshReport:
+    denied = PermissionDeniedError("azure", f"no right to read {ODD}", remedy="grant Reader")
+    failures = tuple(RefreshFailure(f"azure/region-{n}", "spot prices", denied) for n in range(MOST_FAILURES + 5))
+    aws = CloudReport("aws", RefreshStatus.FRESH, 3, 3, 900, CloudCounts(fresh=361), (), (), (), (), 9, 0, 1.0)
+    failed = CloudReport("azure", RefreshStatus.FAILED, 0, 25, 0, CloudCounts(), failures, (), (), (), 30, 4, 2.0)
+    return RefreshReport(BOOK_AT, (), 0, (aws, failed))
+
+
+def told(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
+    monkeypatch.setenv("STEPFARE_HOME", str(folder))
+    result = command.run(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_the_answer_is_how_old_how_many_the_cheapest_and_who_failed(
+    client: TestClient, stored: tuple[QueryContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = client.get("/prices", headers=PAGE).text
+    sentence = re.sub(r"<[^>]+>", "", shown.split("<h1>")[1].split("</h1>")[0])
+    cheapest = {
+        market: json.loads(
+            told(
+                stored[1],
+                monkeypatch,
+                "offers",
+                "--accelerator",
+                "H100",
+                "--market",
+                market,
+                "--limit",
+                1,
+                "-o",
+                "json",
+            )
+        )["offers"][0]
+        for market in ("spot", "on_demand")
+    }
+    spot, sure = (f"{float(cheapest[market]['usd_per_accelerator_hour']):.2f}" for market in ("spot", "on_demand"))
+    weak = {market: "~" if cheapest[market]["weak"] else "" for market in cheapest}
+    assert sentence == (
+        f"Prices are 3.0 h old: 897 offers of 2 clouds; an H100 costs from {weak['spot']}${spot} an hour on spot, "
+        f"{weak['on_demand']}${sure} on demand; azure did not answer in full."
+    )
+
+
+def test_a_cloud_that_failed_says_what_and_why(client: TestClient) -> None:
+    shown = client.get("/prices", headers=PAGE).text
+    row = shown.split('data-cloud="azure"')[1].split("</tr>")[0]
+    assert ">did not answer<" in row
+    assert "no right to read &lt;script&gt;" in row
+    assert "grant Reader" in row
+    assert "and 5 more failures" in row
+    assert "536 not refreshed" in row
+    assert "all of it answered" in shown.split('data-cloud="aws"')[1].split("</tr>")[0]
+    clouds = {each["cloud"]: each for each in client.get("/api/v1/prices/books").json()["clouds"]}
+    assert clouds["azure"]["not_refreshed"] == clouds["azure"]["offers"] == 536
+    assert clouds["azure"]["last_refresh"]["failed"] == MOST_FAILURES + 5
+    assert clouds["aws"]["last_refresh"]["failures"] == []
+
+
+def test_every_region_of_the_map_is_in_the_table(client: TestClient, stored: tuple[QueryContext, Path]) -> None:
+    for accelerator in ("H100", "L4", "B200"):
+        shown = client.get(f"/prices?accelerator={accelerator}").text
+        drawn = [part.split("</div>")[0] for part in shown.split("<figure>")[1].split("<div class=")[1:4]]
+        table = set(re.findall(r'data-region="([^"]+)"', shown))
+        regions = list_regions(sources_of(stored[0]), accelerator, NOW)
+        assert table == {str(each.id) for each in regions}
+        for picture in drawn:
+            assert regions_in(picture) == {str(each.id) for each in regions if each.position is not None}
+
+
+def test_books_and_offers_are_those_of_the_command_line(
+    client: TestClient, stored: tuple[QueryContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder = stored
+    listed = json.loads(told(folder, monkeypatch, "prices", "list", "-o", "json"))["books"]
+    answer = client.get("/api/v1/prices/books").json()
+    assert answer["books"] == listed
+    assert [book["latest"] for book in listed] == [True, False]
+    assert answer["in_use"]["digest"] == listed[0]["digest"]
+    asked = ("offers", "--accelerator", "H100", "--market", "spot", "-o", "json", "--now", "2026-11-25T12:00Z")
+    assert client.get("/api/v1/prices/latest?accelerator=H100&market=spot").text == told(folder, monkeypatch, *asked)
+    rows = list(csv.DictReader(io.StringIO(client.get("/api/v1/prices/latest?cloud=aws&format=csv").text)))
+    assert {row["cloud"] for row in rows} == {"aws"}
+    old = client.get(f"/prices?book={listed[1]['digest']}").text
+    assert "896 offers" in old
+
+
+def test_history_is_that_of_the_command_line(
+    client: TestClient, stored: tuple[QueryContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("prices", "history", "--accelerator", "H100", "--now", "2026-11-25T12:00Z")
+    for form in ("json", "csv"):
+        answer = client.get(f"/api/v1/prices/history?accelerator=H100&format={form}").text
+        assert answer == told(stored[1], monkeypatch, *asked, "-o", form)
+    shown = client.get("/prices/history?accelerator=H100&region=aws/us-east-1", headers=PAGE).text
+    series = client.get("/api/v1/prices/history?accelerator=H100").json()["series"]
+    assert shown.count("<polyline") == 3 * len(series)  # each in three widths
+    spot = next(each for each in series if each["market"] == "spot")
+    for name in ("min", "max", "mean"):
+        assert f"${float(spot[f'{name}_usd_per_hour']):.2f}" in shown
+    # Ten times a pool with machines was next seen without: at 40, 80, ... quarters of an hour.
+    assert "spot pools ran dry 9 times" in shown
+    assert "9 in 9" in shown
+    assert "1 Nov 2026" not in client.get("/prices/history?market=spot&since=1d").text
+
+
+def test_markup_in_names_is_text(client: TestClient) -> None:
+    for url in ("/prices", "/prices/history?accelerator=H100", f"/prices/history?accelerator=H100&region={quote(ODD)}"):
+        shown = client.get(url, headers=PAGE)
+        assert shown.status_code == 200
+        assert "<script>alert" not in shown.text
+    shown = client.get(f"/prices?accelerator={quote(ODD)}", headers=PAGE)
+    assert shown.status_code == 400
+    assert "<script>alert" not in shown.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/prices?book=/etc/passwd", "/prices?book=../x", "/prices?book=deadbeef", "/prices?book=sandbox",
+        "/prices?accelerator=H1000", "/prices?accelerator=%00", "/prices/history?since=-3d",
+        "/prices/history?since=999999d",
+        "/prices/history?since=9999999999999999d", "/prices/history?since=soon", "/prices/history?market=free",
+        "/prices/history?region=%00", "/prices/history?accelerator=%0a",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_what_to_do(client: TestClient, url: str) -> None:
+    page = client.get(url, headers=PAGE)
+    assert page.status_code == 400
+    api = url.replace("/prices?", "/prices/latest?")
+    answer = client.get(f"/api/v1{api}")
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"]
+
+
+def test_no_file_of_the_server_is_a_book(client: TestClient, tmp_path: Path) -> None:
+    file = tmp_path / "book.csv"
+    file.write_text("cloud,region\n", encoding="utf-8")
+    answer = client.get(f"/api/v1/prices/latest?book={file}")
+    assert answer.status_code == 400
+    assert "is no price book" in answer.json()["error"]["message"]
+
+
+def test_who_may_not_read_prices_is_refused(stored: tuple[QueryContext, Path]) -> None:
+    nobody = console_client(stored[0], lambda: identity_with())
+    for url in (
+        "/prices",
+        "/prices/history",
+        "/api/v1/prices/books",
+        "/api/v1/prices/latest",
+        "/api/v1/prices/history",
+    ):
+        assert nobody.get(url).status_code == 403
+    one_team = console_client(stored[0], lambda: identity_with("viewer:speech"))
+    assert one_team.get("/prices").status_code == 200  # prices belong to no team
+
+
+def test_without_a_refresh_it_shows_the_embedded_prices_and_says_so(tmp_path: Path) -> None:
+    with query_context(tmp_path, clock=lambda: NOW) as context:
+        empty = console_client(context)
+        shown = empty.get("/prices").text
+        assert "no cloud was refreshed here yet" in shown
+        assert "never refreshed here" in shown
+        assert f"{len(embedded_book().sold_only().offers):,} offers" in shown
+        assert "There is no price history yet" in empty.get("/prices/history").text
+
+
+def test_a_record_stays_until_its_cloud_is_asked_again(tmp_path: Path) -> None:
+    store = BookStore(tmp_path)
+    assert read_records(store) == {}
+    report = refresh_report()
+    write_records(store, report)
+    later = replace(report, now=BOOK_AT + timedelta(days=1), clouds=report.clouds[:1])
+    write_records(store, later)
+    records = read_records(store)
+    assert (records["aws"].at, records["azure"].at) == (later.now, BOOK_AT)
+    assert len(records["azure"].failures) == MOST_FAILURES
+    (tmp_path / "refreshed.json").write_text("{", encoding="utf-8")
+    assert read_records(store) == {}
+    write_records(store, later)  # a damaged file is replaced
+    assert set(read_records(store)) == {"aws"}
