@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response
 from pricing.problems import InvalidInputError
 from router.access.identity import AccessDeniedError
 from router.console.error_answers import answer_error
-from router.console.pages import tonight
+from router.console.pages import audit, plans
 from router.console.site import ConsoleSite
 from router.coordinator.app import installed_version
 from router.render.pages import stylesheet
@@ -73,7 +73,8 @@ def make_console(site: ConsoleSite) -> FastAPI:
     async def health() -> dict[str, str]:
         return {"status": "ok", "version": installed_version()}
 
-    app.include_router(tonight.make_router(site))
+    app.include_router(plans.make_router(site))
+    app.include_router(audit.make_router(site))
     return app
 
 
